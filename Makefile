@@ -1,0 +1,50 @@
+# `make demo` and `make test` each need Python 3.11+ and make, nothing else: `setup` does the rest, once.
+
+# python3 where it is new enough, else the newest one beside it.
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { echo $$p; break; }; done)
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+# Two test processes, each with a server of its own: most of a test's time is waiting for a server.
+PYTEST_ARGS ?= -n 2 --dist loadfile
+
+.DEFAULT_GOAL := help
+.PHONY: demo test setup dev check bench clean help
+
+demo: setup ## run a plan from start to finish on a local server
+	$(BIN)/acts demo
+
+test: setup ## run all tests
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+setup: $(STAMP) ## create .venv with the pinned dependencies
+
+dev: setup ## start server, Web UI and worker, with state kept in .acts/
+	$(BIN)/acts dev
+
+check: setup ## lint, format, types, dead links
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m tools.check_links
+
+bench: setup ## print figures
+	$(BIN)/python -m benchmarks
+
+clean: ## remove .venv and caches; the state in .acts/ stays
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+help: ## this list
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
+
+# Done again only when what is to be installed has changed.
+$(STAMP): pyproject.toml constraints.txt
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	echo "This needs Python 3.11 or newer, found $(or $(PYTHON),none); name one with: make PYTHON=/path/to/python3" >&2; exit 1; }
+	@echo "Installing into $(VENV); once, it takes a minute or two."
+	@test -x $(BIN)/python || "$(PYTHON)" -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $(STAMP)

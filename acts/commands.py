@@ -1,0 +1,38 @@
+"""What the walk wants done: plain data, performed by a shell."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from acts.calls import Node
+
+
+@dataclass(frozen=True, slots=True)
+class StartCall:
+    """Start what runs behind a Call. ``call`` is resolved; ``context`` is what it may see."""
+
+    rank: int
+    node: Node
+    call: dict[str, Any]
+    context: list[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class AskHuman:
+    """A Call waits for a decision."""
+
+    rank: int
+    node: Node
+    call: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class PlanOver:
+    """Every Call has settled."""
+
+    status: str
+
+
+Command = StartCall | AskHuman | PlanOver

@@ -1,0 +1,56 @@
+"""Every name that crosses the wire, once. Raiser and catcher, sender and handler
+import it from here; a literal of one of these anywhere else is a mistake.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+TASK_QUEUE: Final = "acts"
+
+# Workflow types
+PLAN: Final = "Plan"
+AGENT: Final = "Agent"
+DELEGATE: Final = "Delegate"
+INSTANCE: Final = "Instance"
+BACKGROUND: Final = "Background"
+
+# Signals and the update
+APPROVE: Final = "approve"
+REJECT: Final = "reject"
+EDIT: Final = "edit"
+PROVIDE: Final = "provide"
+PAUSE: Final = "pause"
+RESUME: Final = "resume"
+DECIDE: Final = "decide"
+
+# Queries
+STATUS: Final = "status"
+PLAN_QUERY: Final = "plan"
+CONTEXT: Final = "context"
+PENDING: Final = "pending"
+GRAPH: Final = "graph"
+
+# The activity that tells which Tools and Activities this worker serves
+REGISTRY: Final = "acts.registry"
+
+# Types of ApplicationError
+INVALID_REQUEST: Final = "InvalidRequest"
+PLAN_FAILED: Final = "PlanFailed"
+PLAN_REJECTED: Final = "PlanRejected"
+RESULT_TOO_LARGE: Final = "PayloadTooLarge"
+SDK_PAYLOADS_TOO_LARGE: Final = "PayloadsTooLarge"
+
+# Failures of a type listed here are never worth another attempt: the same input
+# would be refused again.
+NON_RETRYABLE_TYPES: Final = (INVALID_REQUEST, PLAN_FAILED, SDK_PAYLOADS_TOO_LARGE)
+
+# Codes of failed Calls, where the failure is not an ApplicationError's own type
+TIMEOUT: Final = "timeout"
+CANCELLED: Final = "cancelled"
+UNRESOLVED: Final = "UnresolvedReference"
+SCHEMA_MISMATCH: Final = "SchemaMismatch"
+WRONG_KIND: Final = "WrongKind"
+NOT_SERVED: Final = "NotServed"
+NOT_JSON: Final = "NotJson"
+OUTSIDE_OUTPUT: Final = "OutsideOutputPath"

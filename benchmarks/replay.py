@@ -1,0 +1,80 @@
+"""Replaying recorded histories: what a worker does when it takes over a run it does not have in memory.
+
+The histories are recorded first, on a server of their own; then each is replayed in this
+process, in turns with that of the hand-written workflow. CPU time.
+
+    python -m benchmarks replay
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from typing import Final
+
+from temporalio.client import WorkflowHistory
+from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
+
+import worker
+from benchmarks import live, shapes
+from benchmarks.handwritten import WORKFLOWS
+from benchmarks.live import Bench
+from benchmarks.tables import Table, alone, median, quarter, say
+
+ROUNDS: Final = 7
+SHAPES: Final = (shapes.chain(100), shapes.fan_out(500), shapes.layered(200))
+COLUMNS: Final = ["", "events", "engine, ms", "hand-written, ms", "ratio", "ratio, p25", "engine, µs per call"]
+SIDES: Final = ("engine", "handwritten")
+
+Histories = dict[str, dict[str, WorkflowHistory]]
+
+
+def run(rounds: int | None = None) -> Iterator[Table]:
+    """One table."""
+    histories = live.on_server(record)
+    yield asyncio.run(_measure(histories, rounds or ROUNDS))
+
+
+async def record(bench: Bench) -> Histories:
+    """By shape: the history of either side."""
+    out: Histories = {}
+    address = bench.server.address
+    with live.worker(address) as engine, live.worker(address, live.HANDWRITTEN) as handwritten:
+        for shape in SHAPES:
+            say(f"replay: recording {shape.name}")
+            ids = {
+                "engine": (await bench.engine(engine, shape)).id,
+                "handwritten": (await bench.handwritten(handwritten, shape)).id,
+            }
+            out[shape.name] = {s: await bench.client.get_workflow_handle(i).fetch_history() for s, i in ids.items()}
+    return out
+
+
+async def _measure(histories: Histories, rounds: int) -> Table:
+    table = Table("replay", COLUMNS, note="Engine / hand-written, medians and 25th percentile of the rounds' ratios.")
+    replayers = {
+        "engine": Replayer(workflows=worker.WORKFLOWS, workflow_runner=UnsandboxedWorkflowRunner(), debug_mode=True),
+        "handwritten": Replayer(workflows=WORKFLOWS, workflow_runner=UnsandboxedWorkflowRunner(), debug_mode=True),
+    }
+    for shape in SHAPES:
+        say(f"replay: {shape.name}")
+        found: dict[str, list[float]] = {side: [] for side in SIDES}
+        for round_ in range(-1, rounds):
+            for side in SIDES if round_ % 2 else SIDES[::-1]:
+                begin = time.process_time()
+                await replayers[side].replay_workflow(histories[shape.name][side])
+                if round_ >= 0:
+                    found[side].append(time.process_time() - begin)
+        ratios = [a / b for a, b in zip(found["engine"], found["handwritten"], strict=True)]
+        ours, theirs = median(found["engine"]) or 0.0, median(found["handwritten"]) or 0.0
+        events = len(histories[shape.name]["engine"].events)
+        table.rows.append(
+            [shape.name, events, ours * 1e3, theirs * 1e3, median(ratios), quarter(ratios), ours / shape.calls * 1e6]
+        )
+        table.raw.append({"case": shape.name, **found})
+    return table
+
+
+if __name__ == "__main__":
+    alone("replay", run)

@@ -1,0 +1,61 @@
+"""A worker like ours, changed in one thing: what it serves, or one of its settings.
+
+    python -m benchmarks.served handwritten
+    python -m benchmarks.served no-eager
+
+It is ``python -m worker`` with the change made first, so that everything else stays equal.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from typing import Any, Final
+
+from temporalio.worker import Worker
+from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
+
+import worker
+from benchmarks.handwritten import WORKFLOWS
+
+SDK_ACTIVITIES: Final = 100
+SDK_RESERVATIONS: Final = 3
+
+
+def _sandboxed() -> SandboxedWorkflowRunner:
+    """The SDK's sandbox, with every module passed through: the cheapest way to have one."""
+    return SandboxedWorkflowRunner(restrictions=SandboxRestrictions.default.with_passthrough_all_modules())
+
+
+# One change of settings each: arguments of Worker
+CHANGES: Final[dict[str, Any]] = {
+    "none": dict,
+    "no-eager": lambda: {"disable_eager_activity_execution": True},
+    "few-reservations": lambda: {"max_eager_activity_reservations_per_workflow_task": SDK_RESERVATIONS},
+    "few-slots": lambda: {
+        "max_eager_activity_reservations_per_workflow_task": SDK_RESERVATIONS,
+        "max_concurrent_activities": SDK_ACTIVITIES,
+    },
+    "sandboxed": lambda: {"workflow_runner": _sandboxed()},
+    "deadlock-detector": lambda: {"debug_mode": False},
+}
+
+
+def main() -> int:
+    """Serve until stopped."""
+    name = sys.argv[1]
+    if name == "handwritten":
+        worker.WORKFLOWS[:] = WORKFLOWS
+    else:
+        changed = CHANGES[name]()
+
+        @functools.wraps(Worker)
+        def build(*args: Any, **settings: Any) -> Worker:
+            return Worker(*args, **{**settings, **changed})
+
+        vars(worker)["Worker"] = build
+    return worker.main()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

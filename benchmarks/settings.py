@@ -1,0 +1,120 @@
+"""What each setting is worth: one at a time taken back, against what we ship.
+
+Server settings need a server each, worker settings a worker each; all are there at the same
+time, and idle ones cost next to nothing. In each round every variant runs once, right beside
+a run of what we ship, and the ratio is that of the two.
+
+    python -m benchmarks settings
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import asdict
+from typing import Any, Final
+
+from temporalio.client import Client
+
+from benchmarks import live, shapes
+from benchmarks.live import Bench, Cost, Process
+from benchmarks.shapes import Shape
+from benchmarks.tables import Cell, Table, alone, median, quarter, ratio, say
+
+ROUNDS: Final = 5
+SHAPES: Final = (shapes.chain(100), shapes.fan_out(500))
+SHIPPED: Final = "as shipped, twice"
+"""Tells how much is noise."""
+
+_RATE: Final = "history.{}ProcessorMaxPollRPS=20"
+# Arguments of the server that put a default of Temporal's back
+SERVERS: Final[dict[str, tuple[str, ...]]] = {
+    "transferProcessorMaxPollRPS=20 (default)": ("--dynamic-config-value", _RATE.format("transfer")),
+    "maximumBufferedEventsBatch=100 (default)": ("--dynamic-config-value", "history.maximumBufferedEventsBatch=100"),
+    "synchronous=FULL, WAL": ("--sqlite-pragma", "synchronous=FULL"),
+    "journal_mode=DELETE, synchronous=FULL (default)": (
+        "--sqlite-pragma", "journal_mode=DELETE", "--sqlite-pragma", "synchronous=FULL",
+    ),
+}  # fmt: skip
+# Names of benchmarks.served
+WORKERS: Final[dict[str, str]] = {
+    "no eager activities": "no-eager",
+    "3 eager reservations (default)": "few-reservations",
+    "3 eager reservations, 100 slots (default)": "few-slots",
+    "in the sandbox (default)": "sandboxed",
+    "with the deadlock detector (default)": "deadlock-detector",
+}
+# Of the Request: what Bench.engine takes
+REQUESTS: Final[dict[str, dict[str, Any]]] = {
+    "maxParallel=25": {"maxParallel": 25},
+    "maxParallel=200": {"maxParallel": 200},
+    "maxParallel=500": {"maxParallel": 500},
+    "a tool with _options.local": {"tool": "local"},
+}
+NOTE: Final = (
+    "Multiples of what is shipped (above 1: slower without it): medians and 25th percentiles of the rounds' ratios."
+)
+
+Variant = tuple[Bench, Process, dict[str, Any]]
+Pair = tuple[Cost, Cost]
+"""A run of the variant, and the one of what we ship beside it."""
+
+
+def run(rounds: int | None = None) -> Iterator[Table]:
+    """One table per shape."""
+    found = live.on_server(lambda bench: _measure(bench, rounds or ROUNDS))
+    for shape in SHAPES:
+        yield _table(shape, found[shape.name])
+
+
+async def _measure(bench: Bench, rounds: int) -> dict[str, dict[str, list[Pair]]]:
+    with ExitStack() as stack:
+        shipped = stack.enter_context(live.worker(bench.server.address))
+        variants = await _variants(bench, shipped, stack)
+        out: dict[str, dict[str, list[Pair]]] = {s.name: {name: [] for name in variants} for s in SHAPES}
+        for round_ in range(-1, rounds):  # the first warms up and is not counted
+            say(f"settings: round {round_ + 1} of {rounds}")
+            for shape in SHAPES:
+                for name, (where, process, config) in variants.items():
+                    if round_ % 2:
+                        base = await bench.engine(shipped, shape)
+                        cost = await where.engine(process, shape, **config)
+                    else:
+                        cost = await where.engine(process, shape, **config)
+                        base = await bench.engine(shipped, shape)
+                    if round_ >= 0:
+                        out[shape.name][name].append((cost, base))
+    return out
+
+
+async def _variants(bench: Bench, shipped: Process, stack: ExitStack) -> dict[str, Variant]:
+    out: dict[str, Variant] = {SHIPPED: (bench, shipped, {})}
+    for name, extra in SERVERS.items():
+        running = stack.enter_context(live.server(*extra))
+        other = Bench(await Client.connect(running.address, namespace=running.namespace), running)
+        out[name] = (other, stack.enter_context(live.worker(running.address)), {})
+    for name, change in WORKERS.items():
+        served = stack.enter_context(live.worker(bench.server.address, ("benchmarks.served", change)))
+        out[name] = (bench, served, {})
+    for name, given in REQUESTS.items():
+        out[name] = (bench, shipped, given)
+    return out
+
+
+def _table(shape: Shape, pairs: dict[str, list[Pair]]) -> Table:
+    columns = ["", "wall, ms", "wall", "wall, p25", "worker CPU", "server CPU", "events"]
+    table = Table(shape.name, columns, note=NOTE)
+    for name, found in pairs.items():
+
+        def ratios(what: str, found: list[Pair] = found) -> list[float | None]:
+            return [ratio(getattr(cost, what), getattr(base, what)) for cost, base in found]
+
+        wall = median([cost.wall for cost, _ in found])
+        row: list[Cell] = [name, None if wall is None else wall * 1000, median(ratios("wall")), quarter(ratios("wall"))]
+        table.rows.append([*row, *[median(ratios(w)) for w in ("worker_cpu", "server_cpu", "events")]])
+        table.raw.append({"case": name, "rounds": [[asdict(cost), asdict(base)] for cost, base in found]})
+    return table
+
+
+if __name__ == "__main__":
+    alone("settings", run)

@@ -1,0 +1,5 @@
+"""``python -m cli``: the command ``acts`` where it is not installed."""
+
+from cli.main import app
+
+app()

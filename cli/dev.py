@@ -1,0 +1,79 @@
+"""``acts dev``: server, Web UI and worker until Ctrl-C, with the state on disk.
+
+Laws of this file:
+- one block says what runs where, and what to try next; afterwards only the worker speaks;
+- a port that was asked for is used or refused; a usual one that is taken is replaced and
+  that is said.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from acts.errors import known
+from cli.engine import Engine, Setup, choose_port, engine, stops_by_signal
+from cli.failures import DONE, NO_SERVER, PLAN_FAILED, Block
+from cli.known import EXAMPLES
+from cli.output import clean, console, print_blocks, say
+
+PORT: Final = 7233
+UI_PORT: Final = 8233
+
+
+def dev(state: Path, port: int | None, ui_port: int | None, *, ui: bool, modules: str | None) -> int:
+    """Run until a signal. 0 after one; else what ended by itself decides.
+
+    Raises:
+        Refusal: the server or the worker does not come up.
+    """
+    began = time.monotonic()
+    chosen, taken = choose_port(port, PORT)
+    chosen_ui, taken_ui = choose_port(ui_port, UI_PORT) if ui else (None, False)
+    moved = [p for p, was in ((PORT, taken), (UI_PORT, taken_ui)) if was]
+    gone = ""
+    with stops_by_signal() as stop:
+        try:
+            with engine(Setup(state, chosen, chosen_ui, ui, modules)) as running:
+                _print_block(running, state, time.monotonic() - began, moved)
+                gone = running.wait(stop)
+                print_blocks([Block(gone, "", [("hint", f"look at what stands above, and at {running.server.log}")])])
+        except KeyboardInterrupt:
+            if not gone:
+                say(f"stopped; the state is in {clean(state)}")
+                return DONE
+    return NO_SERVER if "server" in gone else PLAN_FAILED
+
+
+def _print_block(running: Engine, state: Path, seconds: float, moved: Sequence[int]) -> None:
+    server, serves = running.server, running.serves
+    screen = console()
+    screen.print(f"acts dev is up after {seconds:.1f} s; Ctrl-C stops all of it", style="bold green")
+    serving = f"activities: {known(serves['activities'])}; tools: {known(serves['tools'])}"
+    rows = [
+        ("server", f"{server.address}, namespace {server.namespace}"),
+        ("Web UI", server.ui_url or "not served (--no-ui)"),
+        ("state", f"{state.resolve()}, locked; log: {server.log}"),
+        ("worker", f"task queue {serves['taskQueue']}; {serving}"),
+        ("loaded", running.modules or "what ACTS_TOOLS and installed packages name"),
+    ]
+    if moved:
+        taken = " and ".join(f"port {p} is" for p in moved)
+        rows.append(("note", f"{taken} taken by another program, so a free one was chosen"))
+    address = os.environ.get("TEMPORAL_ADDRESS")
+    if address and address != server.address:
+        rows.append(("note", f"TEMPORAL_ADDRESS={address} is set, and commands go there; unset it to use this server"))
+    rows.append(("try", _advice(state)))
+    for label, text in rows:
+        screen.print(f"  {label.ljust(7)} {clean(text)}")
+
+
+def _advice(state: Path) -> str:
+    example = EXAMPLES / "weather" / "plan.yaml"
+    here = Path(os.path.relpath(example))
+    command = f"acts run {here if len(here.parts) < len(example.parts) else example} --watch"
+    default = state.resolve() == (Path.cwd() / ".acts").resolve()
+    return command if default else f"ACTS_STATE={state} {command}"

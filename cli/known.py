@@ -1,0 +1,148 @@
+"""What this environment knows of the worker's Tools, and a verdict that allows for the rest.
+
+Laws of this file:
+- a Request is looked at before anything is imported: only one that leaves something to
+  the worker costs the import of the worker's modules (and with them of Temporal);
+- the worker has the last word. What it may know and we do not is a warning here, unless
+  ``strict``: an error is what no worker could make right.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from acts.errors import InvalidRequest, Problem
+from acts.messages import Request, ToolMessage, parse_request
+from acts.tools import META, registered_names, undecided_names
+from acts.validate import validate
+from acts.values import Json, pointer
+from cli.failures import refuse
+
+MODULES: Final = "ACTS_ACTIVITIES"
+FOLDERS: Final = "ACTS_TOOLS"
+EXAMPLES: Final = Path(__file__).resolve().parent.parent / "examples"
+# What a Tool that we cannot see may write, nobody here can tell
+_DEPENDS_ON_TOOLS: Final = ("unknownReference", "cycle")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What was found, and what it was found with (stand-ins for unseen Tools included)."""
+
+    problems: list[Problem]
+    tools: Mapping[str, dict[str, Any]]
+    served: tuple[str, ...]
+    request: Request | None = None
+
+    @property
+    def errors(self) -> list[Problem]:
+        """The problems that no worker could make right."""
+        return [p for p in self.problems if p.fatal]
+
+    @property
+    def agent(self) -> bool:
+        """True when the Request has no plan to walk: somebody must plan first."""
+        plan = self.request.plan if self.request is not None else None
+        return self.request is not None and (plan is None or not plan.calls)
+
+
+def judge(raw: Json, *, strict: bool = False, file: str | None = None, modules: str | None = None) -> Verdict:
+    """Every problem of a Request, Tools being looked up in this environment (or in ``modules``).
+
+    Raises:
+        Refusal: the environment names modules or folders that cannot be loaded.
+    """
+    try:
+        request = parse_request(raw)
+    except InvalidRequest as error:
+        return Verdict(list(error.problems), {}, ())
+    registered, undecided = registered_names(request), undecided_names(request)
+    tools, served = registry(file, modules) if registered or undecided else ({}, ())
+    missing = [] if strict else [n for n in registered if n not in tools]
+    unsure = [] if strict else [n for n in undecided if n not in served]
+    tools = {**tools, **{n: _stand_in(n) for n in missing}}
+    problems = _validate(request, raw, tools, served)
+    if unsure:
+        problems = _lenient(problems, _validate(request, raw, tools, (*served, *unsure)))
+    if missing:
+        hint = f"the worker may know it; here {MODULES} and {FOLDERS} say what is loaded"
+        problems = [replace(p, severity="warning") if p.code in _DEPENDS_ON_TOOLS else p for p in problems]
+        problems += [_unseen(request, n, hint) for n in missing]
+    return Verdict(problems, tools, (*served, *unsure), request)
+
+
+def registry(file: str | None = None, modules: str | None = None) -> tuple[dict[str, dict[str, Any]], tuple[str, ...]]:
+    """The Tools and the names of the Activities that this environment loads; for one of our examples, its own.
+
+    Raises:
+        Refusal: they cannot be loaded.
+    """
+    if modules is None and not configured():
+        if file is None or not _is_example(file):
+            return {}, ()
+        modules = default_modules()
+    from activities.registry import RegistryError, from_environment, load
+
+    try:
+        found = from_environment() if modules is None else load(modules.split(","), [])
+    except RegistryError as error:
+        raise refuse(str(error), where="the environment", hint=f"mend {MODULES} or {FOLDERS}") from None
+    return dict(found.tools), tuple(found.names)
+
+
+def configured() -> bool:
+    """True when the environment, or an installed package, says what to load."""
+    if os.environ.get(MODULES) or os.environ.get(FOLDERS):
+        return True
+    from importlib.metadata import entry_points
+
+    return bool(entry_points(group="acts.activities"))
+
+
+def default_modules() -> str:
+    """What is loaded where nothing says otherwise: the examples."""
+    import examples
+
+    return ",".join(examples.MODULES)
+
+
+def _is_example(file: str) -> bool:
+    return Path(file).resolve().is_relative_to(EXAMPLES)
+
+
+def _validate(request: Request, raw: Json, tools: Mapping[str, Any], served: Iterable[str]) -> list[Problem]:
+    """The problems; a Request without a plan is one for an agent, if it has a model to plan with."""
+    problems = validate(raw, tools, served)
+    if request.config.model is None:
+        return problems
+    return [p for p in problems if p.code != "noPlan"]
+
+
+def _lenient(ours: list[Problem], theirs: list[Problem]) -> list[Problem]:
+    """Ours, those being warnings that a worker with more Activities would not have."""
+    fatal = {(p.code, p.pointer) for p in theirs if p.fatal}
+    return [
+        p if not p.fatal or (p.code, p.pointer) in fatal else replace(p, severity="warning", hint=_join(p.hint))
+        for p in ours
+    ]
+
+
+def _join(hint: str | None) -> str:
+    note = "no error where the worker serves an Activity of that name"
+    return f"{hint}; {note}" if hint else note
+
+
+def _unseen(request: Request, name: str, hint: str) -> Problem:
+    at = next(m.index for m in request.context if isinstance(m, ToolMessage) and m.tool in (name, f"Tool.{name}"))
+    text = f'the tool "{name}" is not registered here, so its calls were not checked'
+    return Problem("unseenTool", text, pointer("context", at, "tool"), hint=hint, severity="warning")
+
+
+def _stand_in(name: str) -> dict[str, Any]:
+    """A Tool that allows whatever the real one may allow."""
+    free: dict[str, Any] = {key: {} for key in META}
+    return {"type": "object", "properties": {**free, "_tool": {"const": name}, "_activity": {"const": name}}}

@@ -1,0 +1,211 @@
+"""Commands that need no server: ``validate``, ``simulate``, ``graph FILE``, ``schema``.
+
+Laws of this file:
+- Temporal is not imported, unless a Request leaves something to Activities that this
+  environment loads;
+- findings go to stderr, what was asked for to stdout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from acts.errors import InvalidRequest
+from acts.values import Json
+from cli.failures import DONE, WRONG_INPUT, Refusal, refuse
+from cli.files import STDIN, Source, read
+from cli.inputs import with_inputs
+from cli.known import Verdict, judge
+from cli.output import clean, console, out, out_json, print_blocks
+from cli.problems import blocks, from_json
+from cli.tables import MAX_ROWS
+
+# What a person reads of combinations and of the names in one line; --json has all
+MAX_COMBINATIONS: Final = 16
+MAX_NAMES: Final = 20
+
+
+def validate(given: str, inputs: Sequence[str], *, strict: bool, as_json: bool) -> int:
+    """Print every problem. 0 when a worker may run it, else 2."""
+    source, request = _read(given, inputs)
+    verdict = judge(request, strict=strict, file=_file(given))
+    if as_json:
+        out_json([p.to_json() for p in verdict.problems])
+        return WRONG_INPUT if verdict.errors else DONE
+    print_blocks(blocks(verdict.problems, source))
+    if verdict.errors:
+        console(stderr=True).print(f"{clean(source.name)} is not valid: {_counted(verdict)}", style="bold red")
+        return WRONG_INPUT
+    out(f"{clean(source.name)} is valid: {_summary(verdict)}")
+    return DONE
+
+
+def simulate(given: str, inputs: Sequence[str], *, as_json: bool) -> int:
+    """Print what the plan would do.
+
+    Raises:
+        Refusal: the Request does not validate, or has no plan.
+    """
+    from acts.simulate import simulate as dry_run
+
+    source, verdict, request = _sound(given, inputs)
+    try:
+        found = dry_run(request, verdict.tools, verdict.served)
+    except InvalidRequest as error:
+        raise Refusal(*blocks(error.problems, source)) from None
+    wrong = [p for p in found["problems"] if p.get("severity", "error") == "error"]
+    if as_json:
+        out_json(found)
+        return WRONG_INPUT if wrong else DONE
+    seen = {(p.code, p.pointer) for p in verdict.problems}
+    fresh = [p for p in from_json(found["problems"]) if (p.code, p.pointer) not in seen]
+    print_blocks(blocks([*verdict.problems, *fresh], source))
+    _print_simulation(found)
+    return WRONG_INPUT if wrong else DONE
+
+
+def graph(given: str, inputs: Sequence[str], *, mermaid: bool) -> int:
+    """Print the plan as a drawing.
+
+    Raises:
+        Refusal: the Request does not validate, or has no plan.
+    """
+    source, verdict, request = _sound(given, inputs)
+    print_blocks(blocks(verdict.problems, source))
+    draw(request, verdict, mermaid=mermaid)
+    return DONE
+
+
+def draw(request: Json, verdict: Verdict, *, mermaid: bool, states: Mapping[str, str] | None = None) -> None:
+    """A sound Request's plan on stdout; ``states`` are those of its calls."""
+    from acts import draw as pictures
+    from acts.validate import prepare
+
+    prepared = prepare(request, verdict.tools, verdict.served)
+    if mermaid:
+        out(pictures.mermaid(prepared, states).rstrip("\n"))
+    else:
+        out(pictures.terminal(prepared, states, console().width).rstrip("\n"))
+
+
+def schema() -> int:
+    """Print the JSON Schema of a Request file."""
+    from cli.schema import request_schema
+
+    out_json(request_schema())
+    return DONE
+
+
+def _read(given: str, inputs: Sequence[str]) -> tuple[Source, Json]:
+    source = read(given)
+    return source, with_inputs(source.value, inputs)
+
+
+def _file(given: str) -> str | None:
+    return None if given == STDIN else given
+
+
+def _sound(given: str, inputs: Sequence[str]) -> tuple[Source, Verdict, Json]:
+    """A Request that can be drawn and walked."""
+    source, request = _read(given, inputs)
+    verdict = judge(request, file=_file(given))
+    if verdict.errors:
+        raise Refusal(*blocks(verdict.problems, source))
+    if verdict.agent:
+        raise refuse(
+            "there is no plan to look at: an agent makes it when it runs",
+            where=source.name,
+            hint=f"acts run {source.name}",
+        )
+    return source, verdict, request
+
+
+def _counted(verdict: Verdict) -> str:
+    errors = len(verdict.errors)
+    warnings = len(verdict.problems) - errors
+    return f"{errors} error{'s' * (errors != 1)}" + (f", {warnings} warning{'s' * (warnings != 1)}" if warnings else "")
+
+
+def _summary(verdict: Verdict) -> str:
+    request = verdict.request
+    if request is None or request.plan is None or not request.plan.calls:
+        parts = ["a task for an agent"]
+    else:
+        parts = [f"{len(request.plan.calls)} call{'s' * (len(request.plan.calls) != 1)}"]
+        instances = len(request.instances())
+        parts += [f"{instances} instance{'s' * (instances != 1)}"] if instances else []
+    warnings = len(verdict.problems)
+    return ", ".join([*parts, *([f"{warnings} warning{'s' * (warnings != 1)}"] if warnings else [])])
+
+
+def _print_simulation(found: Mapping[str, Any]) -> None:
+    screen = console()
+    screen.print("waves", style="bold")
+    for number, wave in enumerate(found["waves"], 1):
+        screen.print(
+            f"  {number}  "
+            + ", ".join(clean(c) for c in wave[:MAX_NAMES])
+            + (f", … ({len(wave)} in all)" if len(wave) > MAX_NAMES else "")
+        )
+    screen.print("critical path", style="bold")
+    screen.print("  " + " → ".join(clean(c) for c in found["criticalPath"][:40]))
+    screen.print("calls", style="bold")
+    screen.print(_calls_table(found["calls"]))
+    _print_outcomes(found["outcomes"])
+    requests, cost, events = found["requests"], found.get("cost"), found.get("events")
+    parts = [f"{_span(requests)} model requests"]
+    if requests["max"]:
+        parts.append(f"{_span(cost)} USD" if cost else "cost unknown")
+    parts += [f"about {_span(events)} events of history"] if events else []
+    screen.print("forecast", style="bold")
+    screen.print("  " + ", ".join(parts))
+
+
+def _calls_table(calls: Sequence[Mapping[str, Any]]) -> Any:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, header_style="dim", padding=(0, 1, 0, 2))
+    for title in ("call", "how", "reads", "writes"):
+        table.add_column(title, overflow="fold")
+    for call in calls[:MAX_ROWS]:
+        behind = call.get("activity") or call.get("delegate")
+        how = f"{call['how']} {behind}" if behind and behind != call["tool"] else str(call["how"])
+        how += f" on {call['taskQueue']}" if call.get("taskQueue") else ""
+        how += ", in the background" if call.get("background") else ""
+        how += ", after approval" if call.get("approval") else ""
+        name = str(call["id"]) + (f" [{call['instance']}]" if call.get("instance") else "")
+        reads = ", ".join([*call["reads"], *(f"{s} (scope)" for s in call["scopes"])])
+        table.add_row(*(Text(clean(t, 300)) for t in (name, how, reads, ", ".join(call["writes"]))))
+    if len(calls) > MAX_ROWS:
+        table.add_row(Text(f"… and {len(calls) - MAX_ROWS} more; --json lists all"))
+    return table
+
+
+def _print_outcomes(outcomes: Mapping[str, Any]) -> None:
+    listed = [c for c in outcomes["combinations"] if c["choices"]]
+    if not listed:
+        return
+    screen = console()
+    screen.print("outcomes", style="bold")
+    for item in listed[:MAX_COMBINATIONS]:
+        screen.print("  if " + ", ".join(clean(f"{call} → {path}") for call, path in item["choices"].items()))
+        for key in ("run", "skipped", "failed", "waiting"):
+            if item.get(key):
+                names = ", ".join(clean(c) for c in item[key][:MAX_NAMES]) + (
+                    " …" if len(item[key]) > MAX_NAMES else ""
+                )
+                screen.print(
+                    f"    {key.ljust(8)} {names}",
+                    style="dim" if key == "skipped" else "red" if key == "failed" else None,
+                )
+    if len(listed) > MAX_COMBINATIONS or outcomes["truncated"]:
+        screen.print("  … and more; --json lists up to 64", style="dim")
+
+
+def _span(found: Mapping[str, float] | None) -> str:
+    if not found:
+        return "unknown"
+    low, high = found["min"], found["max"]
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"

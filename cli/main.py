@@ -1,0 +1,260 @@
+"""The command ``acts``.
+
+Laws of this file:
+- commands and their help, nothing else; what a command does is imported when it runs,
+  so that ``acts --help`` needs neither pydantic nor Temporal;
+- a command returns an exit code or raises a Refusal, which is printed here, once;
+- exit codes: 0 done, 1 the plan failed, 2 the input is wrong, 3 no server.
+"""
+
+# ruff: noqa: FBT002 - a flag of the command line is a bool with a default
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+HELP: Final = """Plans of tool calls, walked as durable Temporal workflows.
+
+Exit codes: 0 done, 1 the plan failed, 2 the input is wrong, 3 no server.
+
+The server: TEMPORAL_ADDRESS or a profile of Temporal's configuration, else the one
+that `acts dev` runs here, else 127.0.0.1:7233.
+"""
+
+
+class Program(typer.Typer):
+    """The app as a program: it ends at once, whatever threads the SDK has left behind.
+
+    An interpreter that ends soon after the SDK connected sometimes crashes on its way
+    out (code 134 or 139), and the exit code is what scripts look at.
+    """
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        code: Any = 0
+        try:
+            super().__call__(*args, **kwargs)
+        except SystemExit as ending:
+            code = ending.code
+            if "temporalio" not in sys.modules:
+                raise
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(code if isinstance(code, int) else int(bool(code)))
+
+
+app = Program(
+    name="acts",
+    help=HELP,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    no_args_is_help=True,
+)
+
+
+def command(name: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    """Register a command; its Refusals become blocks and exit codes."""
+
+    def register(function: Callable[..., int]) -> Callable[..., int]:
+        @functools.wraps(function)
+        def wrapped(*args: Any, **kwargs: Any) -> None:
+            raise typer.Exit(_run(function, *args, **kwargs))
+
+        app.command(name)(wrapped)
+        return function
+
+    return register
+
+
+def _run(function: Callable[..., int], *args: Any, **kwargs: Any) -> int:
+    from cli.failures import Refusal
+    from cli.output import print_blocks, ready
+
+    ready()
+    try:
+        return function(*args, **kwargs)
+    except Refusal as refusal:
+        print_blocks(refusal.blocks)
+        return refusal.code
+
+
+File = Annotated[str, typer.Argument(metavar="FILE", help="A request in JSON or YAML; - is standard input.")]
+Run = Annotated[str, typer.Argument(metavar="ID", help="The id of a run.")]
+Inputs = Annotated[
+    list[str] | None,
+    typer.Option("--input", "-i", metavar="KEY=JSON", help="Add to the input; a value that is not JSON is a string."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON only.")]
+State = Annotated[Path, typer.Option(envvar="ACTS_STATE", help="The folder of the state; one server per folder.")]
+Call = Annotated[str | None, typer.Option(help="The call that is meant, if several wait.")]
+By = Annotated[str | None, typer.Option(help="Who decides (default: you).")]
+
+
+@command("dev")
+def dev(
+    state: State = Path(".acts"),
+    port: Annotated[
+        int | None, typer.Option(min=1, max=65535, help="Of the server (default 7233, or a free one).")
+    ] = None,
+    ui_port: Annotated[
+        int | None, typer.Option(min=1, max=65535, help="Of the Web UI (default 8233, or a free one).")
+    ] = None,
+    ui: Annotated[bool, typer.Option("--ui/--no-ui", help="Serve the Web UI.")] = True,
+    activities: Annotated[
+        str | None,
+        typer.Option(
+            envvar="ACTS_ACTIVITIES",
+            metavar="MODULES",
+            help="Python modules with Activities, comma separated (default: the examples).",
+        ),
+    ] = None,
+) -> int:
+    """Start a server, its Web UI and a worker; Ctrl-C stops all of it."""
+    from cli.dev import dev as start
+
+    return start(state, port, ui_port, ui=ui, modules=activities)
+
+
+@command("demo")
+def demo() -> int:
+    """Run example plans on a server that is gone afterwards."""
+    from cli.demo import demo as play
+
+    return play()
+
+
+@command("run")
+def run(
+    file: File,
+    inputs: Inputs = None,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Show every call as it happens.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON only.")] = False,
+    run_id: Annotated[str | None, typer.Option("--id", help="The id of the run (default: a new one).")] = None,
+    detach: Annotated[bool, typer.Option("--detach", "-d", help="Start it, print its id, do not wait.")] = False,
+    workflow: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Plan or Agent (default: Plan if the file has calls).")
+    ] = None,
+) -> int:
+    """Run a plan, or an agent, and wait for its end.
+
+    A batch of which some instances failed (partial) ends with code 1.
+    """
+    from cli.run import Options
+    from cli.run import run as start
+
+    return start(file, Options(inputs or (), watch, as_json, detach, run_id, workflow))
+
+
+@command("show")
+def show(
+    run: Run,
+    as_json: AsJson = False,
+    run_id: Annotated[
+        str | None, typer.Option(help="One of several runs of the same id (default: the latest).")
+    ] = None,
+) -> int:
+    """Show a run: its calls, its result, its errors."""
+    from cli.show import show as look
+
+    return look(run, run_id, as_json=as_json)
+
+
+@command("validate")
+def validate(
+    file: File,
+    inputs: Inputs = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="What this environment does not load is an error, not a warning.")
+    ] = False,
+    as_json: AsJson = False,
+) -> int:
+    """Tell every problem of a request at once. Needs no server."""
+    from cli.local import validate as check
+
+    return check(file, inputs or (), strict=strict, as_json=as_json)
+
+
+@command("simulate")
+def simulate(file: File, inputs: Inputs = None, as_json: AsJson = False) -> int:
+    """Tell what a plan would do: waves, outcomes, forecast. Runs nothing."""
+    from cli.local import simulate as play
+
+    return play(file, inputs or (), as_json=as_json)
+
+
+@command("graph")
+def graph(
+    what: Annotated[str, typer.Argument(metavar="FILE|ID", help="A request, or the id of a run.")],
+    inputs: Inputs = None,
+    mermaid: Annotated[bool, typer.Option("--mermaid", help="As a Mermaid flowchart.")] = False,
+) -> int:
+    """Draw a plan; that of a run with the states of its calls."""
+    from cli.files import looks_like_file
+
+    if looks_like_file(what):
+        from cli.local import graph as draw
+
+        return draw(what, inputs or (), mermaid=mermaid)
+    from cli.graphs import graph_of_run
+
+    return graph_of_run(what, mermaid=mermaid)
+
+
+@command("schema")
+def schema() -> int:
+    """Print the JSON Schema of a request file, for editors."""
+    from cli.local import schema as tell
+
+    return tell()
+
+
+@command("cancel")
+def cancel(run: Run) -> int:
+    """End a run: what runs is cancelled, nothing more starts."""
+    from cli.steer import cancel as end
+
+    return end(run)
+
+
+@command("pause")
+def pause(run: Run) -> int:
+    """Start no more calls of a run; what runs goes on."""
+    from acts.wire import PAUSE
+    from cli.steer import send
+
+    return send(run, PAUSE)
+
+
+@command("resume")
+def resume(run: Run) -> int:
+    """Let a paused run go on."""
+    from acts.wire import RESUME
+    from cli.steer import send
+
+    return send(run, RESUME)
+
+
+@command("provide")
+def provide(
+    run: Run,
+    message: Annotated[
+        str, typer.Argument(metavar="MESSAGE", help="A data, input or state message: JSON, or a file that holds it.")
+    ],
+) -> int:
+    """Give a run a message that it waits for."""
+    from cli.steer import provide as give
+
+    return give(run, message)
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,102 @@
+"""``acts show``: one run, going on or over."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from cli import server
+from cli.failures import DONE
+from cli.outcome import Outcome, wait
+from cli.output import clean, console, out_json, print_blocks, say
+from cli.problems import blocks
+from cli.tables import MAX_ROWS, calls_table, failure_blocks, headline, print_outcome
+from cli.watch import status_of
+
+if TYPE_CHECKING:
+    from temporalio.client import Client, WorkflowExecutionDescription
+
+
+def show(run: str, run_id: str | None, *, as_json: bool) -> int:
+    """Show a run. The exit code is 0 however it ended: showing it was what was asked.
+
+    Raises:
+        Refusal: there is no such run, or no server.
+    """
+    return server.go(_show(run, run_id, as_json=as_json))
+
+
+async def _show(run: str, run_id: str | None, *, as_json: bool) -> int:
+    client = await server.connect()
+    handle = server.handle(client, run, run_id)
+    found = await server.about(run, handle.describe(rpc_timeout=server.RPC))
+    running = found.status is not None and found.status.name == "RUNNING"
+    if running:
+        status = await status_of(handle)
+        if as_json:
+            out_json({**_facts(found), "progress": status})
+        else:
+            _print_running(found, status)
+        return DONE
+    outcome = await ended(client, found)
+    if as_json:
+        out_json({**_facts(found), "status": outcome.status, "result": outcome.result, "error": outcome.error})
+    else:
+        print_outcome(outcome, found.id, found.workflow_type, _lasted(found), f"run {found.run_id}")
+        if outcome.result is None and not outcome.problems:
+            await _print_last_calls(client, found)
+        print_blocks(blocks(outcome.problems, None))
+        print_blocks(failure_blocks(outcome))
+    return DONE
+
+
+async def ended(client: Client, found: WorkflowExecutionDescription) -> Outcome:
+    """How exactly this run ended."""
+    handle = client.get_workflow_handle(found.id, run_id=found.run_id)
+    return await wait(handle, follow=False)
+
+
+def _print_running(found: WorkflowExecutionDescription, status: dict[str, Any] | None) -> None:
+    screen = console()
+    phase = str(status.get("phase")) if status else "running"
+    tick = f"tick {status['tick']}" if status and status.get("tick") else ""
+    screen.print(headline(phase, found.id, found.workflow_type, tick, f"for {_lasted(found)}", f"run {found.run_id}"))
+    if status is None:
+        say("no worker answers, so its calls cannot be shown; it goes on as soon as one does: `acts dev`")
+        return
+    if status.get("calls"):
+        screen.print(calls_table(status["calls"], MAX_ROWS))
+    for text in status.get("notes") or ():
+        screen.print(f"note: {clean(text)}", style="dim")
+    if any(c.get("waitsFor") for c in status.get("calls") or ()):
+        screen.print(f"waits for a message: acts provide {clean(found.id)} FILE", style="magenta")
+
+
+async def _print_last_calls(client: Client, found: WorkflowExecutionDescription) -> None:
+    """The calls of a run that ended without a result: a worker can still tell them."""
+    status = await status_of(client.get_workflow_handle(found.id, run_id=found.run_id))
+    if status and status.get("calls"):
+        console().print(calls_table(status["calls"], MAX_ROWS))
+
+
+def _facts(found: WorkflowExecutionDescription) -> dict[str, Any]:
+    return {
+        "id": found.id,
+        "runId": found.run_id,
+        "workflow": found.workflow_type,
+        "status": found.status.name.lower() if found.status else None,
+        "started": _iso(found.start_time),
+        "closed": _iso(found.close_time),
+    }
+
+
+def _iso(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def _lasted(found: WorkflowExecutionDescription) -> str:
+    seconds = ((found.close_time or datetime.now(UTC)) - found.start_time).total_seconds()
+    for unit, name in ((3600, "h"), (60, "min")):
+        if seconds >= 2 * unit:
+            return f"{seconds / unit:.1f} {name}"
+    return f"{seconds:.1f} s"

@@ -1,0 +1,177 @@
+"""Runs and their calls as tables and lines for a terminal. Everything shown is clean text."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from acts.errors import shorten
+from cli.failures import Block
+from cli.outcome import Outcome
+from cli.output import clean, console, lines
+
+if TYPE_CHECKING:
+    from rich.table import Table
+    from rich.text import Text
+
+# mark and style of a call's state
+STATES: Final[dict[str, tuple[str, str]]] = {
+    "running": ("▶", "bold cyan"), "awaiting": ("?", "bold magenta"), "ready": ("·", "cyan"), "pending": ("·", "dim"),
+    "completed": ("✓", "green"), "detached": ("↗", "green"), "skipped": ("–", "dim"),
+    "failed": ("✗", "bold red"), "rejected": ("✗", "bold red"), "cancelled": ("⊘", "yellow"),
+}  # fmt: skip
+# and of a run's
+RUNS: Final[dict[str, tuple[str, str]]] = {
+    **STATES, "partial": ("✗", "bold yellow"), "terminated": ("✗", "bold red"), "timedOut": ("✗", "bold red"),
+    "planning": ("▶", "cyan"), "paused": ("⏸", "bold yellow"), "continued": ("↗", "cyan"),
+}  # fmt: skip
+# What matters most when not all rows fit
+_FIRST: Final = (
+    "awaiting",
+    "running",
+    "failed",
+    "rejected",
+    "ready",
+    "cancelled",
+    "detached",
+    "completed",
+    "skipped",
+    "pending",
+)
+MAX_NOTE: Final = 200
+MAX_ROWS: Final = 200  # of a table or a value: more is not read, and --json has all of it
+
+
+def calls_table(calls: Sequence[Mapping[str, Any]], limit: int | None = None) -> Table:
+    """A row per call; where they do not fit, what needs attention comes first."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for title in ("", "call", "state", "writes", "note"):
+        table.add_column(title, overflow="fold", no_wrap=title in ("", "state"))
+    shown, left = _chosen(calls, limit)
+    for call in shown:
+        state = str(call.get("state", ""))
+        mark, style = STATES.get(state, ("?", ""))
+        name = clean(call.get("id", ""), 100) + (f" [{clean(call['instance'], 60)}]" if call.get("instance") else "")
+        path = clean(call.get("outputPath") or "", 100)
+        table.add_row(Text(mark, style), Text(name), Text(clean(state), style), Text(path), Text(note(call)))
+    if left:
+        table.add_row("", Text(f"… and {sum(left.values())} more: {counts_text(left)}", "dim"))
+    return table
+
+
+def note(call: Mapping[str, Any]) -> str:
+    """What is to be said of a call beside its state."""
+    error = call.get("error")
+    if isinstance(error, Mapping):
+        return clean(f"{error.get('code')}: {error.get('message')}", MAX_NOTE)
+    if isinstance(error, str):
+        return clean(error, MAX_NOTE)
+    waits = call.get("waitsFor")
+    return clean(f"waits for {', '.join(map(str, waits))}", MAX_NOTE) if isinstance(waits, list) else ""
+
+
+def _chosen(calls: Sequence[Mapping[str, Any]], limit: int | None) -> tuple[list[Mapping[str, Any]], Counter[str]]:
+    """The calls to show, in the order of the plan, and how many of each state are left out."""
+    if limit is None or len(calls) <= limit:
+        return list(calls), Counter()
+    rank = {state: i for i, state in enumerate(_FIRST)}
+    order = sorted(range(len(calls)), key=lambda i: rank.get(str(calls[i].get("state")), len(rank)))
+    keep = set(order[: max(limit - 1, 1)])
+    left = Counter(str(c.get("state")) for i, c in enumerate(calls) if i not in keep)
+    return [c for i, c in enumerate(calls) if i in keep], left
+
+
+def counts_text(counts: Mapping[str, int]) -> str:
+    """``3 completed, 1 running``"""
+    return ", ".join(f"{counts[s]} {s}" for s in STATES if counts.get(s))
+
+
+def headline(status: str, run: str, *facts: str) -> Text:
+    """``✓ completed  weather-1a2b  Plan  1.2 s``"""
+    from rich.text import Text
+
+    mark, style = RUNS.get(status, ("·", ""))
+    text = Text()
+    text.append(f"{mark} {clean(status)}", style)
+    text.append(f"  {clean(run)}", "bold")
+    for fact in facts:
+        if fact:
+            text.append(f"  {clean(fact)}", "dim")
+    return text
+
+
+def print_outcome(outcome: Outcome, run: str, *facts: str, rows: int = MAX_ROWS) -> None:
+    """A finished run for a person, on stdout."""
+    screen = console()
+    result = outcome.result
+    ticks = result.get("ticks") if isinstance(result, dict) else None
+    screen.print(headline(outcome.status, run, *facts, f"{ticks} ticks" if ticks else ""))
+    if isinstance(result, dict):
+        _print_result(result, rows)
+    elif result is not None:
+        screen.print(value_text(result, rows))
+    if outcome.error is not None and not outcome.problems:
+        screen.print(f"{clean(outcome.error.get('type'))}: " + "\n  ".join(lines(str(outcome.error.get("message")))))
+
+
+def _print_result(result: Mapping[str, Any], rows: int) -> None:
+    screen = console()
+    calls, instances = result.get("calls"), result.get("instances")
+    if isinstance(calls, list) and calls:
+        screen.print(calls_table(calls, rows))
+    if isinstance(instances, dict) and instances:
+        screen.print(_instances_table(instances))
+    for name in ("output", "state"):
+        if result.get(name) not in (None, {}):
+            screen.print(f"\n{name}", style="bold")
+            screen.print(value_text(result[name], rows))
+    usage = result.get("usage")
+    if isinstance(usage, dict) and usage.get("requests"):
+        screen.print(f"\nusage  {clean(usage_text(usage))}", style="dim")
+
+
+def usage_text(usage: Mapping[str, Any]) -> str:
+    """What a run spent on models."""
+    cost = f", {usage['cost']:.4f} USD" if isinstance(usage.get("cost"), (int, float)) and usage["cost"] else ""
+    return (
+        f"{usage.get('requests')} requests, {usage.get('inputTokens')} tokens in, {usage.get('outputTokens')} out{cost}"
+    )
+
+
+def _instances_table(instances: Mapping[str, Any]) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for title in ("", "instance", "status", "errors"):
+        table.add_column(title, overflow="fold")
+    for name, item in instances.items():
+        status = str(item.get("status") if isinstance(item, dict) else item)
+        mark, style = RUNS.get(status, ("·", ""))
+        errors = item.get("errors") or [] if isinstance(item, dict) else []
+        text = "; ".join(clean(f"{e.get('call')}: {e.get('message')}", 100) for e in errors if isinstance(e, dict))
+        table.add_row(Text(mark, style), Text(clean(name, 100)), Text(clean(status), style), Text(text))
+    return table
+
+
+def value_text(value: Any, limit: int = MAX_ROWS) -> str:
+    """JSON for reading: clean, and cut where nobody reads on (``--json`` has all of it)."""
+    rows = json.dumps(value, indent=2, ensure_ascii=False).splitlines()
+    more = [f"… {len(rows) - limit} more lines; --json prints all"] if len(rows) > limit else []
+    return "\n".join([clean(shorten(row, 1000)) for row in rows[:limit]] + more)
+
+
+def failure_blocks(outcome: Outcome) -> list[Block]:
+    """What failed in a run, each as a block."""
+    errors = outcome.result.get("errors") if isinstance(outcome.result, dict) else None
+    out = []
+    for item in errors if isinstance(errors, list) else []:
+        if isinstance(item, dict):
+            where = f"call {item.get('call')}" + (f" of instance {item['instance']}" if item.get("instance") else "")
+            out.append(Block(f"{item.get('message')} [{item.get('code')}]", where))
+    return out[:20]

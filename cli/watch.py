@@ -1,0 +1,196 @@
+"""Waiting for a run, and showing what it does meanwhile.
+
+Laws of this file:
+- the end of a run is waited for, never polled; progress is asked for a few times per
+  second, and less often while nothing changes;
+- a question that is not answered (no worker, a moment between two runs) is no failure:
+  what was last known stays on the screen;
+- a terminal sees one picture that changes, anything else a line per change.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self
+
+from acts.wire import STATUS
+from cli.outcome import Outcome, wait
+from cli.output import clean, console
+from cli.tables import calls_table, counts_text, headline, note
+
+if TYPE_CHECKING:
+    from rich.console import Group, RenderableType
+    from temporalio.client import WorkflowHandle
+
+# Each question costs the worker a look at the run. Four per second look alive; an
+# unchanged picture is asked for once per second.
+FIRST_PAUSE_SECONDS: Final = 0.25
+LONGEST_PAUSE_SECONDS: Final = 1.0
+QUERY: Final = timedelta(seconds=5)
+SILENCE_SECONDS: Final = 3.0  # without any answer for this long, the screen says so
+HEAD_ROWS: Final = 6  # rows of the terminal that the table leaves to the rest
+
+
+class Screen(Protocol):
+    """What progress is shown on."""
+
+    def show(self, status: Mapping[str, Any]) -> None:
+        """Show what the query ``status`` answered."""
+
+    def silent(self, seconds: float) -> None:
+        """Nobody has answered for this long."""
+
+
+async def follow(handle: WorkflowHandle[Any, Any], screen: Screen | None) -> Outcome:
+    """The outcome of a run; what it does meanwhile goes to the screen."""
+    ending = asyncio.ensure_future(wait(handle))
+    try:
+        if screen is not None:
+            await _watch(handle, screen, ending)
+        outcome = await ending
+        if screen is not None and isinstance(outcome.result, dict):
+            screen.show({**outcome.result, "phase": outcome.status})  # what happened since the last question
+        return outcome
+    finally:
+        ending.cancel()
+
+
+async def _watch(handle: WorkflowHandle[Any, Any], screen: Screen, ending: asyncio.Future[Outcome]) -> None:
+    seen: Any = None
+    answered = time.monotonic()
+    pause = FIRST_PAUSE_SECONDS
+    while not ending.done():
+        asked = asyncio.ensure_future(status_of(handle))
+        either: list[asyncio.Future[Any]] = [ending, asked]
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        if not asked.done():
+            asked.cancel()
+            return
+        found = asked.result()
+        if found is None:
+            screen.silent(time.monotonic() - answered)
+        else:
+            answered = time.monotonic()
+            screen.show(found)
+        pause = FIRST_PAUSE_SECONDS if found != seen else min(pause * 1.5, LONGEST_PAUSE_SECONDS)
+        seen = found
+        await asyncio.wait({ending}, timeout=pause)
+
+
+async def status_of(handle: WorkflowHandle[Any, Any]) -> dict[str, Any] | None:
+    """The answer of the query ``status``, or None when there is none."""
+    found = await ask(handle, STATUS)
+    return found if isinstance(found, dict) else None
+
+
+async def ask(handle: WorkflowHandle[Any, Any], query: str) -> Any:
+    """The answer of a query, or None when nobody gives one in time."""
+    from temporalio.client import WorkflowQueryFailedError, WorkflowQueryRejectedError
+    from temporalio.service import RPCError
+
+    try:
+        # bounded by us as well: the SDK tries again after a timeout of its own
+        return await asyncio.wait_for(handle.query(query, rpc_timeout=QUERY), QUERY.total_seconds())
+    except (RPCError, WorkflowQueryFailedError, WorkflowQueryRejectedError, TimeoutError):
+        return None
+
+
+class Lines:
+    """Progress for a log: a line whenever a call changes its state."""
+
+    def __init__(self, run: str) -> None:
+        self._run = run
+        self._console = console(stderr=True)
+        self._states: dict[str, str] = {}
+        self._phase = ""
+        self._began = time.monotonic()
+        self._told = False
+
+    def show(self, status: Mapping[str, Any]) -> None:
+        """Say what is new."""
+        if status.get("phase") != self._phase:
+            self._phase = str(status.get("phase"))
+            self._line(f"{self._run}: {self._phase}")
+        for call in status.get("calls") or ():
+            key, state = f"{call.get('id')} {call.get('instance') or ''}".strip(), str(call.get("state"))
+            if self._states.get(key) != state and not (state == "pending" and key not in self._states):
+                self._line(" ".join(x for x in (key, state, note(call)) if x))
+            self._states[key] = state
+
+    def silent(self, seconds: float) -> None:
+        """Say so, once."""
+        if seconds > SILENCE_SECONDS and not self._told:
+            self._told = True
+            self._line("no worker answers; is one running?")
+
+    def _line(self, text: str) -> None:
+        self._console.print(f"{time.monotonic() - self._began:8.2f} s  {clean(text)}")
+
+
+class Picture:
+    """Progress for a terminal: one live table."""
+
+    def __init__(self, run: str) -> None:
+        from rich.live import Live
+        from rich.spinner import Spinner
+
+        self._run = run
+        self._status: Mapping[str, Any] = {}
+        self._silence = 0.0
+        self._began = time.monotonic()
+        self._spinner = Spinner("dots")
+        self._console = console(stderr=True, wrap=True)
+        self._live = Live(console=self._console, get_renderable=self._frame, refresh_per_second=8, transient=True)
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
+
+    def show(self, status: Mapping[str, Any]) -> None:
+        """The next frame shows this."""
+        self._status, self._silence = status, 0.0
+
+    def silent(self, seconds: float) -> None:
+        """The next frame says so."""
+        self._silence = seconds
+
+    def _frame(self) -> Group:
+        from rich.columns import Columns
+        from rich.console import Group
+        from rich.text import Text
+
+        status = self._status
+        calls = list(status.get("calls") or ())
+        tick = f"tick {status['tick']}" if status.get("tick") else ""
+        counts = counts_text(Counter(str(c.get("state")) for c in calls))
+        seconds = f"{time.monotonic() - self._began:.1f} s"
+        head = headline(str(status.get("phase") or "starting"), self._run, tick, counts, seconds)
+        parts: list[RenderableType] = [Columns([self._spinner, head])]
+        if self._silence > SILENCE_SECONDS:
+            parts.append(Text(f"no worker has answered for {self._silence:.0f} s; is one running?", "yellow"))
+        if calls:
+            parts.append(calls_table(calls, max(self._console.height - HEAD_ROWS, 3)))
+        parts += [Text(clean(n, 200), "dim") for n in list(status.get("notes") or ())[-3:]]
+        if any(c.get("waitsFor") for c in calls):
+            parts.append(
+                Text(
+                    f'it waits for a message: acts provide {clean(self._run)} \'{{"type":"input","input":{{…}}}}\'',
+                    "magenta",
+                )
+            )
+        return Group(*parts)
+
+
+async def watched(handle: WorkflowHandle[Any, Any]) -> Outcome:
+    """``follow`` on the screen that fits: a picture for a terminal, else lines."""
+    if console(stderr=True).is_terminal:
+        with Picture(handle.id) as picture:
+            return await follow(handle, picture)
+    return await follow(handle, Lines(handle.id))

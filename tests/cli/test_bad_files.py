@@ -1,0 +1,232 @@
+"""Whatever is wrong with a file ends as one readable block and exit code 2, never as a traceback."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from cli import files
+from cli.main import app
+
+DEEP = 10_000
+
+
+@dataclass(frozen=True)
+class Case:
+    """A file by its name and content, and words that must be said of it (in this order)."""
+
+    name: str
+    content: str | bytes
+    words: tuple[str, ...]
+    title: str = ""
+
+    def __str__(self) -> str:
+        return self.title or f"{self.name} {self.content[:40]!r}"
+
+
+def plan(*calls: object, **config: object) -> str:
+    """A Request of one tool that needs a number, and these calls; each call on a line of its own."""
+    tool = {
+        "properties": {
+            "_tool": {"const": "add"},
+            "_activity": {"const": "add"},
+            "_outputPath": {},
+            "n": {"type": "number"},
+        }
+    }
+    head = json.dumps({"config": config, "context": [{"type": "tool", "tool": tool}]})[:-2]
+    return (
+        head + ',\n{"type":"plan","plan":[\n' + ",\n".join(json.dumps(c, ensure_ascii=False) for c in calls) + "\n]}]}"
+    )
+
+
+LAUGHS = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
+    f"{name}: &{name} [{','.join([f'*{before}'] * 9)}]\n" for before, name in zip("abcdefgh", "bcdefghi", strict=True)
+)
+
+TEXTS = [
+    # -- JSON that is none
+    Case("a.json", '{"context": [1,]}', ("a.json:1:16", "not valid JSON", "no comma before a closing")),
+    Case("a.json", '{"context": [\n  {"type": text}]}', ("a.json:2:12", "found 't'", '{"type": text}')),
+    Case("a.json", "{'context': []}", ("a.json:1:2", "double quotes")),
+    Case("a.json", '{"context": []} // note', ("a.json:1:17", "JSON has no comments")),
+    Case("a.json", '{"context": [', ("a.json:1:14", "found the end", "is not closed")),
+    Case("a.json", '{"context": "' + "\x07" + '"}', ("Invalid control character",)),
+    Case("a.json", '{\n"config": {},\n"config": {}}', ("a.json:3", 'the key "config" stands twice', "in line 2")),
+    Case("a.json", '{"context": [{"type": "input", "input": {"a": {"x": 1,\n"x": 2}}}]}', ("a.json:2", 'the key "x"')),
+    Case("a.json", '{"config": {"temperature": NaN}}', ("a.json:1:28", "NaN is not a JSON number", "use null")),
+    Case("a.json", '["NaN",\n -Infinity]', ("a.json:2:2", "-Infinity is not a JSON number")),
+    Case("a.json", '{"context": [1e999]}', ("a.json:1", "inf is not a JSON number", "/context/0")),
+    Case("a.json", "1" * 5000, ("more digits than can be read",), "a number of 5,000 digits"),
+    Case("a.json", "[" * DEEP, ("nested deeper than 100 levels",), "10,000 open lists"),
+    Case("a.json", '{"a":' * DEEP + "1" + "}" * DEEP, ("a.json:1:501", "nested deeper than 100"), "10,000 objects"),
+    Case("a.json", "[" * 300 + "]" * 300, ("nested deeper than 100 levels",), "300 lists"),
+    Case("a.json", '{"context":\n["\\ud800"]}', ("a.json:2", "lone surrogate", "/context/0")),
+    Case("a.json", '{"context": [{"\\udfff": 1}]}', ("lone surrogate",)),
+    # -- YAML that is none, or not JSON's
+    Case("a.yaml", "context:\n\t- 1", ("a.yaml:2:1", "not valid YAML", "never with tabs")),
+    Case("a.yaml", "context: a: b", ("a.yaml:1:11", "stands in quotes")),
+    Case("a.yaml", "context: @x", ("a.yaml:1:10", "begins with @ stands in quotes")),
+    Case("a.yaml", "context: []\nconfig: {}\ncontext: []", ("a.yaml:3", 'the key "context" stands twice', "in line 1")),
+    Case("a.yaml", "context:\n  1: x", ("a.yaml:2:3", "the key 1 is not a string", '"1"')),
+    Case("a.yaml", "true: x", ("the key true is not a string",)),
+    Case("a.yaml", "~: x", ("the key ~ is not a string",)),
+    Case("a.yaml", "? [a]\n: b", ("a key is a string",)),
+    Case("a.yaml", "a: &x {k: 1}\n<<: *x", ("a.yaml:2:1", "merge key")),
+    Case("a.yaml", "a: .nan", ("a.yaml:1:4", ".nan is not a JSON number")),
+    Case("a.yaml", "a: -.inf", ("-.inf is not a JSON number",)),
+    Case("a.yaml", "a: !!python/object:os.system 1", ("the tag !!python/object:os.system",)),
+    Case("a.yaml", "a: !!timestamp 2024-01-01", ("the tag !!timestamp",)),
+    Case("a.yaml", "a: *nope", ("the alias *nope has no anchor",)),
+    Case("a.yaml", "a: &a [1, *a]", ("stands inside of what it names",)),
+    Case("a.yaml", LAUGHS, ("a.yaml:6", "unfold to more than 100,000 values"), "a billion laughs"),
+    Case("a.yaml", "[" * DEEP, ("nested deeper than 100 levels",), "10,000 open YAML lists"),
+    Case("a.yaml", "- " * DEEP, ("nested deeper than 100 levels",), "10,000 dashes"),
+    Case("a.yaml", "a: 1\n---\nb: 2", ("a.yaml:2", "a second document begins here")),
+    Case("a.yaml", 'a: "\\ud800"', ("not valid YAML",)),
+    Case("a.yaml", "a: x\x07y", ("a.yaml:1:5", "U+0007 is not allowed")),
+    Case("a.yaml", "a: " + "1" * 5000, ("more digits than can be read",), "a YAML number of 5,000 digits"),
+    # -- no text at all
+    Case("a.json", "", ("the file is empty",)),
+    Case("a.yaml", " \n\n", ("the file is empty",)),
+    Case("a.json", b"\x89PNG\r\n\x1a\n\x00\x00", ("this is not a text file", "NUL")),
+    Case("a.json", '{"context": []}'.encode("utf-16"), ("the file is UTF-16", "save it as UTF-8")),
+    Case("a.json", b'{\n"a": "\xff"}', ("a.json:2", "not UTF-8", "0xFF")),
+    Case("a.json", b'{"a": "\x00"}', ("this is not a text file", "byte 7 is NUL")),
+]
+
+REQUESTS = [
+    # -- a value, but no Request
+    Case("a.json", "[]", ("a Request is an object {config, context, schema}, not list",)),
+    Case("a.yaml", "# only a comment", ("a Request is an object", "not null")),
+    Case("a.yaml", "2024-01-01", ("a Request is an object", "not string"), "a date is a string"),
+    Case("a.json", "{}", ("the context holds no plan message",)),
+    Case("a.json", '{"contxt": []}', ("unknown key", "contxt", "config, context and schema")),
+    Case("a.json", '{"config": {"maxTick": 1}}', ('unknown setting "maxTick"', "known:", 'did you mean "maxTicks"')),
+    Case(
+        "a.json",
+        '{"context": [\n{"type": "stat"}]}',
+        ("a.json:2", "message 0", "'stat'", "known:", 'did you mean "state"'),
+    ),
+    # -- a Request, but no plan that can run
+    Case(
+        "a.json",
+        plan({"_tool": "ad"}),
+        ("a.json:3", 'unknown tool "ad" in call 1', "known: add", "1:ad", "/context/1/plan/0/_tool"),
+    ),
+    Case(
+        "a.json",
+        plan({"_tool": "add", "n": "x", "_outputPath": "†state.x"}),
+        ("a.json:3", "1:add", "/context/1/plan/0/n"),
+    ),
+    Case(
+        "a.json",
+        plan({"_tool": "add", "n": "†state.", "_outputPath": "†state.x"}),
+        ("a.json:3", "a name must follow", "column 8"),
+    ),
+    Case(
+        "a.json",
+        plan({"_tool": "add", "n": "†state.y", "_outputPath": "†state.x"}),
+        ("nothing in the context or the plan provides †state.y",),
+    ),
+    Case(
+        "a.json",
+        plan(
+            {"_tool": "add", "n": "†state.b", "_outputPath": "†state.a"},
+            {"_tool": "add", "n": "†state.a", "_outputPath": "†state.b"},
+        ),
+        ("calls wait for each other", "1:add reads †state.b", "2:add"),
+    ),
+    Case(
+        "a.yaml",
+        "context:\n  - type: plan\n    plan:\n      - _tool: nope\n",
+        ("a.yaml:4", 'unknown tool "nope"', "_tool: nope"),
+    ),
+]
+
+
+def said(output: str, words: tuple[str, ...]) -> bool:
+    """Whether all words stand in the output, one after the other."""
+    at = 0
+    for word in words:
+        at = output.find(word, at)
+        if at < 0:
+            return False
+        at += len(word)
+    return True
+
+
+def check(arguments: list[str], words: tuple[str, ...], given: bytes | None = None) -> None:
+    result = CliRunner().invoke(app, arguments, input=given)
+    assert result.exit_code == 2, result.output
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exc_info
+    assert said(result.stderr, words), f"{words} not in: {result.stderr}"
+    assert result.stdout == ""
+
+
+@pytest.mark.parametrize("case", [*TEXTS, *REQUESTS], ids=str)
+def test_a_bad_file_is_refused_with_its_place_and_a_remedy(
+    case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    content = case.content if isinstance(case.content, bytes) else case.content.encode()
+    Path(case.name).write_bytes(content)
+    check(["validate", case.name], case.words)
+
+
+@pytest.mark.parametrize("command", ["run", "simulate", "graph"])
+@pytest.mark.parametrize("case", [TEXTS[1], REQUESTS[7]], ids=str)
+def test_every_command_says_the_same_of_it(
+    command: str, case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(case.name).write_bytes(str(case.content).encode())
+    check([command, case.name], case.words)
+
+
+def test_standard_input_is_read_and_named() -> None:
+    check(["validate", "-"], ("standard input:1:16", "not valid JSON"), b'{"context": [1,]}')
+    check(["validate", "-"], ("standard input:2", "the key 1 is not a string"), b"a: b\n1: 2")
+    check(["validate", "-"], ("standard input", "the file is empty"), b"")
+
+
+def test_a_missing_file_is_answered_with_near_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("weather.yaml").touch()
+    check(["validate", "wether.yaml"], ("wether.yaml", "there is no such file", "did you mean weather.yaml?"))
+    check(["graph", "weather.json"], ("there is no such file", "did you mean weather.yaml?"))
+    check(["run", "nowhere/plan.json"], ("there is no such file", "there is no folder nowhere either"))
+
+
+def test_what_is_no_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = Path("some")
+    folder.mkdir()
+    (folder / "plan.json").touch()
+    check(["validate", "some"], ("this is a folder", "it holds: plan.json"))
+    check(["validate", "x" * 5000 + ".json"], ("the name is too long",))
+    check(["validate", "plan.json/x"], ("cannot be read",) if Path("plan.json").exists() else ("no such file",))
+    check(["validate", ""], ("is not the name of a file",))
+
+
+def test_an_endless_file_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "MAX_BYTES", 1024)
+    path = tmp_path / "big.json"
+    path.write_text(" " * 1025)
+    check(["validate", str(path)], ("big.json", "the file is larger than"))
+    if os.access("/dev/zero", os.R_OK):
+        check(["validate", "/dev/zero"], ("/dev/zero", "the file is larger than"))
+
+
+def test_control_characters_of_a_file_do_not_reach_the_terminal(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(plan({"_tool": "\x1b[31mred\x1b[0m\n[bold]x[/bold]"}), "utf-8")
+    result = CliRunner().invoke(app, ["validate", str(path)])
+    assert result.exit_code == 2
+    assert "\x1b" not in result.output
+    assert "[bold]x[/bold]" in result.output

@@ -1,0 +1,258 @@
+"""``acts dev`` and ``acts demo``: everything comes up, and nothing is left, however it ends."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from cli.devserver import find_dev_server
+from cli.known import EXAMPLES
+from tests.cli.conftest import ROOT, clean_environment, run_acts
+from tests.support import assert_eventually
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at processes through /proc")
+
+STOP_SECONDS = 30  # the server needs 1.5, the worker less; a machine under full load many times that
+
+STUBBORN = """
+import time
+from temporalio import activity
+
+@activity.defn(name="stubborn")
+def stubborn(call, tool, context):
+    open(call["mark"], "w").close()
+    time.sleep(3600)
+"""
+STUBBORN_PLAN = """
+context:
+  - type: tool
+    tool: {stubborn: {_activity: stubborn, _outputPath: †state.x, properties: {mark: {type: string}}}}
+  - {type: plan, plan: [{_tool: stubborn, mark: †input.mark}]}
+"""
+
+
+@dataclass
+class Dev:
+    """``acts dev`` as a process, with all that it printed until it was up."""
+
+    process: subprocess.Popen[str]
+    printed: str
+    state: Path
+
+    def __getitem__(self, label: str) -> str:
+        found = re.search(rf"^  {label} +(.*)$", self.printed, re.MULTILINE)
+        assert found is not None, self.printed
+        return found.group(1)
+
+    @property
+    def family(self) -> list[int]:
+        """Itself, and its children: the worker and the server."""
+        everybody = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
+        return [self.process.pid, *(pid for pid in everybody if (stat(pid) or ["", "0"])[1] == str(self.process.pid))]
+
+    @property
+    def server(self) -> int:
+        """The process of the server."""
+        found = find_dev_server(self.state)
+        assert found is not None
+        return found.pid
+
+    @property
+    def worker(self) -> int:
+        """The process of the worker."""
+        (found,) = set(self.family) - {self.process.pid, self.server}
+        return found
+
+    def ends(self) -> tuple[int, str]:
+        """Its exit code and what it printed last."""
+        rest, _ = self.process.communicate(timeout=STOP_SECONDS)
+        return self.process.returncode, rest
+
+
+Start = Callable[..., Dev]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts ``acts dev`` with the state in the test's folder; whatever is left at the end is killed."""
+    started: list[subprocess.Popen[str]] = []
+
+    def call(*arguments: str, cwd: Path = ROOT, **environment: str) -> Dev:
+        state = tmp_path / "state"
+        process = subprocess.Popen(
+            [sys.executable, "-m", "cli", "dev", "--state", str(state), *arguments],
+            cwd=cwd,
+            env=clean_environment(**environment),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        started.append(process)
+        assert process.stdout is not None
+        printed = ""
+        while not printed.rpartition("\n  try ")[1]:
+            line = process.stdout.readline()
+            assert line, printed
+            printed += line
+        return Dev(process, printed, state)
+
+    yield call
+    for process in started:
+        with suppress(ProcessLookupError):
+            process.kill()
+        process.communicate()
+
+
+def stat(pid: int) -> list[str] | None:
+    """State, parent, … of a process as Linux has them; None when there is none."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+
+
+def lives(pid: int) -> bool:
+    found = stat(pid)
+    return found is not None and found[0] != "Z"
+
+
+async def all_gone(pids: list[int]) -> None:
+    async def look() -> bool:
+        return not any(lives(pid) for pid in pids)
+
+    await assert_eventually(look, why=f"none of {pids} lives")
+
+
+async def test_a_plan_runs_on_what_it_started_and_ctrl_c_stops_all_of_it(start: Start, tmp_path: Path) -> None:
+    dev = start("--no-ui")
+    family = dev.family
+    assert len(family) == 3
+    assert "askWeather" in dev["worker"]
+    assert "--no-ui" in dev["Web UI"]
+    done = run_acts("run", str(EXAMPLES / "weather" / "plan.yaml"), cwd=tmp_path, ACTS_STATE=str(dev.state))
+    assert done.returncode == 0, done.stderr
+    assert str(dev.state / "examples" / "weather") in done.stdout
+
+    dev.process.send_signal(signal.SIGINT)
+    code, last = dev.ends()
+    assert (code, last) == (0, f"stopped; the state is in {dev.state}\n")
+    await all_gone(family)
+    assert find_dev_server(dev.state) is None
+    after = run_acts("show", "x", cwd=tmp_path, ACTS_STATE=str(dev.state))
+    assert after.returncode in (2, 3)  # another server may run on 7233; ours does not
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+async def test_nothing_is_left_however_it_is_stopped(start: Start, number: signal.Signals) -> None:
+    dev = start("--no-ui")
+    family = dev.family
+    dev.process.send_signal(number)
+    code, _ = dev.ends()
+    assert code == (-number if number == signal.SIGKILL else 0)
+    await all_gone(family)
+
+
+async def test_a_signal_to_the_whole_group_is_a_stop_like_any_other(start: Start) -> None:
+    """What a terminal does with Ctrl-C, as far as our own processes go."""
+    dev = start("--no-ui")
+    family = dev.family
+    for pid in (dev.worker, dev.process.pid):
+        os.kill(pid, signal.SIGINT)
+    assert dev.ends()[0] == 0
+    await all_gone(family)
+
+
+async def test_an_activity_that_does_not_end_keeps_nobody(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "stubborn_tools.py").write_text(STUBBORN)
+    (tmp_path / "stubborn.yaml").write_text(STUBBORN_PLAN)
+    dev = start("--no-ui", "--activities", "stubborn_tools", cwd=tmp_path)
+    family = dev.family
+    mark = tmp_path / "mark"
+    begun = run_acts("run", "stubborn.yaml", "--detach", "-i", f"mark={mark}", cwd=tmp_path, ACTS_STATE=str(dev.state))
+    assert begun.returncode == 0, begun.stderr
+
+    async def runs() -> bool:
+        return mark.exists()
+
+    await assert_eventually(runs, why="the activity runs")
+    dev.process.send_signal(signal.SIGINT)
+    assert dev.process.stdout is not None
+    line = dev.process.stdout.readline()
+    assert "running Activities have up to 3 s" in line
+    dev.process.send_signal(signal.SIGINT)
+    assert dev.ends()[0] == 0
+    await all_gone(family)
+
+
+@pytest.mark.parametrize(("victim", "code"), [("worker", 1), ("server", 3)])
+async def test_when_one_ends_by_itself_all_of_it_ends(start: Start, victim: str, code: int) -> None:
+    dev = start("--no-ui")
+    family = dev.family
+    os.kill(dev.worker if victim == "worker" else dev.server, signal.SIGKILL)
+    ended, last = dev.ends()
+    assert ended == code
+    assert f"the {victim} has ended by itself" in last
+    await all_gone(family)
+
+
+def test_a_usual_port_that_is_taken_is_replaced_and_that_is_said(start: Start) -> None:
+    with socket.socket() as taken:
+        with suppress(OSError):  # then another program has it, which is as good
+            taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            taken.bind(("127.0.0.1", 7233))
+            taken.listen()
+        dev = start("--no-ui")
+    assert not dev["server"].startswith("127.0.0.1:7233,")
+    assert "port 7233 is taken" in dev["note"]
+
+
+def test_a_port_that_was_asked_for_and_is_taken_is_refused(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        done = run_acts("dev", "--state", "s", "--no-ui", "--port", str(port), cwd=tmp_path)
+    assert done.returncode == 3
+    assert f"cannot listen on 127.0.0.1:{port}" in done.stderr
+
+
+def test_one_server_per_folder(start: Start, tmp_path: Path) -> None:
+    dev = start("--no-ui")
+    again = run_acts("dev", "--state", str(dev.state), "--no-ui", cwd=tmp_path)
+    assert again.returncode == 3
+    assert f"in use by process {dev.process.pid}" in again.stderr
+
+
+def test_a_module_that_cannot_be_loaded_is_named(tmp_path: Path) -> None:
+    done = run_acts("dev", "--state", "s", "--no-ui", "--activities", "no_such_module_here", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "no_such_module_here" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_web_ui_answers_where_it_is_said_to_be(start: Start) -> None:
+    address = urlsplit(start()["Web UI"])
+    with closing(http.client.HTTPConnection(address.hostname or "", address.port, timeout=10)) as connection:
+        connection.request("GET", "/")
+        assert connection.getresponse().status == 200
+
+
+def test_the_demo_runs_its_plans_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    done = run_acts("demo", cwd=tmp_path, ACTS_ACTIVITIES="ignored.by.the.demo", TMPDIR=str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("✓ completed") == 3
+    assert "everything is stopped again" in done.stdout
+    assert list(tmp_path.iterdir()) == []

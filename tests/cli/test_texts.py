@@ -1,0 +1,145 @@
+"""JSON and YAML texts: the same values, and the place of every one of them."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cli import jsontext, yamltext
+from cli.files import parse
+from cli.places import Place, TextError
+
+Path = tuple[str | int, ...]
+
+texts = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs", "Zl", "Zp"]), max_size=12)
+scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | texts
+values = st.recursive(
+    scalars, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4), max_leaves=20
+)
+
+
+def paths(value: Any, at: Path = ()) -> Iterator[Path]:
+    """Every path of a value, itself first."""
+    yield at
+    below = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, child in below:
+        yield from paths(child, (*at, key))
+
+
+@given(values, st.sampled_from([None, 0, 2]))
+@settings(deadline=None)
+def test_json_is_read_as_python_reads_it_and_every_value_has_a_place(value: Any, indent: int | None) -> None:
+    text = json.dumps(value, indent=indent)
+    assert jsontext.parse(text) == value
+    assert [path for path, _ in jsontext.places(text)] == list(paths(value))
+
+
+@given(values)
+@settings(deadline=None)
+def test_json_is_yaml_and_every_value_has_the_same_place(value: Any) -> None:
+    text = json.dumps(value, indent=2, ensure_ascii=False)  # YAML has no escapes of surrogate pairs
+    assert yamltext.parse(text) == value
+    assert list(yamltext.places(text)) == list(jsontext.places(text))
+
+
+@given(values)
+@settings(deadline=None)
+def test_yaml_that_was_written_by_a_library_comes_back(value: Any) -> None:
+    text = yaml.safe_dump(value, allow_unicode=True)
+    assert yamltext.parse(text) == value
+    assert {path for path, _ in yamltext.places(text)} <= set(paths(value))  # what an alias repeats has one place
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("2024-01-01", "2024-01-01"), ("2024-01-01T10:00:00Z", "2024-01-01T10:00:00Z"), ("10:30:00", "10:30:00"),
+        ("yes", "yes"), ("No", "No"), ("on", "on"), ("off", "off"), ("y", "y"),
+        ("true", True), ("True", True), ("FALSE", False), ("null", None), ("~", None), ("", None),
+        ("0", 0), ("-7", -7), ("0123", "0123"), ("0x1F", "0x1F"), ("0o17", "0o17"), ("1_000", "1_000"), ("+1", "+1"),
+        ("1.5", 1.5), ("1e3", 1000.0), ("-0.5E-1", -0.05), (".5", ".5"), ("1.", "1."), ("NaN", "NaN"),
+        ("'1'", "1"), ('"true"', "true"), ("!!str 1", "1"), ("! 1", "1"), ("!!int 1", 1), ("!!float 1.0", 1.0),
+        ("†state.x || †state.y", "†state.x || †state.y"), ("|\n    a\n    b", "a\nb"), (">-\n    a\n    b", "a b"),
+    ],
+)  # fmt: skip
+def test_a_plain_scalar_is_what_json_would_read_or_a_string(text: str, value: Any) -> None:
+    found = yamltext.parse(f"a: {text}")["a"]
+    assert found == value
+    assert type(found) is type(value)
+
+
+def test_aliases_are_values() -> None:
+    assert yamltext.parse("a: &x {k: [1]}\nb: *x\nc: [*x, *x]") == {
+        "a": {"k": [1]},
+        "b": {"k": [1]},
+        "c": [{"k": [1]}, {"k": [1]}],
+    }
+
+
+@pytest.mark.parametrize("name", ["MAX_ALIASED", "MAX_DEPTH"])
+def test_what_is_just_allowed_is_read(name: str) -> None:
+    if name == "MAX_DEPTH":
+        text = "[" * 100 + "1" + "]" * 100
+        assert yamltext.parse(text) == jsontext.parse(text) == json.loads(text)
+        assert len(list(jsontext.places(text))) == 101
+    else:
+        row = ", ".join(["1"] * 99)
+        text = f"a: &a [{row}]\nb: [{', '.join(['*a'] * 1000)}]"
+        assert len(yamltext.parse(text)["b"]) == 1000
+        with pytest.raises(TextError, match="unfold to more than"):
+            yamltext.parse(text + "\nc: *a")
+
+
+def test_depth_through_aliases_is_bounded() -> None:
+    rows = ["a0: &a0 [1]"] + [f"a{i}: &a{i} [*a{i - 1}]" for i in range(1, 200)]
+    with pytest.raises(TextError, match="nested deeper"):
+        yamltext.parse("\n".join(rows))
+
+
+@pytest.mark.parametrize(
+    ("format_", "text"),
+    [
+        ("JSON", '{\n "a": [\n  1,\n  {"b/c": {"~": 2}}\n ]\n}'),
+        ("YAML", '\na:\n  - 1\n  - b/c:\n      "~": 2\n'),
+    ],
+)
+def test_a_pointer_leads_to_a_line_or_to_what_is_around_it(format_: Any, text: str) -> None:
+    source = parse("x", text, format_)
+    lines = {
+        "": None,
+        "/a": 2,
+        "/a/0": 3,
+        "/a/1": 4,
+        "/a/1/b~1c": 4,
+        "/a/1/b~1c/no": 4,
+        "/a/7": 2,
+        "/a/no/x": 2,
+        "/z": None,
+    }
+    deep = 4 if format_ == "JSON" else 5
+    assert source.place("/a/1/b~1c/~0") == Place(deep, 12 if format_ == "JSON" else 7)
+    for pointer, line in lines.items():
+        place = source.place(pointer)
+        assert place is not None
+        assert line in (None, place.line), pointer
+
+
+def test_a_long_line_is_cut_around_what_is_meant() -> None:
+    text = json.dumps({"a": ["x" * 50] * 20_000 + ["here"]})
+    shown = parse("x", text, "JSON").excerpt("/a/20000")
+    assert len(shown) < 120
+    assert '"here"' in shown
+
+
+def test_numbers_beyond_a_float_are_refused_and_long_ones_kept() -> None:
+    assert jsontext.parse("12345678901234567890123") == 12345678901234567890123
+    assert math.isinf(jsontext.parse("1e999"))  # refused by ``parse`` below, as everything that is not JSON is
+    with pytest.raises(Exception, match="not a JSON number"):
+        parse("x", "[1e999]", "JSON")

@@ -1,0 +1,32 @@
+"""What every test may ask for: one real server per test process, a client of it, a task queue of one's own."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Iterator
+
+import pytest
+from temporalio.client import Client
+from temporalio.contrib.pydantic import pydantic_data_converter
+
+from cli.devserver import DevServer, dev_server
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[DevServer]:
+    """A dev server in memory, without Web UI; shared, so tests keep to their own task queue and workflow ids."""
+    with dev_server(ui=False) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+async def client(server: DevServer) -> Client:
+    return await Client.connect(server.address, namespace=server.namespace, data_converter=pydantic_data_converter)
+
+
+@pytest.fixture
+def task_queue(request: pytest.FixtureRequest) -> str:
+    """A name that no other test uses, yet one can tell in the Web UI whose it is."""
+    test = re.sub(r"\W+", "-", request.node.name)[:60].strip("-")
+    return f"{test}-{uuid.uuid4().hex[:8]}"

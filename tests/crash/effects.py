@@ -1,0 +1,77 @@
+"""Tools with real effects, in a database: what was begun, and what was done under which idempotency key.
+
+Loaded into worker processes that are killed at any moment: before, between and after the two. Knows nothing of the
+engine; run as a program it is a foreign worker of the same tools.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import sys
+from typing import Any
+
+from temporalio import activity
+from temporalio.client import Client
+from temporalio.exceptions import ApplicationError
+from temporalio.worker import Worker
+
+Json = Any
+STEP_SECONDS = 0.03  # long enough for a kill to come in between
+TABLES = """
+CREATE TABLE IF NOT EXISTS begun (run TEXT, call TEXT, id TEXT, attempt INTEGER, pid INTEGER);
+CREATE TABLE IF NOT EXISTS done (id TEXT PRIMARY KEY, run TEXT, call TEXT, result INTEGER);
+"""
+
+
+def connect(path: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, timeout=10)
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.executescript(TABLES)
+    return connection
+
+
+async def effect(call: dict[str, Json], result: int) -> int:
+    """What a careful tool does: an effect that was there already is not repeated, its result is given again."""
+    info, connection = activity.info(), connect(os.environ["EFFECTS"])
+    run, call_id = str(info.workflow_id), info.activity_id
+    try:
+        with connection:
+            row = (run, call_id, call["_id"], info.attempt, os.getpid())
+            connection.execute("INSERT INTO begun VALUES (?, ?, ?, ?, ?)", row)
+        await asyncio.sleep(STEP_SECONDS)
+        with connection:
+            connection.execute("INSERT OR IGNORE INTO done VALUES (?, ?, ?, ?)", (call["_id"], run, call_id, result))
+        await asyncio.sleep(STEP_SECONDS)
+        return int(connection.execute("SELECT result FROM done WHERE id = ?", (call["_id"],)).fetchone()[0])
+    finally:
+        connection.close()
+
+
+@activity.defn
+async def add_one(call: dict[str, Json], tool: Json, context: Json) -> int:
+    return await effect(call, call["value"] + 1)
+
+
+@activity.defn
+async def total(call: dict[str, Json], tool: Json, context: Json) -> int:
+    return await effect(call, sum(call["values"]))
+
+
+@activity.defn
+async def decline(call: dict[str, Json], tool: Json, context: Json) -> int:
+    await effect(call, -1)
+    raise ApplicationError("no funds", type="declined", non_retryable=True)
+
+
+async def serve(address: str, queue: str) -> None:
+    client = await Client.connect(address)
+    async with Worker(client, task_queue=queue, activities=[add_one, total, decline]):
+        sys.stdout.write("foreign worker\n")
+        sys.stdout.flush()
+        await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(serve(*sys.argv[1:]))

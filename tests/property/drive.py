@@ -1,0 +1,179 @@
+"""Carries a walk out in the order it is told to, and compares what came of it with the oracle."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from acts.calls import Node
+from acts.commands import AskHuman, Command, PlanOver, StartCall
+from acts.context import Log
+from acts.errors import CallError
+from acts.messages import Data, parse_message
+from acts.references import Path
+from acts.validate import Prepared, prepare
+from acts.values import ABSENT
+from acts.walk import SETTLED, Walk
+from tests import oracle
+
+ENGINE_CODES = {"UnresolvedReference", "WrongKind", "OutsideOutputPath"}
+NOW = "2026-01-01T00:00:00Z"
+
+
+def identify(node: Node) -> str:
+    return f"run/{node.id}"
+
+
+class Drive:
+    """A walk and whoever performs its commands; results come when ``finish`` is called for a Call."""
+
+    def __init__(self, request: dict[str, Any] | Prepared, results: dict[str, Any]) -> None:
+        self.prepared = request if isinstance(request, Prepared) else prepare(request)
+        self.results = results
+        self.started: dict[str, tuple[dict[str, Any], list[dict[str, Any]]]] = {}
+        self.running: list[str] = []
+        self.asked: list[str] = []
+        self.most_running = 0
+        self.over: list[str] = []
+        self.commands: list[Command] = []
+        self.walk = Walk(self.prepared, identify)
+        self.perform(self.walk.begin(NOW))
+
+    def rank(self, id_: str) -> int:
+        return self.walk.ids[id_]
+
+    def node(self, id_: str) -> Node:
+        return self.walk.nodes[self.rank(id_)]
+
+    def state(self, id_: str) -> str:
+        return self.walk.runs[self.rank(id_)].state
+
+    def perform(self, commands: list[Command]) -> None:
+        self.commands += commands
+        for command in commands:
+            match command:
+                case StartCall():
+                    id_ = command.node.id
+                    assert id_ not in self.started, f"{id_} was started twice"
+                    assert command.call["_id"] == identify(command.node)
+                    parameters = {k: v for k, v in command.call.items() if not k.startswith("_")}
+                    self.started[id_] = (json.loads(json.dumps(parameters)), json.loads(json.dumps(command.context)))
+                    self.running.append(id_)
+                    self.most_running = max(self.most_running, len(self.running))
+                case AskHuman():
+                    self.asked.append(command.node.id)
+                case PlanOver():
+                    self.over.append(command.status)
+
+    def finish(self, id_: str) -> None:
+        """What runs behind a Call reports: its scripted result, failure, or that it was started."""
+        self.running.remove(id_)
+        rank, result = self.rank(id_), self.results.get(id_)
+        if self.node(id_).detached:
+            self.perform(self.walk.detached(rank, NOW))
+        elif isinstance(result, dict) and set(result) == {"$fail"}:
+            error = CallError(result["$fail"]["type"], result["$fail"]["message"])
+            self.perform(self.walk.failed(rank, error, NOW))
+        else:
+            self.perform(self.walk.completed(rank, json.loads(json.dumps(result)), NOW))
+
+    def finish_next(self, order: Sequence[int]) -> None:
+        """The most urgent of those that run; ``order`` lists positions of Calls."""
+        self.finish(min(self.running, key=lambda id_: order.index(self.node(id_).index)))
+
+    def finish_all(self, order: Sequence[int] | None = None) -> None:
+        while self.running:
+            self.finish_next(range(len(self.walk.nodes)) if order is None else order)
+
+    def carry_over(self) -> None:
+        """Continue-as-new: the walk becomes JSON (written as a codec may, keys sorted) and is taken up again."""
+        carried = json.loads(json.dumps(self.walk.snapshot(), sort_keys=True))
+        self.walk = Walk(self.prepared, identify)
+        self.walk.restore(carried, data_message)
+        self.perform(self.walk.begin(NOW))
+
+    def seen(self) -> dict[str, Any]:
+        """All that can be told of the walk from outside."""
+        walk = self.walk
+        return {
+            "states": {n.id: r.state for n, r in zip(walk.nodes, walk.runs, strict=True)},
+            "errors": {n.id: r.error for n, r in zip(walk.nodes, walk.runs, strict=True)},
+            "paths": {n.id: walk.path_written(rank) for rank, n in enumerate(walk.nodes)},
+            "appended": walk.appended(),
+            "views": views(walk.log, self.prepared),
+        }
+
+
+def data_message(raw: Any) -> Data:
+    message = parse_message(raw)
+    assert isinstance(message, Data)
+    return message
+
+
+def kinds_of(prepared: Prepared) -> list[str]:
+    found = [m.kind for m in prepared.request.data()] + [p.kind for n in prepared.nodes for p in n.writes]
+    return list(dict.fromkeys(found))
+
+
+def views(log: Log, prepared: Prepared) -> dict[str, Any]:
+    """Every kind, globally and as each instance sees it; absent ones left out."""
+    out = {}
+    for instance in (None, *prepared.request.instances()):
+        for kind in kinds_of(prepared):
+            found = log.read(Path(kind), 1 << 40, instance)
+            if found is not ABSENT:
+                out[f"{instance or ''}†{kind}"] = found
+    return out
+
+
+def plain(value: Any) -> Any:
+    """A value without what the oracle does not say: dates, and the wording of the engine's own errors."""
+    if isinstance(value, dict):
+        if value.get("code") in ENGINE_CODES and "message" in value:
+            value = {**value, "message": oracle.SOME_TEXT}
+        return {k: plain(v) for k, v in value.items() if k != "_date"}
+    return [plain(v) for v in value] if isinstance(value, list) else value
+
+
+def assert_equal_to_the_serial_run(drive: Drive, expected: oracle.Outcome) -> None:
+    walk = drive.walk
+    assert [n.id for n in walk.nodes] == expected.order
+    for rank, node in enumerate(walk.nodes):
+        found = {walk.nodes[d].id for d in drive.prepared.graph.dependencies(rank)}
+        assert found == expected.depends[node.id], f"dependencies of {node.id}"
+    seen = drive.seen()
+    assert seen["states"] == expected.states
+    assert seen["paths"] == expected.paths
+    assert {k: plain(e) for k, e in seen["errors"].items() if e} == expected.errors
+    assert {k: (plain(p), plain(c)) for k, (p, c) in drive.started.items()} == expected.started
+    assert plain(seen["appended"]) == expected.appended
+    assert plain(seen["views"]) == expected_views(drive.prepared, expected)
+
+
+def expected_views(prepared: Prepared, expected: oracle.Outcome) -> dict[str, Any]:
+    out = {}
+    for instance in (None, *prepared.request.instances()):
+        for kind in kinds_of(prepared):
+            found = expected.view(kind, instance)
+            if found is not oracle.ABSENT:
+                out[f"{instance or ''}†{kind}"] = found
+    return out
+
+
+def assert_nothing_waits_needlessly(drive: Drive, expected: oracle.Outcome) -> None:
+    """Everything whose dependencies have settled runs; every result that cannot be refused any more is in."""
+    walk = drive.walk
+    settled = {n.id for n, r in zip(walk.nodes, walk.runs, strict=True) if r.state in SETTLED}
+    for rank, node in enumerate(walk.nodes):
+        if node.id in settled or node.id in drive.running:
+            continue
+        if walk.runs[rank].state == "running":  # it has a result that only an earlier writer may still refuse
+            assert any(w.id not in settled and _may_refuse(w, node) for w in walk.nodes[:rank]), f"{node.id}: result"
+        else:
+            assert not expected.depends[node.id] <= settled, f"{node.id} waits for nothing"
+
+
+def _may_refuse(writer: Node, node: Node) -> bool:
+    visible = writer.instance is None or writer.instance == node.instance
+    return visible and any(w.overlaps(p) for w in writer.writes for p in node.writes)

@@ -1,0 +1,261 @@
+"""Serial equivalence: whatever finishes first, the result is that of one Call after another in plan order."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, event, given, reject, settings
+from hypothesis import strategies as st
+
+from acts.context import Log
+from acts.errors import CallError, InvalidRequest
+from acts.validate import prepare, validate
+from acts.walk import SETTLED, Command, Walk
+from tests import oracle
+from tests.property.drive import (
+    NOW,
+    Drive,
+    assert_equal_to_the_serial_run,
+    assert_nothing_waits_needlessly,
+    data_message,
+    expected_views,
+    plain,
+    views,
+)
+from tests.strategies import MOST_CALLS, Case, cases, collisions, orders, tool
+
+plans = st.one_of(cases(), collisions())
+many = settings(
+    max_examples=40,
+    deadline=None,  # a busy machine is not a slow engine
+    suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+
+
+def begun(case: Case, **config: Any) -> tuple[Drive, oracle.Outcome]:
+    """A walk that has begun, and what must become of it; cases that do not validate are put aside."""
+    request = {**case.request, "config": {**case.request["config"], **config}}
+    try:
+        prepared = prepare(request)
+    except InvalidRequest:
+        reject()
+    return Drive(prepared, case.results), oracle.run(request, case.results)
+
+
+@many
+@given(cases())
+def test_a_plan_is_refused_exactly_when_no_order_or_no_source_exists(case: Case) -> None:
+    try:
+        lacking = oracle.unsatisfied(case.request)
+        expected = {"unknownReference"} if lacking else set()
+    except oracle.Cycle:
+        expected, lacking = {"cycle"}, []
+    fatal = [p for p in validate(case.request) if p.fatal]
+    # an _output under a branching path and the like are no matter of order
+    assert {p.code for p in fatal} & {"cycle", "unknownReference"} == expected
+    if lacking:
+        assert {p.call for p in fatal if p.code == "unknownReference"} == set(lacking)
+
+
+@many
+@given(collisions(), orders())
+def test_calls_that_write_over_each_other_give_the_serial_result(case: Case, order: list[int]) -> None:
+    drive, expected = begun(case)
+    drive.finish_all(order)
+    assert_equal_to_the_serial_run(drive, expected)
+
+
+@many
+@given(plans, orders())
+def test_any_order_of_completion_gives_the_serial_result(case: Case, order: list[int]) -> None:
+    drive, expected = begun(case)
+    drive.finish_all(order)
+    event(f"states: {sorted(set(expected.states.values()))}")
+    assert drive.walk.open == 0
+    assert len(drive.over) == 1
+    assert_equal_to_the_serial_run(drive, expected)
+
+
+@many
+@given(plans, orders())
+def test_nothing_waits_needlessly(case: Case, order: list[int]) -> None:
+    drive, expected = begun(case)
+    while drive.running:
+        assert_nothing_waits_needlessly(drive, expected)
+        drive.finish_next(order)
+    assert drive.walk.open == 0
+
+
+@many
+@given(plans, orders(), st.integers(1, 3))
+def test_at_most_max_parallel_run_at_once(case: Case, order: list[int], most: int) -> None:
+    drive, expected = begun(case, maxParallel=most)
+    drive.finish_all(order)
+    assert drive.most_running <= most
+    assert_equal_to_the_serial_run(drive, expected)
+
+
+@many
+@given(plans, orders(), st.lists(st.sampled_from(["pause", "resume", "drain", "go", "carry", "report"])))
+def test_pausing_and_carrying_over_at_any_time_change_nothing(case: Case, order: list[int], script: list[str]) -> None:
+    drive, expected = begun(case)
+    for step in script:
+        match step:
+            case "pause":
+                drive.perform(drive.walk.pause())
+            case "resume":
+                drive.perform(drive.walk.resume())
+            case "drain":
+                drive.perform(drive.walk.drain(on=True))
+            case "go":
+                drive.perform(drive.walk.drain(on=False))
+            case "carry" if drive.walk.quiet:
+                drive.carry_over()
+            case "report" if drive.running:
+                drive.finish_next(order)
+    drive.perform([*drive.walk.drain(on=False), *drive.walk.resume()])
+    drive.finish_all(order)
+    assert_equal_to_the_serial_run(drive, expected)
+
+
+@many
+@given(plans, orders(), st.permutations(range(MOST_CALLS)), st.booleans())
+def test_approvals_in_any_order_change_nothing(case: Case, order: list[int], decided: list[int], carried: bool) -> None:  # noqa: FBT001
+    drive, expected = begun(case, approve={"calls": True})
+    while drive.running or any(drive.state(id_) == "awaiting" for id_ in drive.asked):
+        waiting = [id_ for id_ in drive.asked if drive.state(id_) == "awaiting"]
+        for id_ in sorted(waiting, key=lambda id_: decided.index(drive.node(id_).index))[:1]:
+            drive.perform(drive.walk.decide(drive.rank(id_), "approve", "", NOW))
+        if carried and drive.walk.quiet:
+            drive.carry_over()
+        if drive.running:
+            drive.finish_next(order)
+    assert_equal_to_the_serial_run(drive, expected)
+
+
+@many
+@given(plans, orders(), st.integers(0, MOST_CALLS), st.booleans())
+def test_a_walk_that_is_cancelled_at_any_time_comes_to_its_end(
+    case: Case,
+    order: list[int],
+    done: int,
+    stopped: bool,  # noqa: FBT001
+) -> None:
+    drive, _ = begun(case)
+    for _ in range(done):
+        if drive.running:
+            drive.finish_next(order)
+    before = dict(drive.seen()["states"])
+    started = set(drive.started)
+    drive.perform(drive.walk.cancel(NOW))
+    while drive.running:
+        if stopped:
+            id_ = drive.running.pop()
+            drive.perform(drive.walk.failed(drive.rank(id_), CallError("cancelled", "stopped"), NOW))
+        else:
+            drive.finish_next(order)
+    assert drive.walk.open == 0
+    assert len(drive.over) == 1
+    assert set(drive.started) == started
+    after = drive.seen()["states"]
+    for id_, state in before.items():
+        if state in SETTLED:
+            assert after[id_] == state
+        elif id_ not in started:
+            # a result that came with the plan, or an error that was about to be written, may still take effect
+            assert after[id_] == "cancelled" or state == "running"
+    if "cancelled" in after.values():
+        assert drive.over == ["cancelled"]
+
+
+@many
+@given(plans)
+def test_a_drained_walk_comes_to_rest(case: Case) -> None:
+    """What was started before a drain reports; nothing else is needed before the walk can be carried over."""
+    drive, expected = begun(case)
+    while drive.running:
+        drive.perform(drive.walk.drain(on=True))
+        for id_ in list(drive.running):
+            drive.finish(id_)
+        assert not drive.running
+        assert drive.walk.quiet
+        drive.carry_over()
+    assert_equal_to_the_serial_run(drive, expected)
+
+
+STRAY: dict[str, Callable[[Walk, int], list[Command]]] = {
+    "completed": lambda walk, rank: walk.completed(rank, {"stray": 1}, NOW),
+    "failed": lambda walk, rank: walk.failed(rank, CallError("Stray", "again"), NOW),
+    "detached": lambda walk, rank: walk.detached(rank, NOW),
+    "approve": lambda walk, rank: walk.decide(rank, "approve", "", NOW),
+    "reject": lambda walk, rank: walk.decide(rank, "reject", "no", NOW),
+}
+
+
+@many
+@given(plans, orders(), st.sampled_from(sorted(STRAY)))
+def test_reports_for_calls_that_do_not_run_change_nothing(case: Case, order: list[int], stray: str) -> None:
+    drive, expected = begun(case)
+    while True:
+        before = copy.deepcopy(drive.seen())
+        for rank, node in enumerate(drive.walk.nodes):
+            if node.id not in drive.running:
+                assert STRAY[stray](drive.walk, rank) == []
+        assert drive.seen() == before
+        if not drive.running:
+            break
+        drive.finish_next(order)
+    assert_equal_to_the_serial_run(drive, expected)
+
+
+@many
+@given(plans, orders())
+def test_folding_the_result_onto_the_context_gives_the_same_view(case: Case, order: list[int]) -> None:
+    drive, expected = begun(case)
+    drive.finish_all(order)
+    data = [m for m in case.request["context"] if m["type"] in oracle.DATA_LIKE]
+    again = [*data, *drive.walk.appended()]
+    log = Log([data_message(m) for m in again])
+    assert log.problems == []
+    assert plain(views(log, drive.prepared)) == expected_views(drive.prepared, expected)
+    refolded = oracle.Outcome(entries=oracle.read_messages(again))
+    assert plain(expected_views(drive.prepared, refolded)) == expected_views(drive.prepared, expected)
+
+
+@many
+@given(plans, orders())
+def test_nothing_that_was_read_is_changed_afterwards(case: Case, order: list[int]) -> None:
+    """Values are shared, never changed in place: neither the Request nor what a Call was given."""
+    request, results = copy.deepcopy(case.request), copy.deepcopy(case.results)
+    drive, _ = begun(case)
+    drive.finish_all(order)
+    assert case.request == request
+    assert case.results == results
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_hundred_calls_over_few_paths(seed: int) -> None:
+    """Longer than hypothesis likes its examples: collisions far apart in the plan."""
+    random = Random(seed)  # noqa: S311 - a plan, not a secret
+    plan, results = [], {}
+    for position in range(100):
+        where = f"†state.{random.choice('abc')}" + f".{random.choice('ab')}" * random.randrange(2)
+        method = random.choice(["set", "merge", "push", "assign", "concat"])
+        read = random.choice(["†state", "†state.a || †data.z", "†state.b.a || †data.z", "†state.c || †data.z"])
+        call: dict[str, Any] = {"_tool": "act", "_outputPath": where, "_outputMethod": method}
+        if random.random() < 0.5:
+            call["x"] = read
+        if random.random() < 0.2:
+            call["_errorPath"] = "†data.error"
+        plan.append(call)
+        fit = {"merge": {"a": position}, "assign": {"b": [position]}, "concat": [position]}
+        results[f"{position + 1}:act"] = fit.get(method, position) if random.random() < 0.9 else {"c": {"b": position}}
+    context = [{"type": "tool", "tool": tool("act")}, {"type": "data", "z": 0}, {"type": "state", "a": [0]}]
+    request = {"context": [*context, {"type": "plan", "plan": plan}]}
+    drive = Drive(request, results)
+    drive.finish_all(random.sample(range(100), 100))
+    assert_equal_to_the_serial_run(drive, oracle.run(request, results))

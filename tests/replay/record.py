@@ -1,0 +1,242 @@
+"""Records histories for the replay test: ``python -m tests.replay.record NAME…`` (without a name: those not there yet).
+
+A history is recorded once: runs that are under way when new code is deployed replay just such ones. Those without a
+scenario here were recorded by earlier versions of this program. What would tell of the machine (identities, names of
+sticky queues, stack traces) is taken out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from temporalio.client import Client, WorkflowExecution
+from temporalio.exceptions import ApplicationError
+
+from cli.devserver import dev_server
+from tests.support import assert_eventually
+from tests.workflow.conftest import engine_on
+from tests.workflow.foreign import Foreign, Handle, call, came_to, cancelled, failure, of_type, phase, state_of, tool
+from tests.workflow.tools import Gate, echo, refuse
+
+Json = Any
+FOLDER = Path(__file__).parent / "histories"
+SMALL = ("--dynamic-config-value", "limit.historyCount.suggestContinueAsNew=50")
+SCENARIOS: dict[str, Callable[[Foreign], Awaitable[list[Handle]]]] = {}
+QUICK = {"retry": {"maxAttempts": 2, "initialInterval": "1ms"}}
+
+
+def scenario(function: Callable[[Foreign], Awaitable[Handle | list[Handle]]]) -> Callable[..., Any]:
+    async def run(user: Foreign) -> list[Handle]:
+        found = await function(user)
+        return found if isinstance(found, list) else [found]
+
+    SCENARIOS[function.__name__] = run
+    return function
+
+
+async def plan(user: Foreign, name: str, *calls: dict[str, Json], **more: Json) -> Handle:
+    return await user.start(user.request(*calls, **more), id=f"recorded/{name}")
+
+
+@scenario
+async def linear(user: Foreign) -> Handle:
+    async with user.serving(echo):
+        three = [call("echo", "†state.a", value="†input.n"), call("echo", "†state.b", value="†state.a")]
+        three.append(call("echo", "†state.c", value={"all": ["†state"]}, _scopes=["state", "†input.n"]))
+        handle = await plan(user, "linear", *three, context=[{"type": "input", "n": 1}])
+        await came_to(handle)
+    return handle
+
+
+@scenario
+async def choice(user: Foreign) -> Handle:
+    async def weigh(call: Json, tool: Json, context: Json) -> Json:
+        return {"type": "state", "state": {"heavy": 200}}
+
+    async with user.serving(weigh, echo):
+        rest = [
+            call("echo", "†state.letter", value="†state.light"),
+            call("echo", "†state.parcel", value="†state.heavy"),
+        ]
+        handle = await plan(user, "choice", call("weigh", "†state.light || †state.heavy"), *rest)
+        await came_to(handle)
+    return handle
+
+
+@scenario
+async def retries(user: Foreign) -> Handle:
+    async def flaky(call: Json, tool: Json, context: Json) -> Json:
+        raise ApplicationError("out of paper", {"tray": 2}, type="jam")
+
+    async with user.serving(flaky, refuse, echo):
+        handle = await plan(
+            user,
+            "retries",
+            call("flaky", "†state.page", _errorPath="†state.problem"),
+            call("echo", "†state.told", value="†state.problem.code"),
+            call("refuse", "†state.x"),
+            call("echo", "†state.y", value="†state.x"),
+            context=[user.tool("flaky", options=QUICK)],
+        )
+        await came_to(handle)
+    return handle
+
+
+@scenario
+async def timeout(user: Foreign) -> Handle:
+    lost = tool("lost", activity="lost", options={"taskQueue": "nobody", "timeout": "50ms"})
+    handle = await plan(user, "timeout", call("lost", "†state.ok || †state.failed"), context=[lost])
+    await came_to(handle)
+    return handle
+
+
+@scenario
+async def join(user: Foreign) -> Handle:
+    """Results arrive in an order that is neither that of the plan nor its reverse."""
+    gates = [Gate() for _ in range(8)]
+    async with user.serving(*[g.activity(f"wait{i}") for i, g in enumerate(gates)], echo):
+        many = [call(f"wait{i}", "†state.list", value=i, _outputMethod="push") for i in range(8)]
+        handle = await plan(user, "join", *many, call("echo", "†state.all", value="†state.list"), maxParallel=5)
+        for count, i in enumerate([3, 0, 4, 2, 7, 1, 6, 5], 1):
+            gates[i].opened.set()
+
+            async def done(count: int = count) -> bool:
+                return len(await of_type(handle, "ACTIVITY_TASK_COMPLETED")) >= count
+
+            await assert_eventually(done)
+        await came_to(handle)
+    return handle
+
+
+@scenario
+async def left_behind(user: Foreign) -> list[Handle]:
+    async with user.serving(echo, refuse):
+        handle = await plan(
+            user, "left_behind", call("echo", value=1), call("refuse"), call("echo", "†state.a", value=2)
+        )
+        await came_to(handle)
+        child = user.client.get_workflow_handle("recorded/left_behind/1:echo")
+        await child.result()
+    return [handle, child]
+
+
+@scenario
+async def signals(user: Foreign) -> Handle:
+    gate = Gate()
+    async with user.serving(gate.activity(), echo):
+        handle = await plan(
+            user,
+            "signals",
+            call("wait", "†state.a", value=1),
+            call("echo", "†state.b", value=["†state.a", "†input.name"]),
+            missing="wait",
+        )
+        await gate.reached()
+        await handle.signal("pause")
+        await phase(handle, "paused")
+        await handle.signal("provide", {"type": "nonsense"})
+        gate.opened.set()
+        await state_of(handle, "1:wait", "completed")
+        await handle.signal("resume")
+        await state_of(handle, "2:echo", "awaiting")
+        await handle.signal("provide", {"type": "input", "name": "Ada"})
+        await came_to(handle)
+    return handle
+
+
+@scenario
+async def continued(user: Foreign) -> list[Handle]:
+    """Enough calls for a new run on a server that suggests one early; a message and a pause are carried over."""
+    async with user.serving(echo):
+        chain = [call("echo", f"†state.n{i + 1}", value=f"†state.n{i}") for i in range(20)]
+        last = call("echo", "†state.last", value=["†state.n20", "†input.name"])
+        zero = {"type": "state", "n0": 0}
+        handle = await plan(user, "continued", *chain, last, context=[zero], missing="wait")
+        await handle.signal("provide", {"type": "input", "name": "Ada"})
+        await came_to(handle)
+
+    async def several() -> list[WorkflowExecution]:
+        found = user.client.list_workflows("WorkflowId = 'recorded/continued'")
+        listed = sorted([r async for r in found], key=lambda r: r.start_time)
+        return listed if len(listed) > 1 else []
+
+    runs = await assert_eventually(several)
+    return [user.client.get_workflow_handle(r.id, run_id=r.run_id) for r in runs]
+
+
+@scenario
+async def served(user: Foreign) -> Handle:
+    """What the worker has is looked up, and one tool runs inside the workflow task."""
+    context = [{"type": "tool", "tool": "greet"}, tool("count", activity="house.count", options={"local": True})]
+    calls = [call("greet", "†state.hello", name="Ada"), call("count", "†state.n", items=[1, 2])]
+    request = {"context": [*context, {"type": "plan", "plan": calls}]}
+    handle = await user.start(request, id="recorded/served")
+    await came_to(handle)
+    return handle
+
+
+@scenario
+async def cancellation(user: Foreign) -> Handle:
+    gate = Gate()
+    async with user.serving(gate.activity(), echo):
+        rest = [call("wait", "†state.b"), call("echo", "†state.c", value="†state.b")]
+        handle = await plan(user, "cancellation", call("wait", "†state.a"), *rest)
+        await gate.reached(2)
+        await handle.cancel()
+        await cancelled(handle)
+        gate.opened.set()
+    return handle
+
+
+@scenario
+async def refused(user: Foreign) -> Handle:
+    handle = await plan(user, "refused", call("echo", "†state.a", value="†state.nothing"))
+    await failure(handle)
+    return handle
+
+
+def scrubbed(value: Json) -> Json:
+    """A history without what tells of the machine it was recorded on."""
+    if isinstance(value, list):
+        return [scrubbed(v) for v in value]
+    if not isinstance(value, dict):
+        return value
+    out = {k: scrubbed(v) for k, v in value.items() if k != "stackTrace"}
+    if "identity" in out:
+        out["identity"] = "recorded"
+    if out.get("kind") == "TASK_QUEUE_KIND_STICKY":
+        out["name"] = "sticky"
+    return out
+
+
+async def record(names: list[str]) -> None:
+    FOLDER.mkdir(exist_ok=True)
+    for renewed in (False, True):
+        wanted = [n for n in names if (n == continued.__name__) is renewed]
+        with dev_server(ui=False, extra_args=SMALL if renewed else ()) as server:
+            client = await Client.connect(server.address, namespace=server.namespace)
+            async with engine_on(server, "acts") as engine:
+                for name in wanted:
+                    handles = await asyncio.wait_for(SCENARIOS[name](Foreign(client, engine, "tools")), 60)
+                    for number, handle in enumerate(handles, 1):
+                        await keep(f"{name}-{number}" if len(handles) > 1 else name, handle)
+
+
+async def keep(name: str, handle: Handle) -> None:
+    history = scrubbed(json.loads((await handle.fetch_history()).to_json()))
+    (FOLDER / f"{name}.json").write_text(json.dumps(history, indent=1, ensure_ascii=False) + "\n", "utf-8")
+    sys.stdout.write(f"{name}: {len(history['events'])} events\n")
+
+
+def missing() -> list[str]:
+    """The scenarios of which there is no history."""
+    return [n for n in SCENARIOS if not list(FOLDER.glob(f"{n}.json")) + list(FOLDER.glob(f"{n}-*.json"))]
+
+
+if __name__ == "__main__":
+    asyncio.run(record(sys.argv[1:] or missing()))

@@ -1,0 +1,29 @@
+"""Replays histories: ``python -m tests.replay.replay FILE…`` prints ``{file: error or null}``."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+
+from temporalio.client import WorkflowHistory
+from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
+
+from worker import WORKFLOWS
+
+
+async def replay(files: list[Path]) -> dict[str, str | None]:
+    replayer = Replayer(workflows=WORKFLOWS, workflow_runner=UnsandboxedWorkflowRunner())
+    out = {}
+    for file in files:
+        text = file.read_text("utf-8")
+        begun = json.loads(text)["events"][0]["workflowExecutionStartedEventAttributes"]
+        history = WorkflowHistory.from_json(begun["workflowId"], text)  # children are called after their parent
+        found = await replayer.replay_workflow(history, raise_on_replay_failure=False)
+        out[file.name] = None if found.replay_failure is None else str(found.replay_failure)
+    return out
+
+
+if __name__ == "__main__":
+    sys.stdout.write("\n" + json.dumps(asyncio.run(replay([Path(p) for p in sys.argv[1:]]))))

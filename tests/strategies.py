@@ -1,0 +1,288 @@
+"""Random plans, as plain Requests with scripted results, made to collide.
+
+Few kinds and few names, so that paths overlap all the time; references are drawn from what the context holds and
+what the plan's Calls write (before the reader or after it), so that most plans are valid.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from hypothesis import strategies as st
+
+from acts.messages import METHODS
+
+KINDS = ("state", "data", "user")
+NAMES = ("a", "b", "c", "0")
+ERROR_NAMES = ("error", "payFailed")
+INSTANCES = ("A", "B")
+
+Where = tuple[str, ...]
+
+# One above the other, index-like names among them
+MEETING_POINTS: tuple[Where, ...] = (
+    *(("state",), ("state", "a"), ("state", "a", "a"), ("state", "a", "a", "0"), ("state", "a", "b")),
+    *(("state", "a", "0"), ("state", "0"), ("state", "0", "a"), ("state", "b")),
+)
+
+scalars = st.sampled_from([None, 0, 1, False, "", "s", "†state.a", "††x", 2.5])
+names = st.sampled_from(NAMES)
+values = st.recursive(
+    scalars,
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(names, inner, max_size=2),
+    max_leaves=4,
+)
+objects = st.dictionaries(names, values, max_size=2)
+methods = st.sampled_from(["set", "set", *METHODS])
+
+
+@dataclass(frozen=True)
+class Case:
+    """A Request whose plan can be walked, and what each Call's Activity returns, by Call id."""
+
+    request: dict[str, Any]
+    results: dict[str, Any]
+
+
+def render(where: Where) -> str:
+    return "†" + ".".join(where)
+
+
+@st.composite
+def places(draw: st.DrawFn, *, names: st.SearchStrategy[str] = names) -> Where:
+    """A kind and up to three names; a bare kind now and then."""
+    kind = draw(st.sampled_from(["state", "state", *KINDS]))
+    return (kind, *draw(st.lists(names, min_size=0 if draw(st.integers(0, 5)) == 0 else 1, max_size=3)))
+
+
+def apart(one: Where, others: list[Where]) -> bool:
+    return not any(one[: len(o)] == o[: len(one)] for o in others)
+
+
+@st.composite
+def outputs(draw: st.DrawFn) -> list[list[Where]]:
+    """Alternatives of conjunctions, mostly just one path. Paths of one conjunction lie apart."""
+    shape = draw(st.sampled_from([[1], [1], [1], [2], [1, 1], [1, 1], [2, 1], [1, 1, 1]]))
+    out: list[list[Where]] = []
+    for index, size in enumerate(shape):
+        option: list[Where] = []
+        for _ in range(size):
+            where = draw(places())
+            if index and draw(st.booleans()):
+                where = (*where[:3], draw(st.sampled_from(ERROR_NAMES)))
+            if apart(where, option):
+                option.append(where)
+        out.append(option)
+    return out
+
+
+def output_text(options: list[list[Where]]) -> str:
+    return " || ".join(" && ".join(render(w) for w in option) for option in options)
+
+
+@st.composite
+def near(draw: st.DrawFn, pool: list[Where]) -> Where:
+    """A place that overlaps one of the pool: itself, a part of it, what it is part of."""
+    where = draw(st.sampled_from(pool))
+    match draw(st.integers(0, 5)):
+        case 0:
+            return where[: max(1, len(where) - 1)]
+        case 1:
+            return (*where, draw(names))
+        case 2:
+            return where[:1]
+        case _:
+            return where
+
+
+@st.composite
+def texts(draw: st.DrawFn, pool: list[Where], depth: int = 0) -> str:
+    """An expression over places near the pool."""
+    sign = draw(st.sampled_from(["", "", "", "||", "||", "&&"])) if depth < 2 else ""
+    if not sign:
+        return render(draw(near(pool)))
+    parts = [draw(texts(pool, depth + 1)) for _ in range(draw(st.integers(2, 3)))]
+    space = draw(st.sampled_from(["", " "]))
+    joined = f"{space}{sign}{space}".join(f"({p})" if depth or ("|" in p or "&" in p) else p for p in parts)
+    return joined if joined.startswith("†") else f"{render(draw(near(pool)))} || {joined}" if depth == 0 else joined
+
+
+@st.composite
+def parameters(draw: st.DrawFn, pool: list[Where]) -> dict[str, Any]:
+    out: dict[str, Any] = {}
+    for name in draw(st.lists(st.sampled_from(["p", "q"]), max_size=2, unique=True)):
+        text = draw(texts(pool))
+        out[name] = draw(st.sampled_from([text, text, text, [1, text], {"deep": {"er": [text]}}, "††literal", 7]))
+    return out
+
+
+def tool(name: str, *, activity: bool = True, **more: Any) -> dict[str, Any]:
+    """A Tool that lets its Calls choose everything that a Call may choose."""
+    text = {"type": "string"}
+    meta = {
+        "_tool": {"const": name},
+        "_outputPath": text,
+        "_errorPath": text,
+        "_outputMethod": text,
+        "_output": True,
+        "_scopes": {"type": "array"},
+        "_activity": {"const": f"activity.{name}" if activity else ""},
+        **more,
+    }
+    return {"type": "object", "properties": meta}
+
+
+@st.composite
+def results(draw: st.DrawFn, call: dict[str, Any], options: list[list[Where]]) -> Any:
+    """What an Activity returns: a value that often fits the method, a failure, or a Message."""
+    kind = draw(st.integers(0, 9))
+    if kind == 0:
+        return {"$fail": {"type": draw(st.sampled_from(["Boom", "timeout"])), "message": "it broke"}}
+    if kind in (1, 2) and options:
+        return draw(messages(options))
+    fitting = {"concat": st.lists(scalars, max_size=2), "merge": objects, "assign": objects}
+    return draw(fitting.get(call.get("_outputMethod", "set"), values) if kind < 8 else values)
+
+
+@st.composite
+def messages(draw: st.DrawFn, options: list[list[Where]]) -> dict[str, Any]:
+    """A data-like Message that writes what one alternative offers; sometimes more, or less."""
+    option = draw(st.sampled_from(options))
+    kind = option[0][0]
+    payload: Any = {}
+    for where in option:
+        if where[0] == kind and draw(st.integers(0, 9)):
+            payload = _place(payload, where[1:], draw(values))
+    if draw(st.integers(0, 9)) == 0:
+        payload = _place(payload, (draw(names),), draw(values))
+    if kind in ("state", "data") and draw(st.booleans()):
+        return {"type": kind, kind: payload}
+    return {"type": "data", "kind": kind, "data": payload}
+
+
+def _place(root: Any, where: Where, value: Any) -> Any:
+    if not where:
+        return value
+    kept = root if isinstance(root, dict) else {}
+    return {**kept, where[0]: _place(kept.get(where[0]), where[1:], value)}
+
+
+@st.composite
+def contexts(draw: st.DrawFn, *, instances: bool) -> list[dict[str, Any]]:
+    """Data-like messages in all forms; with instances, at least one message of each."""
+    out: list[dict[str, Any]] = [{"type": "state", "state": {"a": draw(values)}}]
+    for _ in range(draw(st.integers(0, 2))):
+        kind = draw(st.sampled_from(KINDS))
+        payload = draw(objects)
+        match kind, draw(st.booleans()):
+            case "user", True:
+                out.append({"type": "data", "kind": "user", "data": payload})
+            case "user", False:
+                out.append({"type": "data", "kind": "user", **payload})
+            case _, True:
+                out.append({"type": kind, kind: payload})
+            case _:
+                out.append({"type": kind, **payload})
+    if instances:
+        out += [{"type": "state", "state": draw(objects), "_instance": name} for name in INSTANCES]
+        if draw(st.booleans()):
+            out.append({"type": "data", "data": draw(objects), "_instance": "A"})
+    return out
+
+
+def held_places(context: list[dict[str, Any]]) -> list[Where]:
+    """The kinds of the context and their first names."""
+    out: list[Where] = []
+    for message in context:
+        payload = message.get(message["type"], message)
+        kind = message.get("kind", message["type"])
+        out += [(kind,), *((kind, name) for name in NAMES if isinstance(payload, dict) and name in payload)]
+    return out
+
+
+MOST_CALLS = 7
+
+
+def orders() -> st.SearchStrategy[list[int]]:
+    """Who reports first: the positions of Calls by urgency. Shrinks to the order listed."""
+    return st.permutations(range(MOST_CALLS))
+
+
+@st.composite
+def cases(draw: st.DrawFn, *, instances: bool | None = None, most_calls: int = MOST_CALLS) -> Case:
+    """A Request with a plan that uses everything at once, and its scripted results."""
+    instances = draw(st.booleans()) if instances is None else instances
+    context = draw(contexts(instances=instances))
+    count = draw(st.integers(1, most_calls))
+    plan: list[dict[str, Any]] = []
+    written: list[list[list[Where]]] = []
+    for _ in range(count):
+        latent = draw(st.integers(0, 11)) == 0
+        call: dict[str, Any] = {"_tool": "think" if latent else "act"}
+        options: list[list[Where]] = []
+        if draw(st.integers(0, 9)):
+            options = [draw(outputs())[0]] if latent else draw(outputs())
+            call["_outputPath"] = output_text(options)
+            if draw(st.booleans()):
+                call["_outputMethod"] = draw(methods)
+        if not latent and draw(st.integers(0, 3)) == 0:
+            call["_errorPath"] = render(draw(places(names=st.sampled_from(["a", *ERROR_NAMES]))))
+        if latent:
+            call["_output"] = draw(values)
+        if instances and draw(st.integers(0, 2)):
+            call["_instance"] = draw(st.sampled_from(INSTANCES))
+        plan.append(call)
+        written.append(options)
+    if instances and not any("_instance" in call for call in plan):
+        plan[0]["_instance"] = "A"
+    pool = held_places(context) * 2 + [w for options in written for option in options for w in option]
+    found: dict[str, Any] = {}
+    for position, call in enumerate(plan):
+        before = [w for options in written[:position] for option in options for w in option] * 3
+        call.update(draw(parameters(pool + before)))
+        if draw(st.integers(0, 3)) == 0:
+            call["_scopes"] = [render(draw(near(pool))) for _ in range(draw(st.integers(1, 2)))]
+        if call["_tool"] == "act":
+            found[f"{position + 1}:act"] = draw(results(call, written[position]))
+        else:
+            found[f"{position + 1}:think"] = draw(values)
+    tools = {"type": "tool", "tool": {"act": tool("act"), "think": tool("think", activity=False)}}
+    request = {"config": {"model": "scripted:none"}, "context": [tools, *context, {"type": "plan", "plan": plan}]}
+    return Case(request, found)
+
+
+@st.composite
+def collisions(draw: st.DrawFn, *, most_calls: int = MOST_CALLS) -> Case:
+    """Few Calls that all write the same few places, with every method, and read them with something to fall back on.
+
+    Every such plan is valid, and nearly every pair of its Calls meets. Names that look like indexes meet lists.
+    """
+    where = st.sampled_from(MEETING_POINTS)
+    instances = draw(st.booleans())
+    small = st.sampled_from([3, "s", None, [], [1], {}, {"a": 1}, {"a": [2, 3]}, {"0": 4}, {"a": {"b": 5}}, {"b": {}}])
+    fit = {"concat": st.sampled_from([[7], [], "t"]), "merge": small, "assign": small, "push": small, "set": small}
+    plan: list[dict[str, Any]] = []
+    found: dict[str, Any] = {}
+    for position in range(draw(st.integers(2, most_calls))):
+        method = draw(st.sampled_from(METHODS))
+        call: dict[str, Any] = {"_tool": "act", "_outputPath": render(draw(where)), "_outputMethod": method}
+        if draw(st.integers(0, 2)):
+            call["x"] = f"{render(draw(where))} || †data.z"
+        if draw(st.integers(0, 3)) == 0:
+            call["_scopes"] = [render(draw(where))]
+        if draw(st.integers(0, 5)) == 0:
+            call["_errorPath"] = draw(st.sampled_from(["†data.error", "†state.error", "†state.a.error"]))
+        if instances and draw(st.booleans()):
+            call["_instance"] = draw(st.sampled_from(INSTANCES))
+        plan.append(call)
+        broken = draw(st.integers(0, 9)) == 0
+        found[f"{position + 1}:act"] = (
+            {"$fail": {"type": "Boom", "message": "it broke"}} if broken else draw(fit[method])
+        )
+    context: list[dict[str, Any]] = [{"type": "data", "z": 0}, {"type": "state", "state": draw(objects)}]
+    if any("_instance" in call for call in plan):
+        context += [{"type": "state", "state": draw(objects), "_instance": name} for name in INSTANCES]
+    tools = {"type": "tool", "tool": tool("act")}
+    request = {"config": {}, "context": [tools, *context, {"type": "plan", "plan": plan}]}
+    return Case(request, found)

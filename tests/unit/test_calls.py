@@ -1,0 +1,272 @@
+"""A Call against its Tool: what it may carry, what it reads and writes, and every objection with its place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from acts.calls import Node
+from acts.errors import Problem
+from acts.validate import prepare, validate
+
+TEXT = {"type": "string"}
+OPEN = {
+    "properties": {
+        "_activity": {"const": "x"},
+        "_outputPath": TEXT,
+        "_errorPath": TEXT,
+        "_outputMethod": TEXT,
+        "_scopes": {"type": "array"},
+    }
+}
+STATE = {"type": "state", "state": {"v": 1}}
+
+
+def request(call: Any, tool: Any = OPEN, **more: Any) -> dict[str, Any]:
+    context = [{"type": "tool", "tool": {"a": tool}}, STATE, {"type": "plan", "plan": [call]}]
+    return {"context": context, **more}
+
+
+def node_of(call: dict[str, Any], tool: Any = OPEN) -> Node:
+    (node,) = prepare(request({"_tool": "a", **call}, tool)).nodes
+    return node
+
+
+def problems_of(call: Any, tool: Any = OPEN) -> list[Problem]:
+    return validate(request({"_tool": "a", **call} if isinstance(call, dict) else call, tool))
+
+
+# call, code, pointer below the call, what is said
+REFUSED: list[tuple[Any, str, str, str]] = [
+    ("a", "invalidCall", "", "not string"),
+    (None, "invalidCall", "", "not null"),
+    ({"_tool": None}, "invalidCall", "/_tool", "not null"),
+    ({"_tool": ["a"]}, "invalidCall", "/_tool", "not list"),
+    ({"_tool": "b"}, "unknownTool", "/_tool", 'unknown tool "b" in call 1; known: a'),
+    ({"_foo": 1}, "forbiddenMeta", "/_foo", "unknown meta-property"),
+    ({"_delegate": "d"}, "forbiddenMeta", "/_delegate", "does not allow _delegate"),
+    ({"_approval": False}, "forbiddenMeta", "/_approval", "does not allow _approval"),
+    ({"_reasoningForCall": "because"}, "forbiddenMeta", "/_reasoningForCall", "does not allow"),
+    ({"_outputPath": 5}, "forbiddenMeta", "/_outputPath", "5 is not of type 'string'"),
+    ({"_outputPath": "state.x"}, "invalidExpression", "/_outputPath", "column 1"),
+    ({"_outputPath": "††x"}, "invalidExpression", "/_outputPath", "column"),
+    ({"_outputPath": ""}, "invalidExpression", "/_outputPath", "column 1"),
+    ({"_outputPath": '†state["a b"]'}, "invalidExpression", "/_outputPath", "without brackets"),
+    ({"_outputPath": "†plan"}, "forbiddenWrite", "/_outputPath", "plan messages"),
+    ({"_outputPath": "†state.a || †error.x"}, "forbiddenWrite", "/_outputPath", "error messages"),
+    ({"_outputPath": "†tool.x"}, "forbiddenWrite", "/_outputPath", "tool messages"),
+    ({"_outputPath": "†system"}, "forbiddenWrite", "/_outputPath", "system messages"),
+    ({"_errorPath": "†text"}, "forbiddenWrite", "/_errorPath", "text messages"),
+    (
+        {"_outputPath": "†state.a", "_errorPath": "†state.b || †state.c"},
+        "invalidExpression",
+        "/_errorPath",
+        "without ||",
+    ),
+    ({"_outputMethod": "append"}, "forbiddenMeta", "/_outputMethod", "set, merge, assign, push, concat"),
+    ({"_scopes": "state"}, "forbiddenMeta", "/_scopes", "not of type 'array'"),
+    ({"_scopes": [5]}, "invalidExpression", "/_scopes/0", "not number"),
+    ({"_scopes": ["state", "†state."]}, "invalidExpression", "/_scopes/1", "column 8"),
+    ({"_scopes": ["†state.a || †state.b"]}, "invalidExpression", "/_scopes/0", "one kind or path"),
+    ({"x": {"deep": [0, "†state..v"]}}, "invalidExpression", "/x/deep/1", "column 8"),
+    ({"a/b": {"c~d": "†"}}, "invalidExpression", "/a~1b/c~0d", "column 2"),
+    ({"_instance": "Z"}, "unknownInstance", "/_instance", "known: none"),
+    ({"_instance": 5}, "unknownInstance", "/_instance", "5"),
+]
+
+
+@pytest.mark.parametrize(("call", "code", "pointer", "says"), REFUSED, ids=lambda x: str(x)[:50])
+def test_what_a_call_may_not_say_is_refused_with_its_place(call: Any, code: str, pointer: str, says: str) -> None:
+    fatal = [p for p in problems_of(call) if p.fatal]
+    assert {p.pointer for p in fatal} == {f"/context/2/plan/0{pointer}"}
+    assert fatal[0].code == code
+    assert says in fatal[0].message
+    named = call.get("_tool", "a") if isinstance(call, dict) else None
+    assert fatal[0].call == (f"1:{named}" if isinstance(named, str) else "1")
+
+
+def test_all_objections_to_a_call_are_told_at_once() -> None:
+    problems = problems_of({"_foo": 1, "_outputPath": "x", "x": "†", "_delegate": "d"})
+    assert {p.pointer.rsplit("/", 1)[1] for p in problems} >= {"_foo", "_outputPath", "x", "_delegate"}
+
+
+@pytest.mark.parametrize("key", ["_activity", "_options"])
+@pytest.mark.parametrize("value", ["evil", {"taskQueue": "evil"}, None, 5, "†state.v", "†"])
+def test_what_a_tool_runs_is_not_for_a_call_to_say(key: str, value: Any) -> None:
+    found = prepare(request({"_tool": "a", key: value}))
+    (node,) = found.nodes
+    assert node.tool.activity == "x"
+    assert key not in node.call
+    assert ("ignoredMeta", f"/context/2/plan/0/{key}") in [(p.code, p.pointer) for p in found.warnings]
+    assert node.planned == {"_tool": "a", key: value}
+
+
+# schema of the meta-property in the Tool, value in the Call, is it allowed
+VALUES: list[tuple[str, Any, Any, bool]] = [
+    ("_outputPath", {"const": "†state.a"}, "†state.a", True),
+    ("_outputPath", {"const": "†state.a"}, "†state.b", False),
+    ("_outputPath", {"enum": ["†state.a", "†state.b"]}, "†state.b", True),
+    ("_outputPath", {"enum": ["†state.a", "†state.b"]}, "†state.c", False),
+    ("_outputPath", {"type": "string", "pattern": "^†state\\."}, "†state.x", True),
+    ("_outputPath", {"type": "string", "pattern": "^†state\\."}, "†data.x", False),
+    ("_outputMethod", {"enum": ["set", "push"]}, "push", True),
+    ("_outputMethod", {"enum": ["set", "push"]}, "merge", False),
+    ("_scopes", {"type": "array", "items": {"enum": ["state"]}}, ["state"], True),
+    ("_scopes", {"type": "array", "items": {"enum": ["state"]}}, ["input"], False),
+    ("_scopes", {"const": []}, ["state"], False),
+    ("_delegate", {"enum": ["a", "b"]}, "b", True),
+    ("_delegate", {"enum": ["a", "b"]}, "c", False),
+    ("_delegate", {"const": "a"}, "c", False),
+    ("_approval", {"const": True}, False, False),
+    ("_approval", {"type": "boolean"}, True, True),
+    ("_reasoningForCall", True, "because", True),
+    ("_reasoningForCall", False, "because", False),
+]
+
+
+@pytest.mark.parametrize(("key", "schema", "value", "allowed"), VALUES, ids=str)
+def test_a_call_may_only_carry_the_values_its_tool_allows(key: str, schema: Any, value: Any, allowed: bool) -> None:  # noqa: FBT001
+    tool = {"properties": {"_activity": {"const": "x"}, key: schema}}
+    fatal = [p for p in problems_of({key: value}, tool) if p.fatal]
+    assert (fatal == []) is allowed
+    assert all(p.code == "forbiddenMeta" and p.pointer.startswith(f"/context/2/plan/0/{key}") for p in fatal)
+
+
+def test_a_constant_is_applied_to_every_call() -> None:
+    tool = {
+        "properties": {
+            "_activity": {"const": "x"},
+            "_outputPath": {"const": "†state.a && †log.a"},
+            "_outputMethod": {"const": "push"},
+            "_errorPath": {"const": "†state.e"},
+            "_scopes": {"const": ["state"]},
+        }
+    }
+    node = node_of({}, tool)
+    assert [[str(p) for p in o] for o in node.outcomes] == [["†state.a", "†log.a"], ["†state.e"]]
+    assert (node.method, node.error, node.choices) == ("push", 1, 1)
+    assert [str(p) for p in node.scopes] == ["†state"]
+    assert node.planned == {"_tool": "a"}
+
+
+@pytest.mark.parametrize(
+    "key", ["_outputPath", "_errorPath", "_outputMethod", "_scopes", "_reasoningForCall", "_approval"]
+)
+def test_a_required_meta_property_must_be_given(key: str) -> None:
+    tool = {"properties": {"_activity": {"const": "x"}, key: {"default": 1}}, "required": [key]}
+    (problem,) = [p for p in problems_of({}, tool) if p.fatal]
+    assert problem.pointer == f"/context/2/plan/0/{key}"
+    assert key in problem.message
+
+
+@pytest.mark.parametrize("key", ["_tool", "_activity", "_options", "_instance", "_output"])
+def test_what_no_call_has_to_say_may_be_listed_as_required(key: str) -> None:
+    tool = {"properties": {"_activity": {"const": "x"}, "_outputPath": TEXT}, "required": [key]}
+    assert [p for p in problems_of({"_outputPath": "†state.a"}, tool) if p.fatal] == []
+
+
+def test_a_constant_satisfies_required() -> None:
+    tool = {
+        "properties": {"_activity": {"const": "x"}, "_outputPath": {"const": "†state.a"}},
+        "required": ["_outputPath"],
+    }
+    assert [p for p in problems_of({}, tool) if p.fatal] == []
+
+
+# -- outcomes ---------------------------------------------------------------------------
+
+# _outputPath, _errorPath, outcomes, how many a result may choose from, which takes a failure
+OUTCOMES: list[tuple[str | None, str | None, list[list[str]], int, int | None]] = [
+    ("†state.a", None, [["†state.a"]], 1, None),
+    ("†state", None, [["†state"]], 1, None),
+    ("†state.error", None, [["†state.error"]], 1, None),
+    ("†state.a && †log.error", None, [["†state.a", "†log.error"]], 1, None),
+    ("†state.a || †state.error", None, [["†state.a"], ["†state.error"]], 2, 1),
+    ("†state.errors || †state.b", None, [["†state.errors"], ["†state.b"]], 2, 0),
+    ("†state.a || †log.failed", None, [["†state.a"], ["†log.failed"]], 2, 1),
+    ("†state.a || †log.failure", None, [["†state.a"], ["†log.failure"]], 2, 1),
+    ("†state.a || †log.chargeError", None, [["†state.a"], ["†log.chargeError"]], 2, 1),
+    ("†state.a || †log.chargeFailed", None, [["†state.a"], ["†log.chargeFailed"]], 2, 1),
+    ("†state.a || †log.Error", None, [["†state.a"], ["†log.Error"]], 2, 1),
+    ("†state.a || †log.terror", None, [["†state.a"], ["†log.terror"]], 2, None),
+    ("†state.a || †state.error.code", None, [["†state.a"], ["†state.error.code"]], 2, None),
+    ("†state.a || †state.error && †log.x", None, [["†state.a"], ["†state.error", "†log.x"]], 2, None),
+    ("†state.a || †log.x && †state.error", None, [["†state.a"], ["†log.x", "†state.error"]], 2, 1),
+    ("†state.a", "†state.e", [["†state.a"], ["†state.e"]], 1, 1),
+    ("†state.a || †state.error", "†state.e", [["†state.a"], ["†state.error"], ["†state.e"]], 2, 2),
+    ("†state.a || †state.b", "†state.b", [["†state.a"], ["†state.b"]], 2, 1),
+    ("†state.a || †state.b && †log.b", "†log.b && †state.b", [["†state.a"], ["†state.b", "†log.b"]], 2, 1),
+    ("†state.a", "†state.a", [["†state.a"]], 1, 0),
+    ("†state.a", "†state.e && †log.e", [["†state.a"], ["†state.e", "†log.e"]], 1, 1),
+    ("(†state.a || †state.b) && †log.c", None, [["†state.a", "†log.c"], ["†state.b", "†log.c"]], 2, None),
+    (None, "†state.e", [["†state.e"]], 0, 0),
+    (None, None, [], 0, None),
+]
+
+
+@pytest.mark.parametrize(("output", "error", "outcomes", "choices", "failure"), OUTCOMES)
+def test_outcomes(output: str | None, error: str | None, outcomes: Any, choices: int, failure: int | None) -> None:
+    given = {"_outputPath": output, "_errorPath": error}
+    node = node_of({k: v for k, v in given.items() if v is not None})
+    assert [[str(p) for p in outcome] for outcome in node.outcomes] == outcomes
+    assert (node.choices, node.error) == (choices, failure)
+    assert node.detached is (outcomes == [])
+
+
+def test_reads_are_found_in_parameters_at_any_depth_and_nowhere_else() -> None:
+    tool = {"properties": {**OPEN["properties"], "_reasoningForCall": True}}
+    node = node_of(
+        {"x": "†state.v", "y": [{"z": "†state.v || †state"}], "w": "††state", "_reasoningForCall": "†state.nothing"},
+        tool,
+    )
+    assert [(r.at, r.text) for r in node.reads] == [(("x",), "†state.v"), (("y", 0, "z"), "†state.v || †state")]
+    assert node.parameters == {"x": "†state.v", "y": [{"z": "†state.v || †state"}], "w": "††state"}
+
+
+def test_scopes_are_kinds_or_paths_once_each() -> None:
+    node = node_of({"_scopes": ["state", "†state", "†state.v[0].x", "my-kind"]})
+    assert [str(p) for p in node.scopes] == ["†state", "†state.v.0.x", "†my-kind"]
+
+
+def test_an_output_given_to_an_explicit_call_is_ignored_with_a_warning() -> None:
+    tool = {"properties": {**OPEN["properties"], "_output": {"type": "integer"}}}
+    problems = problems_of({"_output": 5, "_outputPath": "†state.a"}, tool)
+    assert [(p.code, p.fatal) for p in problems] == [("ignoredMeta", False)]
+
+
+LATENT = {"properties": {"_activity": {"const": ""}, "_outputPath": TEXT, "_output": {"type": "integer"}}}
+
+
+@pytest.mark.parametrize(
+    ("call", "codes"),
+    [
+        ({"_outputPath": "†state.a", "_output": 5}, []),
+        ({"_outputPath": "†state.a", "_output": "five"}, ["schemaMismatch"]),
+        ({"_outputPath": "†state.a || †state.b", "_output": 5}, ["forbiddenMeta"]),
+        ({"_outputPath": "†state.a"}, ["noModel"]),
+        ({"_output": 5}, []),
+    ],
+)
+def test_an_output_given_to_a_latent_call_is_checked(call: dict[str, Any], codes: list[str]) -> None:
+    assert [p.code for p in problems_of(call, LATENT) if p.fatal] == codes
+
+
+LONG = {
+    "a path of three thousand names": {"_outputPath": "†state" + ".a" * 3_000},
+    "a reference of three thousand names": {"x": "†state" + ".a" * 3_000 + " || †state.v"},
+    "a scope of three thousand names": {"_scopes": ["†state" + ".a" * 3_000]},
+    "ten thousand alternatives": {"_outputPath": " || ".join(f"†state.a{i}" for i in range(10_000))},
+    "a doubling path": {"_outputPath": " && ".join("(†state.a || †state.b)" for _ in range(40))},
+    "two thousand places": {"_outputPath": " && ".join(f"†state.a{i}" for i in range(2_000))},
+    "a NUL in a name": {"_outputPath": "†state.a\x00b"},
+    "a surrogate in a name": {"_outputPath": '†state["\\ud800"]'},
+    "a surrogate in a reference": {"x": '†state["\\ud800"]'},
+    "a surrogate in a scope": {"_scopes": ['†state["\\ud800"]']},
+}
+
+
+@pytest.mark.parametrize("call", LONG.values(), ids=LONG.keys())
+def test_a_hostile_call_gives_problems_that_can_be_sent_or_none_at_all(call: dict[str, Any]) -> None:
+    for problem in problems_of(call):
+        problem.text().encode()

@@ -1,0 +1,252 @@
+"""The log: folds of messages, reads as of a plan position, instances over the global view."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from acts.context import END, START, Log
+from acts.messages import METHODS
+from acts.references import Path, parse
+from acts.values import ABSENT, deep_merge, get, list_index
+from tests import oracle
+from tests.property.drive import data_message
+from tests.strategies import INSTANCES, MEETING_POINTS, objects, render, values
+
+
+def log_of(*messages: dict[str, Any]) -> Log:
+    return Log([data_message(m) for m in messages])
+
+
+def path(text: str) -> Path:
+    found = parse(text)
+    assert isinstance(found, Path)
+    return found
+
+
+def written(text: str, value: Any, method: str = "set", **more: Any) -> dict[str, Any]:
+    where = path(text)
+    payload = value
+    for name in reversed(where.names):
+        payload = {name: payload}
+    return {"type": "data", "kind": where.kind, "data": payload, "_outputPath": text, "_outputMethod": method, **more}
+
+
+# messages, view of the state kind
+FOLDS: list[tuple[list[dict[str, Any]], Any]] = [
+    ([], ABSENT),
+    ([{"type": "state"}], {}),
+    ([{"type": "state", "schema": {}}], ABSENT),
+    ([{"type": "state", "a": 1}, {"type": "state", "state": {"b": 2}}], {"a": 1, "b": 2}),
+    (
+        [{"type": "state", "a": {"x": 1, "l": [1, 2]}}, {"type": "state", "a": {"y": 2, "l": [3]}}],
+        {"a": {"x": 1, "y": 2, "l": [3]}},
+    ),
+    ([{"type": "state", "a": {"x": 1}}, {"type": "state", "a": None}], {"a": None}),
+    ([{"type": "state", "a": 1}, {"type": "state", "a": {"x": 1}}], {"a": {"x": 1}}),
+    ([{"type": "state", "a": {"x": 1}}, {"type": "state", "a": {}}], {"a": {"x": 1}}),
+    ([{"type": "state", "a": 1}, {"type": "data", "kind": "state", "b": 2}], {"a": 1, "b": 2}),
+    ([{"type": "state", "a": 1}, {"type": "state", "state": [1]}], [1]),
+    ([{"type": "state", "state": [1]}, {"type": "state", "a": 1}], {"a": 1}),
+    ([{"type": "state", "a": 1}, {"type": "data", "a": 2}, {"type": "data", "kind": "user", "a": 3}], {"a": 1}),
+    ([written("†state.a.b", 1), written("†state.a.c", 2)], {"a": {"b": 1, "c": 2}}),
+    ([written("†state.a", {"b": 1}), written("†state.a", {"c": 2})], {"a": {"c": 2}}),
+    (
+        [written("†state.a", {"b": {"x": 1}}), written("†state.a", {"b": {"y": 2}}, "merge")],
+        {"a": {"b": {"x": 1, "y": 2}}},
+    ),
+    ([written("†state.a", {"b": {"x": 1}}), written("†state.a", {"b": {"y": 2}}, "assign")], {"a": {"b": {"y": 2}}}),
+    (
+        [written("†state.l", 1, "push"), written("†state.l", [2], "push"), written("†state.l", [3], "concat")],
+        {"l": [1, [2], 3]},
+    ),
+    ([{"type": "state", "l": None}, written("†state.l", 1, "push")], {"l": [1]}),
+    ([written("†state.s", "a", "concat"), written("†state.s", "b", "concat")], {"s": "ab"}),
+    ([{"type": "state", "a": 1}, written("†state", {"b": 2})], {"b": 2}),
+    ([{"type": "state", "a": 1}, written("†state", {"b": 2}, "merge")], {"a": 1, "b": 2}),
+    ([{"type": "state", "a": 5}, written("†state.a.b", 1)], {"a": {"b": 1}}),
+    ([written("†state.0.1", "x")], {"0": {"1": "x"}}),
+    ([{"type": "state", "a": {"l": [1, 2]}}, written("†state.a", {"l": {"x": 1}}, "merge")], {"a": {"l": {"x": 1}}}),
+    ([written("†state.a", 1), {"type": "state", "a": {"x": 2}}, written("†state.a.y", 3)], {"a": {"x": 2, "y": 3}}),
+]
+
+
+@pytest.mark.parametrize(("messages", "view"), FOLDS, ids=lambda x: str(x)[:80])
+@pytest.mark.parametrize("instance", [None, "A"])
+def test_messages_fold_oldest_to_newest(messages: list[dict[str, Any]], view: Any, instance: str | None) -> None:
+    """In the global view, and the same for an instance that holds all of them itself."""
+    before = copy.deepcopy(messages)
+    target = {} if instance is None else {"_instance": instance}
+    marker = {"type": "data", "kind": "marker", "data": 1, "_instance": "A"}
+    log = log_of(marker, *({**m, **target} for m in messages))
+    assert log.problems == []
+    found = log.view("state", instance=instance)
+    assert found is ABSENT if view is ABSENT else found == view
+    assert messages == before
+    if instance is not None:
+        assert log.view("state") is ABSENT
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        written("†state.n", 1, "push"),
+        written("†state.n", [1], "concat"),
+        written("†state.n", {"a": 1}, "merge"),
+        written("†state.l.x", 1),
+        written("†state.l", "s", "concat"),
+    ],
+    ids=str,
+)
+def test_a_message_that_cannot_be_applied_is_a_problem_and_the_rest_counts(message: dict[str, Any]) -> None:
+    log = log_of({"type": "state", "n": 1, "l": [1]}, message, written("†state.ok", 1))
+    assert [p.code for p in log.problems] == ["invalidMessage"]
+    assert log.view("state") == {"n": 1, "l": [1], "ok": 1}
+
+
+def test_a_read_as_of_a_position_sees_only_what_is_before_it() -> None:
+    log = log_of({"type": "state", "a": 0, "l": [0]})
+    a, items, whole = path("†state.a"), path("†state.l"), path("†state")
+    log.shared.write(a, "set", 3, 3)
+    log.shared.write(items, "push", 4, 4)
+    log.shared.write(a, "set", 1, 1)
+    log.shared.write(items, "push", 2, 2)
+    assert [log.read(a, rank) for rank in range(6)] == [0, 0, 1, 1, 3, 3]
+    assert [log.read(items, rank) for rank in range(6)] == [[0], [0], [0], [0, 2], [0, 2], [0, 2, 4]]
+    assert log.read(whole, 3) == {"a": 1, "l": [0, 2]}
+    assert log.read(whole, END) == {"a": 3, "l": [0, 2, 4]}
+    assert log.read(path("†state.l.1"), END) == 2
+    assert log.read(path("†state.l.1"), START) is ABSENT
+
+
+def test_a_part_that_a_later_write_replaced_is_gone() -> None:
+    log = log_of({"type": "state", "a": {"x": 1, "y": 2}})
+    log.shared.write(path("†state.a"), "set", {"x": 5}, 1)
+    assert log.read(path("†state.a.x"), END) == 5
+    assert log.read(path("†state.a.y"), END) is ABSENT
+    log.shared.write(path("†state.a.y.z"), "set", 6, 2)
+    assert log.read(path("†state.a.y"), END) == {"z": 6}
+    log.shared.write(path("†state"), "set", None, 3)
+    assert log.read(path("†state.a.y.z"), END) is ABSENT
+    assert log.read(path("†state"), END) is None
+
+
+def test_what_was_read_is_not_changed_by_later_writes() -> None:
+    log = log_of({"type": "state", "l": [0], "o": {"a": 1}})
+    log.shared.write(path("†state.l"), "push", 1, 1)
+    log.shared.write(path("†state.o.b"), "set", 2, 1)
+    first = log.read(path("†state"), 2, settled=True)
+    kept = copy.deepcopy(first)
+    log.shared.write(path("†state.l"), "push", 2, 2)
+    log.shared.write(path("†state.o"), "merge", {"c": 3}, 2)
+    log.read(path("†state"), 3, settled=True)
+    assert first == kept
+
+
+def test_instances_are_layers_and_see_nothing_of_each_other() -> None:
+    log = log_of(
+        {"type": "state", "who": "all", "l": [0]},
+        {"type": "state", "who": "a", "_instance": "A"},
+        {"type": "state", "state": {"secret": 1}, "_instance": "B"},
+        {"type": "state", "late": True},
+    )
+    assert log.view("state", instance="A") == {"who": "a", "l": [0], "late": True}
+    assert log.view("state", instance="B") == {"who": "all", "l": [0], "late": True, "secret": 1}
+    assert log.view("state") == {"who": "all", "l": [0], "late": True}
+    with pytest.raises(KeyError):
+        log.view("state", instance="C")
+
+
+def test_held_is_being_there_before_the_plan_null_included() -> None:
+    log = log_of({"type": "state", "a": {"n": None}}, {"type": "state", "b": 1, "_instance": "A"})
+    assert log.held(path("†state.a.n"))
+    assert not log.held(path("†state.a.n.x"))
+    assert not log.held(path("†state.b"))
+    assert log.held(path("†state.b"), "A")
+    log.shared.write(path("†state.c"), "set", 1, 1)
+    assert not log.held(path("†state.c"))
+
+
+# -- against the slow fold -----------------------------------------------------------------
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[dict[str, Any]]:
+    """Messages as a result's context holds them: roots first, then outputs, of the global view and of instances."""
+    out: list[dict[str, Any]] = [{"type": "state", "state": draw(objects)}]
+    for _ in range(draw(st.integers(0, 7))):
+        where = draw(st.sampled_from(MEETING_POINTS))
+        more = {"_instance": draw(st.sampled_from(INSTANCES))} if draw(st.booleans()) else {}
+        if draw(st.integers(0, 3)) == 0:
+            out.append({"type": "state", "state": draw(objects), **more})
+        else:
+            out.append(written(render(where), draw(values), draw(st.sampled_from(METHODS)), **more))
+    return out
+
+
+def applicable(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Without the outputs that no Call could have written where they stand."""
+    kept: list[dict[str, Any]] = []
+    for message in messages:
+        entry = oracle.entry(message)
+        assert entry is not None
+        if entry.names is not None:
+            try:
+                seen = oracle.view(oracle.read_messages(kept), entry.kind, entry.instance)
+                oracle.put(seen, entry.names, entry.method, entry.payload, strict=True)
+            except oracle.Refused:
+                continue
+        kept.append(message)
+    return kept
+
+
+@settings(max_examples=150, deadline=None)
+@given(histories())
+def test_every_place_reads_as_the_slow_fold_says(messages: list[dict[str, Any]]) -> None:
+    messages = applicable(messages)
+    instances = dict.fromkeys(m["_instance"] for m in messages if "_instance" in m)
+    log = log_of(*messages)
+    assert log.problems == []
+    entries = oracle.read_messages(messages)
+    for instance in (None, *instances):
+        view = oracle.view(entries, "state", instance)
+        for where in MEETING_POINTS:
+            expected = oracle.get(view, where[1:])
+            found = log.read(Path(where[0], where[1:]), END, instance)
+            assert found is ABSENT if expected is oracle.ABSENT else found == expected, (where, instance)
+
+
+# -- values ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "index"),
+    [
+        *(("0", 0), ("7", 7), ("10", 10), ("007", None), ("-1", None), ("+1", None), ("1.0", None), ("", None)),
+        *(("x", None), ("²", None), ("\u0663", None), (" 1", None), ("1_0", None), ("9" * 9, 999_999_999)),
+        ("9" * 10_000, None),
+    ],
+)
+def test_an_index_is_canonical_digits(name: str, index: int | None) -> None:
+    assert list_index(name) == index
+
+
+def test_a_place_in_a_value() -> None:
+    value = {"l": [{"x": 1}], "o": {"0": 2}, "s": "text", "n": None}
+    assert get(value, ("l", "0", "x")) == 1
+    assert get(value, ("o", "0")) == 2
+    for nowhere in [("l", "1"), ("l", "x"), ("l", "-1"), ("s", "0"), ("n", "x"), ("l", "0", "x", "y"), ("z",)]:
+        assert get(value, nowhere) is ABSENT
+    assert get(value, ()) is value
+    assert get(None, ()) is None
+
+
+def test_a_deep_merge_changes_neither_side() -> None:
+    old, new = {"a": {"x": 1}, "l": [1]}, {"a": {"y": 2}, "l": [2], "n": None}
+    assert deep_merge(old, new) == {"a": {"x": 1, "y": 2}, "l": [2], "n": None}
+    assert old == {"a": {"x": 1}, "l": [1]}
+    assert new == {"a": {"y": 2}, "l": [2], "n": None}

@@ -1,0 +1,280 @@
+"""A plan as a picture: what is drawn, what is left out and said so, and that no text escapes from it."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from acts.draw import MAX_EDGES, MERMAID_EDGES, MERMAID_TEXT, edges, mermaid, terminal
+from acts.validate import Prepared, prepare
+
+META: dict[str, Any] = {
+    "_outputPath": {"type": "string"}, "_errorPath": {"type": "string"}, "_outputMethod": {"type": "string"},
+    "_scopes": {"type": "array"}, "x": {},
+}  # fmt: skip
+
+
+def tool(**meta: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": {**META, **meta}}
+
+
+TOOLS: dict[str, Any] = {
+    "do": tool(_activity={"const": "run"}),
+    "think": tool(_activity={"const": ""}, _output=True),
+    "ask": tool(_delegate={"const": "helper"}),
+}
+
+
+def call(tool_: str, x: Any = 1, to: str | None = None, **more: Any) -> dict[str, Any]:
+    out = {"_tool": tool_, "x": x, **more}
+    return out if to is None else {**out, "_outputPath": to}
+
+
+def plan(calls: list[dict[str, Any]], *context: Any, tools: dict[str, Any] | None = None) -> Prepared:
+    messages = [{"type": "tool", "tool": {**TOOLS, **(tools or {})}}, *context, {"type": "plan", "plan": calls}]
+    return prepare({"config": {"model": "scripted:x"}, "context": messages})
+
+
+WEATHER = [
+    call("think", "Paris", "†state.sunny || †state.rainy", _errorPath="†state.unknown"),
+    call("do", "†state.sunny", "†state.beach"),
+    call("ask", "†state.rainy.amount", "†state.museum"),
+    call("do", ["†state.beach || †state.museum", "†state.unknown.code"]),
+]
+BOUGHT = {"1:think": "completed", "2:do": "running", "3:ask": "skipped", "4:do": "pending", "9:nobody": "completed"}
+
+
+# -- edges ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("calls", "expected"),
+    [
+        ([call("do")], []),
+        ([call("do", to="†state.a"), call("do", "†state.a")], [(0, 1, "†state.a")]),
+        ([call("do", to="†state.a"), call("do", "†state.a.b.c")], [(0, 1, "†state.a.b.c")]),
+        ([call("do", to="†state.a.b"), call("do", "†state.a")], [(0, 1, "†state.a.b")]),
+        ([call("do", to="†state.a && †state.b"), call("do", "†state")], [(0, 1, "†state.a"), (0, 1, "†state.b")]),
+        ([call("do", to="†state.a"), call("do", 1, _scopes=["state"])], [(0, 1, "†state.a")]),
+        ([call("do", "†state.a"), call("do", to="†state.a")], [(0, 1, "†state.a")]),  # plan order: ranks
+        (  # a chain of changes is drawn as a chain: the first is implied by the second
+            [call("do", "†state.n", "†state.n") for _ in range(4)],
+            [(0, 1, "†state.n"), (1, 2, "†state.n"), (2, 3, "†state.n")],
+        ),
+        (  # independent writers of one list are all drawn
+            [*[call("do", 1, "†state.list", _outputMethod="push") for _ in range(3)], call("do", "†state.list")],
+            [(0, 3, "†state.list"), (1, 3, "†state.list"), (2, 3, "†state.list")],
+        ),
+    ],
+)
+def test_edges_lead_from_writers_to_readers(calls: Any, expected: Any) -> None:
+    held = {"type": "state", "n": 0} if calls[0].get("x") == "†state.n" else {"type": "input", "i": 0}
+    assert edges(plan(calls, held)) == expected
+
+
+def test_edges_and_what_they_imply_are_the_dependencies() -> None:
+    calls = [call("do", [f"†state.s{j}" for j in range(i % 3, i, 3)] or 1, f"†state.s{i % 7}") for i in range(30)]
+    prepared = plan(calls, {"type": "state", "state": {f"s{i}": 0 for i in range(30)}})
+    reached: list[set[int]] = [set() for _ in calls]
+    for writer, reader, _ in edges(prepared):
+        reached[reader] |= {writer} | reached[writer]
+    for rank in range(len(calls)):
+        assert set(prepared.graph.dependencies(rank)) <= reached[rank]
+        assert all(w in prepared.graph.dependencies(r) for w, r, _ in edges(prepared))
+
+
+def test_edges_are_bounded() -> None:
+    calls = [call("do", i, f"†state.s{i}") for i in range(60)] + [call("do", "†state") for _ in range(60)]
+    assert len(edges(plan(calls))) == MAX_EDGES == 2000
+
+
+# -- Mermaid -------------------------------------------------------------------
+
+
+def test_a_plan_as_a_flowchart() -> None:
+    assert mermaid(plan(WEATHER), BOUGHT) == (
+        "flowchart TD\n"
+        '  c1(["1:think<br/>→ †state.sunny #124;#124; †state.rainy #124;#124; †state.unknown"])\n'
+        '  c2["2:do<br/>→ †state.beach"]\n'
+        '  c3[["3:ask<br/>→ †state.museum"]]\n'
+        '  c4>"4:do"]\n'
+        '  c1 -.->|"if †state.sunny"| c2\n'
+        '  c1 -.->|"if †state.rainy.amount"| c3\n'
+        '  c2 -->|"†state.beach"| c4\n'
+        '  c3 -->|"†state.museum"| c4\n'
+        '  c1 -.->|"on error †state.unknown.code"| c4\n'
+        "  classDef pending fill:#f6f6f6,stroke:#999,color:#333\n"
+        "  class c4 pending\n"
+        "  classDef running fill:#cfe2ff,stroke:#0d6efd,color:#123\n"
+        "  class c2 running\n"
+        "  classDef completed fill:#d1e7dd,stroke:#198754,color:#132\n"
+        "  class c1 completed\n"
+        "  classDef skipped fill:#fff,stroke:#bbb,color:#888,stroke-dasharray:4\n"
+        "  class c3 skipped\n"
+    )
+
+
+def test_an_outcome_that_was_given_is_no_condition() -> None:
+    calls = [call("think", 1, "†state.a", _output=1, _errorPath="†state.e"), call("do", "†state.a")]
+    assert '-->|"†state.a"|' in mermaid(plan(calls))
+
+
+def test_an_unknown_state_colours_nothing() -> None:
+    assert mermaid(plan(WEATHER), {"1:think": "x fill:red\n  click c1 evil"}) == mermaid(plan(WEATHER))
+
+
+def test_a_flowchart_stays_within_what_mermaid_draws_and_says_what_is_missing() -> None:
+    wide = [call("do", i, f"†state.s{i}") for i in range(40)] + [call("do", "†state") for _ in range(40)]
+    found = mermaid(plan(wide), {f"{i + 1}:do": "completed" for i in range(80)})
+    assert found.count("-->") == MERMAID_EDGES
+    assert 'note2["only 500 of the lines are drawn"]' in found
+    long = [call("do", i and f"†state.s{i - 1}", f"†state.s{i}") for i in range(3000)]
+    found = mermaid(plan(long), {f"{i + 1}:do": "completed" for i in range(3000)})
+    assert len(found) < MERMAID_TEXT
+    assert re.search(r'note1\["2,\d{3} more calls are not drawn"\]', found)
+
+
+def test_a_flowchart_of_hostile_names_stays_within_mermaids_limit() -> None:
+    name = "<" * 190
+    calls = [call(f"{name}{i % 9}", f"†state.s{i - 1}" if i else 1, f"†state.s{i}") for i in range(900)]
+    found = mermaid(plan(calls, tools={f"{name}{i}": tool(_activity={"const": "run"}) for i in range(9)}))
+    assert len(found) < MERMAID_TEXT
+
+
+# What may stand in a label: letters, digits, harmless marks, codes, and our own line break
+_LABEL = r'"(?:[\w .,:/†→-]|#\d+;|<br/>)*"'
+_LINES = re.compile(
+    rf"flowchart TD|  c\d+(?:\[|\(\[|\[\[|>){_LABEL}(?:\]|\]\)|\]\])|  c\d+ (?:-->|-\.->)\|{_LABEL}\| c\d+"
+    r"|  classDef [a-z]+ [a-z#0-9:,-]+|  class [c0-9,]+ [a-z]+"
+)
+NASTY = [
+    '"]; click c1 "javascript:alert(1)"',
+    "<script>alert(1)</script>",
+    "<img src=x onerror=alert(1)>",
+    "a\n  c9[evil]\nend",
+    "#quot;#35;`**bold**`",
+    "%%{init: {'securityLevel': 'loose'}}%%",
+    "]]])))}}}|||>>>",
+    "\x1b[31mred\x07\x9b31m",
+    "right\u202eleft\u2028\u2029\ufeff\u00a0",
+    "\U0001f600\U0001d400",
+    "end",
+]
+
+
+def _nasty(text: str) -> Prepared:
+    printable = "".join(c if c.isprintable() else "?" for c in text).strip() or "x"
+    reader = call(printable, f"†state[{_json(text)}] || †state.a", "†state.b", _instance=text)
+    context = [{"type": "state", "_instance": text, "state": {"q": 1}}]
+    return plan([call("do", 1, "†state"), reader], *context, tools={printable: tool(_activity={"const": "run"})})
+
+
+def _json(text: str) -> str:
+    return '"' + "".join(f"\\u{ord(c):04x}" if ord(c) < 1 << 16 else c for c in text) + '"'
+
+
+def _check_mermaid(found: str) -> None:
+    *lines, last = found.split("\n")
+    assert last == ""
+    assert [line for line in lines if not _LINES.fullmatch(line)] == []
+
+
+def _check_terminal(found: str, width: int) -> None:
+    for line in found.split("\n"):
+        assert [
+            c for c in line if unicodedata.category(c)[0] == "C" or (unicodedata.category(c)[0] == "Z" and c != " ")
+        ] == []
+        assert (
+            sum(
+                2 if unicodedata.east_asian_width(c) in "WF" else 1
+                for c in line
+                if unicodedata.category(c) not in ("Mn", "Me")
+            )
+            <= width
+        )
+
+
+@pytest.mark.parametrize("text", NASTY)
+def test_no_text_breaks_out_of_its_label(text: str) -> None:
+    prepared = _nasty(text)
+    found = mermaid(prepared, {n.id: "completed" for n in prepared.nodes})
+    _check_mermaid(found)
+    for markup in ("<script", "<img", "%%{", '"javascript'):
+        assert markup not in found
+    _check_terminal(terminal(prepared), 100)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=30), st.integers(20, 60))
+def test_whatever_the_text_it_stays_text(text: str, width: int) -> None:
+    prepared = _nasty(text)
+    _check_mermaid(mermaid(prepared))
+    _check_terminal(terminal(prepared, width=width), width)
+
+
+# -- the terminal --------------------------------------------------------------
+
+
+def test_a_plan_for_the_terminal() -> None:
+    assert terminal(plan(WEATHER), BOUGHT, width=76) == (
+        "4 calls in 3 waves\n"
+        f"┌─ 1 {'─' * 71}\n"
+        "│ ✓ 1:think [latent] → †state.sunny || †state.rainy || †state.unknown\n"
+        f"├─ 2 {'─' * 71}\n"
+        "│ … 2:do → †state.beach ← 1 if †state.sunny\n"
+        "│ – 3:ask [delegate] → †state.museum ← 1 if †state.rainy.amount\n"
+        f"├─ 3 {'─' * 71}\n"
+        "│ · 4:do [background] ← 2 †state.beach, 3 †state.museum, 1 on error †state.…\n"
+        f"└{'─' * 75}\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("state", "mark"),
+    [
+        ("pending", "·"), ("ready", "·"), ("awaiting", "⏸"), ("running", "…"), ("completed", "✓"), ("detached", "↗"),
+        ("failed", "✗"), ("rejected", "✗"), ("skipped", "–"), ("cancelled", "⊘"), ("\x1b[31m", "?"),
+    ],
+)  # fmt: skip
+def test_each_state_has_its_mark(state: str, mark: str) -> None:
+    assert f"│ {mark} 1:do" in terminal(plan([call("do")]), {"1:do": state})
+
+
+def test_without_states_there_are_no_marks() -> None:
+    assert "│ • 1:do" in terminal(plan([call("do")]))
+    assert terminal(plan([])) == "0 calls in 0 waves\n"
+
+
+def test_a_long_plan_is_cut_and_says_so() -> None:
+    chain = [call("do", i and f"†state.s{i - 1}", f"†state.s{i}") for i in range(3000)]
+    found = terminal(plan(chain))
+    assert "and 2,940 more waves with 2,940 calls" in found
+    assert "only the first 2,000 reads are shown" in found
+    wide = terminal(plan([call("do", i, f"†state.s{i}") for i in range(1000)]))
+    assert "and 960 more calls" in wide
+    assert max(found.count("\n"), wide.count("\n")) < 200
+
+
+def test_wide_and_combining_characters_are_measured() -> None:
+    found = terminal(plan([call("do", 1, "†state." + "長" * 60)]), width=40)
+    assert found.split("\n")[2] == "│ • 1:do → †state." + "長" * 10 + "…"
+    found = terminal(plan([call("do", 1, "†state." + "e\u0301" * 10)]), width=40)
+    assert "e\u0301" * 10 in found
+
+
+def test_the_same_plan_gives_the_same_picture() -> None:
+    assert mermaid(plan(WEATHER), BOUGHT) == mermaid(plan(WEATHER), dict(reversed(BOUGHT.items())))
+    assert terminal(plan(WEATHER), BOUGHT) == terminal(plan(WEATHER), dict(reversed(BOUGHT.items())))
+
+
+def test_an_instance_is_named_where_the_call_names_one() -> None:
+    people = [{"type": "state", "_instance": name, "state": {"n": 1}} for name in ("①", "②")]
+    named = plan([call("do", "†state.n", "†state.m", _instance="①")], *people)
+    assert "1:do<br/>instance ①<br/>→ †state.m" in mermaid(named)
+    assert "1:do @① → †state.m" in terminal(named)
+    assert "①" not in terminal(plan([call("do", "†state.n", "†state.m")], *people))  # a template

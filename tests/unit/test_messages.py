@@ -1,0 +1,293 @@
+"""Messages in all their forms, and what is said of those that are none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from acts.errors import InvalidRequest, Problem
+from acts.messages import Data, ErrorMessage, Instruction, PlanMessage, ToolMessage, parse_message, parse_request
+from acts.references import Path
+from acts.values import ABSENT
+
+# message, kind, payload
+DATA: list[tuple[dict[str, Any], str, Any]] = [
+    ({"type": "state", "state": {"a": 1}}, "state", {"a": 1}),
+    ({"type": "state", "a": 1}, "state", {"a": 1}),
+    ({"type": "input", "input": {"a": 1}}, "input", {"a": 1}),
+    ({"type": "input", "a": {"input": 1}}, "input", {"a": {"input": 1}}),
+    ({"type": "data", "data": [1]}, "data", [1]),
+    ({"type": "data", "kind": "user", "data": {"name": "Ada"}}, "user", {"name": "Ada"}),
+    ({"type": "data", "kind": "user", "name": "Ada"}, "user", {"name": "Ada"}),
+    ({"type": "data", "kind": "state", "data": {"a": 1}}, "state", {"a": 1}),
+    ({"type": "state", "kind": "user", "state": {"a": 1}}, "user", {"a": 1}),
+    # a message that has the key named like its type is the wrapped form
+    ({"type": "state", "state": {"state": 2}}, "state", {"state": 2}),
+    ({"type": "data", "kind": "user", "data": {}, "user": 1}, "user", {}),
+    ({"type": "state", "data": {"a": 1}}, "state", {"data": {"a": 1}}),
+    ({"type": "state", "state": None}, "state", None),
+    ({"type": "state", "state": 5}, "state", 5),
+    # the frame is not part of an inline payload
+    ({"type": "data", "a": 1, "description": "d", "schema": {}, "_instance": "A"}, "data", {"a": 1}),
+    ({"type": "data", "a": 1, "_call": {}, "_date": "d", "_outputMethod": "set"}, "data", {"a": 1}),
+    ({"type": "state"}, "state", {}),
+    ({"type": "state", "schema": {"type": "object"}}, "state", ABSENT),
+    ({"type": "state", "schema": {"type": "object"}, "description": "d"}, "state", ABSENT),
+    ({"type": "state", "schema": {"type": "object"}, "state": {}}, "state", {}),
+]
+
+
+@pytest.mark.parametrize(("raw", "kind", "payload"), DATA)
+def test_both_forms_of_a_data_like_message_say_the_same(raw: dict[str, Any], kind: str, payload: Any) -> None:
+    message = parse_message(raw)
+    assert isinstance(message, Data)
+    assert message.kind == kind
+    assert message.payload is payload or message.payload == payload
+    assert message.raw is raw
+
+
+@pytest.mark.parametrize(
+    ("raw", "type_", "text"),
+    [
+        ({"type": "system", "message": "m"}, "system", "m"),
+        ({"type": "text", "text": "t"}, "text", "t"),
+        ({"role": "user", "content": "c"}, "text", "c"),
+        ({"role": "system", "content": "c"}, "system", "c"),
+        ({"type": "text", "text": ""}, "text", ""),
+    ],
+)
+def test_instructions(raw: dict[str, Any], type_: str, text: str) -> None:
+    message = parse_message(raw)
+    assert isinstance(message, Instruction)
+    assert (message.type, message.text) == (type_, text)
+
+
+def test_a_written_output_keeps_its_path_and_method() -> None:
+    raw = {
+        "type": "state",
+        "kind": "state",
+        "state": {"a": {"b": [1]}},
+        "_outputPath": "†state.a.b",
+        "_outputMethod": "push",
+    }
+    message = parse_message(raw)
+    assert isinstance(message, Data)
+    assert message.path == Path("state", ("a", "b"))
+    assert message.method == "push"
+
+
+def test_the_other_types() -> None:
+    plan = parse_message({"type": "plan", "plan": [{"_tool": "a"}]})
+    assert isinstance(plan, PlanMessage)
+    assert (plan.calls, plan.mode, plan.run) == (({"_tool": "a"},), "eager", False)
+    lazy = parse_message({"type": "plan", "mode": "lazy", "run": True})
+    assert isinstance(lazy, PlanMessage)
+    assert (lazy.calls, lazy.mode, lazy.run) == ((), "lazy", True)
+    assert isinstance(parse_message({"type": "tool", "tool": "Tool.charge"}), ToolMessage)
+    assert isinstance(parse_message({"type": "error", "data": {"call": "1:a", "error": {}}}), ErrorMessage)
+
+
+# message, code, pointer below the message, what its text says
+REFUSED: list[tuple[Any, str, str, str]] = [
+    (
+        {"type": "stat", "state": {}},
+        "unknownMessageType",
+        "/type",
+        "known: system, text, data, input, state, tool, plan, error",
+    ),
+    ({"state": {}}, "unknownMessageType", "/type", "message 0 has no type"),
+    ({"type": None}, "unknownMessageType", "/type", "message 0"),
+    ({"type": ["state"]}, "unknownMessageType", "/type", "message 0"),
+    ({"type": {}}, "unknownMessageType", "/type", "message 0"),
+    ("state", "invalidMessage", "", "not string"),
+    (None, "invalidMessage", "", "not null"),
+    ([], "invalidMessage", "", "not list"),
+    ({"type": "text"}, "invalidMessage", "/text", "is a string"),
+    ({"type": "system", "message": 5}, "invalidMessage", "/message", "is a string"),
+    ({"role": "user", "content": [{"type": "text"}]}, "invalidMessage", "/content", "is a string"),
+    ({"type": "data", "kind": "a.b", "data": 1}, "invalidMessage", "/kind", "letters, digits"),
+    ({"type": "data", "kind": 5, "data": 1}, "invalidMessage", "/kind", "letters, digits"),
+    ({"type": "data", "kind": "", "data": 1}, "invalidMessage", "/kind", "letters, digits"),
+    ({"type": "data", "kind": "a\n", "data": 1}, "invalidMessage", "/kind", "letters, digits"),
+    ({"type": "state", "schema": "string"}, "invalidSchema", "/schema", "not string"),
+    ({"type": "state", "_instance": ""}, "invalidMessage", "/_instance", "non-empty"),
+    ({"type": "state", "_instance": 5}, "invalidMessage", "/_instance", "non-empty"),
+    (
+        {"type": "state", "_outputMethod": "append"},
+        "invalidMessage",
+        "/_outputMethod",
+        "set, merge, assign, push, concat",
+    ),
+    ({"type": "state", "_outputMethod": ["set"]}, "invalidMessage", "/_outputMethod", "allowed"),
+    ({"type": "state", "_outputPath": "†data.x"}, "invalidMessage", "/_outputPath", "†state"),
+    ({"type": "state", "_outputPath": "†state.a || †state.b"}, "invalidMessage", "/_outputPath", "one path"),
+    ({"type": "state", "_outputPath": "†state..a"}, "invalidMessage", "/_outputPath", "one path"),
+    ({"type": "state", "_outputPath": 5}, "invalidMessage", "/_outputPath", "one path"),
+    ({"type": "tool"}, "invalidTool", "/tool", "found nothing"),
+    ({"type": "tool", "tool": ""}, "invalidTool", "/tool", "found"),
+    ({"type": "tool", "tool": {}}, "invalidTool", "/tool", "found"),
+    ({"type": "tool", "tool": ["a"]}, "invalidTool", "/tool", "found list"),
+    ({"type": "plan", "plan": {}}, "invalidPlan", "/plan", "not object"),
+    ({"type": "plan", "plan": [], "mode": "fast"}, "invalidPlan", "/mode", "eager, lazy"),
+    ({"type": "plan", "plan": [], "mode": []}, "invalidPlan", "/mode", "eager, lazy"),
+]
+
+
+@pytest.mark.parametrize(("raw", "code", "pointer", "says"), REFUSED)
+def test_what_is_no_message_is_refused_with_its_place(raw: Any, code: str, pointer: str, says: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        parse_message(raw)
+    (problem,) = [p for p in caught.value.problems if p.fatal]
+    assert problem.code == code
+    assert problem.pointer == f"/context/0{pointer}"
+    assert says in problem.message
+
+
+def test_an_unknown_type_is_told_with_its_index_and_what_is_near() -> None:
+    problems = problems_of({"context": [{"type": "text", "text": "t"}, {"type": "planet"}]})
+    assert [(p.pointer, p.hint) for p in problems] == [("/context/1/type", 'did you mean "plan"?')]
+    assert "message 1" in problems[0].message
+
+
+def test_what_stands_beside_a_wrapped_payload_is_a_warning() -> None:
+    request = parse_request({"context": [{"type": "state", "state": {}, "extra": 1, "description": "d"}]})
+    assert [(p.code, p.pointer, p.fatal) for p in request.problems] == [("ignoredField", "/context/0/extra", False)]
+
+
+# -- requests -----------------------------------------------------------------------
+
+
+def problems_of(raw: Any) -> list[Problem]:
+    with pytest.raises(InvalidRequest) as caught:
+        parse_request(raw)
+    return [p for p in caught.value.problems if p.fatal]
+
+
+@pytest.mark.parametrize(
+    "raw", [None, 5, "x", [], True, {"context": {}}, {"context": "x"}, {"contxt": []}, {"context": None}]
+)
+def test_what_is_no_request_is_refused(raw: Any) -> None:
+    assert problems_of(raw)
+
+
+def test_all_problems_of_shape_are_told_at_once() -> None:
+    problems = problems_of({"context": [{"type": "x"}, 5, {"type": "text"}], "extra": 1, "config": {"maxTick": 1}})
+    assert [p.pointer for p in problems] == [
+        "/extra",
+        "/config/maxTick",
+        "/context/0/type",
+        "/context/1",
+        "/context/2/text",
+    ]
+    assert 'did you mean "maxTicks"?' in str(problems[1].hint)
+
+
+def nested(depth: int) -> Any:
+    value: Any = 1
+    for _ in range(depth):
+        value = [value] if depth % 2 else {"k": value}
+    return value
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        nested(10_000),
+        nested(10_001),
+        float("nan"),
+        float("-inf"),
+        "\ud800",
+        "x\udfff",
+        {"\ud800": 1},
+        {"k": ["\udc00"]},
+    ],
+    ids=["deep objects", "deep lists", "nan", "inf", "surrogate", "surrogate at the end", "key", "inside"],
+)
+@pytest.mark.parametrize(
+    "place",
+    [
+        lambda v: v,
+        lambda v: {"context": [v]},
+        lambda v: {"context": [{"type": "state", "state": v}]},
+        lambda v: {"context": [{"type": "tool", "tool": {"a": {"properties": {"x": v}}}}]},
+        lambda v: {"context": [{"type": "plan", "plan": [{"_tool": "a", "x": v}]}]},
+        lambda v: {"config": v, "context": []},
+        lambda v: {"schema": v, "context": []},
+        lambda v: {"context": [], "config": {"model": v}},
+    ],
+    ids=["request", "message", "payload", "tool", "call", "config", "schema", "model"],
+)
+def test_json_that_cannot_be_kept_is_refused_wherever_it_stands(place: Any, value: Any) -> None:
+    (problem,) = problems_of(place(value))
+    assert problem.code == "invalidJson"
+    assert len(problem.text()) < 700
+    problem.text().encode()
+
+
+@pytest.mark.parametrize("text", ["\x00", "a\x00b", "\u202e", "😀", "\u2028", "é" * 1000])
+def test_any_other_text_is_kept(text: str) -> None:
+    request = parse_request({"context": [{"type": "state", "state": {text: text}}]})
+    assert request.data()[0].payload == {text: text}
+
+
+def test_the_latest_plan_counts_and_instances_keep_their_order() -> None:
+    request = parse_request(
+        {
+            "context": [
+                {"type": "plan", "plan": [{"_tool": "old"}]},
+                {"type": "state", "state": {}, "_instance": "b"},
+                {"type": "data", "data": {}, "_instance": "a"},
+                {"type": "input", "input": {}, "_instance": "b"},
+                {"type": "plan", "plan": [{"_tool": "new"}]},
+            ]
+        }
+    )
+    assert request.plan is not None
+    assert request.plan.calls == ({"_tool": "new"},)
+    assert request.instances() == ("b", "a")
+
+
+# -- settings -------------------------------------------------------------------------
+
+SETTINGS_REFUSED: list[tuple[Any, str]] = [
+    ({"maxParallel": 0}, "/config/maxParallel"),
+    ({"maxParallel": "3"}, "/config/maxParallel"),
+    ({"maxParallel": 1.5}, "/config/maxParallel"),
+    ({"maxParallel": True}, "/config/maxParallel"),
+    ({"step": "tick"}, "/config/step"),
+    ({"missing": "ignore"}, "/config/missing"),
+    ({"approve": {"timeout": "soon"}}, "/config/approve/timeout"),
+    ({"approve": {"timeout": 0}}, "/config/approve/timeout"),
+    ({"approve": {"timeout": -5}}, "/config/approve/timeout"),
+    ({"approve": {"timeout": "10 years"}}, "/config/approve/timeout"),
+    ({"approve": {"onTimeout": "wait"}}, "/config/approve/onTimeout"),
+    ({"approve": {"calls": [1]}}, "/config/approve/calls"),
+    ({"budget": {"cost": -1}}, "/config/budget/cost"),
+    ({"budget": {"money": 1}}, "/config/budget/money"),
+    ({"temperature": -0.1}, "/config/temperature"),
+    ([], "/config"),
+    ("x", "/config"),
+]
+
+
+@pytest.mark.parametrize(("config", "pointer"), SETTINGS_REFUSED)
+def test_a_setting_that_cannot_be_is_refused_with_its_place(config: Any, pointer: str) -> None:
+    problems = problems_of({"config": config, "context": []})
+    assert all(p.code == "invalidSetting" and p.pointer.startswith(pointer) for p in problems)
+
+
+@pytest.mark.parametrize(
+    ("given", "seconds"),
+    [("30s", 30), ("5m", 300), ("24h", 86_400), ("250ms", 0.25), ("1.5h", 5400), ("2d", 172_800), (12, 12), (0.5, 0.5)],
+)
+def test_durations(given: Any, seconds: float) -> None:
+    request = parse_request({"config": {"approve": {"timeout": given}}, "context": []})
+    assert request.config.approve.timeout == seconds
+
+
+def test_settings_have_their_defaults() -> None:
+    config = parse_request({"context": []}).config
+    assert (config.maxTicks, config.maxParallel, config.step, config.missing) == (50, 100, "plan", "fail")
+    assert config.model is None
+    assert (config.approve.calls, config.approve.scopes, config.approve.onTimeout) == (False, False, "reject")

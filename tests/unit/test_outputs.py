@@ -1,0 +1,177 @@
+"""Where a result goes: the outcome it takes, what is written there, and the message that is appended."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from acts.calls import Node
+from acts.errors import CallError
+from acts.messages import Data, parse_message
+from acts.outputs import appended, is_message, place
+from acts.references import Path
+from acts.validate import prepare
+from tests.cases import call, own, row
+
+
+def node_of(path: str | None, **more: Any) -> Node:
+    made = row("", [call("t", path, **more)], context=[own("A", id=1)])
+    (node,) = prepare(made["request"]).nodes
+    return node
+
+
+# _outputPath, result, the outcome, what is written
+PLACED: list[tuple[str, Any, int, dict[str, Any]]] = [
+    ("†state.a", 5, 0, {"†state.a": 5}),
+    ("†state.a", None, 0, {"†state.a": None}),
+    ("†state.a && †log.b", [1], 0, {"†state.a": [1], "†log.b": [1]}),
+    ("†state.a || †state.b", {"b": 1}, 0, {"†state.a": {"b": 1}}),
+    ("†state.a || †state.b", {"type": "state", "state": {"b": 1}}, 1, {"†state.b": 1}),
+    ("†state.a || †state.b", {"type": "data", "kind": "state", "data": {"b": 1}}, 1, {"†state.b": 1}),
+    ("†state.a || †log.b", {"type": "data", "kind": "log", "data": {"b": 1}}, 1, {"†log.b": 1}),
+    ("†state.a || †data.b", {"type": "data", "data": {"b": 1}}, 1, {"†data.b": 1}),
+    ("†state.a || †input.b", {"type": "input", "input": {"b": 1}}, 1, {"†input.b": 1}),
+    ("†state.a || †state.b", {"type": "state", "state": {"b": None}}, 1, {"†state.b": None}),
+    (
+        "†state.a || †state.b",
+        {"type": "state", "state": {"b": {}}, "schema": {}, "description": "d"},
+        1,
+        {"†state.b": {}},
+    ),
+    ("†state.a.x || †state.b.x", {"type": "state", "state": {"b": {"x": {"y": 1}}}}, 1, {"†state.b.x": {"y": 1}}),
+    ("†state", {"type": "state", "state": {"a": 1, "b": 2}}, 0, {"†state": {"a": 1, "b": 2}}),
+    ("†state", {"type": "state", "state": None}, 0, {"†state": None}),
+    ("†state || †log", {"type": "data", "kind": "log", "data": []}, 1, {"†log": []}),
+    ("†state.a && †log.b", {"type": "state", "state": {"a": 1}}, 0, {"†state.a": 1, "†log.b": 1}),
+    ("†log.b && †state.a", {"type": "state", "state": {"a": 1}}, 0, {"†log.b": 1, "†state.a": 1}),
+    ("†state.a && †state.b", {"type": "state", "state": {"a": 1, "b": 2}}, 0, {"†state.a": 1, "†state.b": 2}),
+    (
+        "†state.a && †state.b && †log.c",
+        {"type": "state", "state": {"b": 2}},
+        0,
+        {"†state.a": 2, "†state.b": 2, "†log.c": 2},
+    ),
+    (
+        "(†state.a || †state.b) && †state.c",
+        {"type": "state", "state": {"b": 1, "c": 2}},
+        1,
+        {"†state.b": 1, "†state.c": 2},
+    ),
+    # inline, or with anything beside it: a value
+    ("†state.a || †state.b", {"type": "state", "b": 1}, 0, {"†state.a": {"type": "state", "b": 1}}),
+    (
+        "†state.a",
+        {"type": "state", "state": {"a": 1}, "x": 1},
+        0,
+        {"†state.a": {"type": "state", "state": {"a": 1}, "x": 1}},
+    ),
+    ("†state.a", {"type": "tool", "tool": "x"}, 0, {"†state.a": {"type": "tool", "tool": "x"}}),
+    ("†state.a", {"type": ["state"], "state": 1}, 0, {"†state.a": {"type": ["state"], "state": 1}}),
+    ("†state.a", {"type": "state", "data": {"a": 1}}, 0, {"†state.a": {"type": "state", "data": {"a": 1}}}),
+    (
+        "†state.a",
+        {"type": "state", "state": {"a": 1}, "_instance": "A"},
+        0,
+        {"†state.a": {"type": "state", "state": {"a": 1}, "_instance": "A"}},
+    ),
+]
+
+
+@pytest.mark.parametrize(("path", "result", "outcome", "written"), PLACED, ids=lambda x: str(x)[:60])
+def test_a_result_takes_an_outcome(path: str, result: Any, outcome: int, written: dict[str, Any]) -> None:
+    found, writes = place(node_of(path), result)
+    assert found == outcome
+    assert {str(p): v for p, v in writes} == written
+
+
+OUTSIDE: list[tuple[str, Any]] = [
+    ("†state.a || †state.b", {"type": "state", "state": {"a": 1, "b": 1}}),
+    ("†state.a || †state.b", {"type": "state", "state": {"c": 1}}),
+    ("†state.a || †state.b", {"type": "state", "state": {}}),
+    ("†state.a || †state.b", {"type": "state", "state": 5}),
+    ("†state.a || †state.b", {"type": "data", "data": {"a": 1}}),
+    ("†state.a || †state.b", {"type": "data", "kind": 5, "data": {"a": 1}}),
+    ("†state.a", {"type": "state", "state": {"a": 1, "c": 1}}),
+    ("†state.a", {"type": "state", "state": {"a": 1, "c": {}}}),
+    ("†state.a.x", {"type": "state", "state": {"a": {"x": 1, "y": 2}}}),
+    ("†state.a.x", {"type": "state", "state": {"a": 5}}),
+    ("†state.a.0", {"type": "state", "state": {"a": [1]}}),
+    ("†state.a && †log.b", {"type": "data", "kind": "log", "data": {"c": 1}}),
+]
+
+
+@pytest.mark.parametrize(("path", "result"), OUTSIDE, ids=lambda x: str(x)[:60])
+def test_a_message_that_fits_no_one_outcome_fails_the_call(path: str, result: Any) -> None:
+    with pytest.raises(CallError) as caught:
+        place(node_of(path), result)
+    assert caught.value.code == "OutsideOutputPath"
+    assert "†state." in caught.value.message
+
+
+def test_an_error_path_of_its_own_is_nothing_a_message_can_choose() -> None:
+    node = node_of("†state.a", _errorPath="†state.e")
+    with pytest.raises(CallError):
+        place(node, {"type": "state", "state": {"e": 1}})
+
+
+def test_only_an_activity_chooses_by_a_message() -> None:
+    """What a delegate gives is the value of its Call, whatever it looks like."""
+    made = row("", [call("t", "†state.a || †state.b", _delegate="d")])
+    made["request"]["context"][0]["tool"]["t"]["properties"]["_delegate"] = {"type": "string"}
+    (node,) = prepare(made["request"]).nodes
+    value = {"type": "state", "state": {"b": 1}}
+    outcome, writes = place(node, value)
+    assert (outcome, writes) == (0, ((Path("state", ("a",)), value),))
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ({"type": "state", "state": {}}, True),
+        ({"type": "data", "data": None, "kind": "x", "schema": {}, "description": ""}, True),
+        ({"type": "input", "input": 1}, True),
+        ({"type": "state"}, False),
+        ({"type": "state", "schema": {}}, False),
+        ({"type": "state", "state": {}, "_call": {}}, False),
+        ({"type": "plan", "plan": []}, False),
+        ({"type": {}, "state": 1}, False),
+        ([{"type": "state", "state": {}}], False),
+        ("state", False),
+        (None, False),
+    ],
+    ids=str,
+)
+def test_a_message_is_recognised_by_its_wrapped_form_only(value: Any, message: bool) -> None:  # noqa: FBT001
+    assert is_message(value) is message
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "expected"),
+    [
+        ("†state.a.b", 1, {"type": "state", "kind": "state", "state": {"a": {"b": 1}}}),
+        ("†state", {"x": 1}, {"type": "state", "kind": "state", "state": {"x": 1}}),
+        ("†data.a", 1, {"type": "data", "kind": "data", "data": {"a": 1}}),
+        ("†user.a", {"data": 1}, {"type": "data", "kind": "user", "data": {"a": {"data": 1}}}),
+        ("†input.a", 1, {"type": "data", "kind": "input", "data": {"a": 1}}),
+    ],
+)
+def test_a_write_appends_a_message_that_says_where_it_came_from(
+    path: str, value: Any, expected: dict[str, Any]
+) -> None:
+    node = node_of(path, _outputMethod="push", x=["††y"], _instance="A")
+    where = node.outcomes[0][0]
+    message = appended(node, where, value, "2026-01-01T00:00:00Z")
+    assert message == {
+        **expected,
+        "_call": node.planned,
+        "_date": "2026-01-01T00:00:00Z",
+        "_outputPath": path,
+        "_outputMethod": "push",
+        "_instance": "A",
+    }
+    assert node.planned == {"_tool": "t", "_outputPath": path, "_outputMethod": "push", "x": ["††y"], "_instance": "A"}
+    again = parse_message(json.loads(json.dumps(message)))
+    assert isinstance(again, Data)
+    assert (again.path, again.method, again.instance) == (where, "push", "A")

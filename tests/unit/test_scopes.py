@@ -1,0 +1,101 @@
+"""What of the context a Call may see: what was asked for, and nothing beside it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from acts.references import Path, parse
+from acts.scopes import scoped_context
+from acts.values import ABSENT, get
+
+CONTEXT: dict[str, Any] = {
+    "state": {
+        "user": {"name": "Ada", "age": 36, "card": {"number": "secret"}},
+        "list": [{"n": 1, "secret": 1}, {"n": 2, "secret": 2}, {"n": 3, "secret": 3}],
+        "map": {"0": {"n": 0}, "1": {"n": 1}},
+        "null": None,
+        "empty": {},
+    },
+    "input": {"q": 1},
+    "limits": [500],
+    "plainly": "text",
+}
+
+# scopes, the messages
+SCOPED: list[tuple[list[str], list[dict[str, Any]]]] = [
+    ([], []),
+    (["†state"], [{"type": "state", "state": CONTEXT["state"]}]),
+    (["†input"], [{"type": "input", "input": {"q": 1}}]),
+    (["†limits"], [{"type": "data", "kind": "limits", "data": [500]}]),
+    (["†plainly"], [{"type": "data", "kind": "plainly", "data": "text"}]),
+    (["†data"], []),
+    (["†state.nothing", "†nothing"], []),
+    (["†state.user.name.first"], []),
+    (["†state.user.name"], [{"type": "state", "state": {"user": {"name": "Ada"}}}]),
+    (["†state.user.name", "†state.user.age"], [{"type": "state", "state": {"user": {"name": "Ada", "age": 36}}}]),
+    (
+        ["†state.user.name", "†input", "†state.user.age"],
+        [{"type": "state", "state": {"user": {"name": "Ada", "age": 36}}}, {"type": "input", "input": {"q": 1}}],
+    ),
+    (["†state.user", "†state.user.name"], [{"type": "state", "state": {"user": CONTEXT["state"]["user"]}}]),
+    (["†state.user.name", "†state.user"], [{"type": "state", "state": {"user": CONTEXT["state"]["user"]}}]),
+    (["†state.user.name", "†state"], [{"type": "state", "state": CONTEXT["state"]}]),
+    (["†state.null"], [{"type": "state", "state": {"null": None}}]),
+    (["†state.null", "†state.empty"], [{"type": "state", "state": {"null": None, "empty": {}}}]),
+    (["†state.list.1.n"], [{"type": "state", "state": {"list": [None, {"n": 2}]}}]),
+    (["†state.list[2].n", "†state.list[0].n"], [{"type": "state", "state": {"list": [{"n": 1}, None, {"n": 3}]}}]),
+    (["†state.list[0].n", "†state.list[2].n"], [{"type": "state", "state": {"list": [{"n": 1}, None, {"n": 3}]}}]),
+    (["†state.list[1].n", "†state.list"], [{"type": "state", "state": {"list": CONTEXT["state"]["list"]}}]),
+    (["†state.list", "†state.list[1].n"], [{"type": "state", "state": {"list": CONTEXT["state"]["list"]}}]),
+    (["†state.list[9]"], []),
+    (["†state.list[999999999]"], []),
+    (["†state.map.1.n"], [{"type": "state", "state": {"map": {"1": {"n": 1}}}}]),
+    (["†state.map.1", "†state.map.0"], [{"type": "state", "state": {"map": {"1": {"n": 1}, "0": {"n": 0}}}}]),
+    (["†limits[0]"], [{"type": "data", "kind": "limits", "data": [500]}]),
+]
+
+
+def read(path: Path) -> Any:
+    return get(CONTEXT.get(path.kind, ABSENT), path.names)
+
+
+def paths(scopes: list[str]) -> list[Path]:
+    found = [parse(s) for s in scopes]
+    assert all(isinstance(f, Path) for f in found)
+    return found  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize(("scopes", "messages"), SCOPED, ids=lambda x: str(x)[:60])
+def test_a_call_sees_what_its_scopes_name(scopes: list[str], messages: list[dict[str, Any]]) -> None:
+    assert scoped_context(paths(scopes), read) == messages
+
+
+@pytest.mark.parametrize("scopes", [s for s, _ in SCOPED], ids=str)
+def test_nothing_stands_beside_what_was_asked_for(scopes: list[str]) -> None:
+    asked = paths(scopes)
+    for message in scoped_context(asked, read):
+        kind = message.get("kind", message["type"])
+        assert set(message) <= {"type", "kind", message["type"]}
+        for leaf, value in leaves(message[message["type"]]):
+            path = Path(kind, leaf)
+            if value is None and read(path) is not None:
+                continue  # the place of a list's element that was not asked for
+            assert any(a.holds(path) for a in asked), path
+            assert read(path) == value
+
+
+def leaves(value: Any, at: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], Any]]:
+    if isinstance(value, dict) and value:
+        return [leaf for k, v in value.items() for leaf in leaves(v, (*at, k))]
+    if isinstance(value, list) and value:
+        return [leaf for i, v in enumerate(value) for leaf in leaves(v, (*at, str(i)))]
+    return [(at, value)]
+
+
+def test_the_context_is_not_changed() -> None:
+    before = repr(CONTEXT)
+    for scopes, _ in SCOPED:
+        scoped_context(paths(scopes), read)
+    assert repr(CONTEXT) == before

@@ -1,0 +1,54 @@
+"""The engine's own worker in this process, and somebody foreign who uses it over the wire."""
+
+from __future__ import annotations
+
+import uuid
+import warnings
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+
+import pytest
+from temporalio.client import Client
+
+import worker
+from activities import registry
+from cli.devserver import DevServer
+from tests.workflow.foreign import Foreign
+
+SERVED = "tests.workflow.served"
+
+
+@asynccontextmanager
+async def engine_on(server: DevServer, queue: str) -> AsyncIterator[str]:
+    """The worker as ``python -m worker`` builds it, with the tools of a test module registered."""
+    with pytest.MonkeyPatch.context() as environment, ThreadPoolExecutor(20) as executor:
+        environment.setenv("TEMPORAL_ADDRESS", server.address)
+        environment.setenv("TEMPORAL_NAMESPACE", server.namespace)
+        client = await worker.connect()
+        with warnings.catch_warnings(action="ignore", category=UserWarning):  # fewer threads than slots, on purpose
+            running = worker.build(client, worker.Settings(task_queue=queue), registry.load([SERVED], []), executor)
+        async with running:
+            yield queue
+
+
+@pytest.fixture(scope="session")
+async def engine(server: DevServer) -> AsyncIterator[str]:
+    """The task queue of a running worker of the engine."""
+    async with engine_on(server, f"engine-{uuid.uuid4().hex[:8]}") as queue:
+        yield queue
+
+
+@pytest.fixture(scope="session")
+async def plain_client(server: DevServer) -> Client:
+    """A client as the SDK makes it, without a word about how JSON is written."""
+    return await Client.connect(server.address, namespace=server.namespace)
+
+
+@pytest.fixture
+async def foreign(plain_client: Client, engine: str, task_queue: str) -> Foreign:
+    return Foreign(plain_client, engine, task_queue)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "slow: takes half a minute; left out with -m 'not slow'")

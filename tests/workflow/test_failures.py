@@ -1,0 +1,155 @@
+"""What fails: retries, error paths, skipped calls, and a failed run that loses nothing."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from tests.workflow.foreign import (
+    Foreign,
+    call,
+    failure,
+    states,
+    status,
+)
+from tests.workflow.tools import QUICK, echo, refuse
+
+Json = Any
+
+
+# -- failures ------------------------------------------------------------------------
+
+
+async def test_a_failure_goes_to_the_error_path_once_retries_are_spent(foreign: Foreign) -> None:
+    attempts: list[int] = []
+
+    async def break_down(call: Json, tool: Json, context: Json) -> None:
+        attempts.append(activity.info().attempt)
+        raise ApplicationError("out of paper", {"tray": 2}, type="jam")
+
+    async with foreign.serving(break_down, echo):
+        result = await foreign.run(
+            call("break_down", "†state.page", _errorPath="†state.problem"),
+            call("echo", "†state.printed", value="†state.page"),
+            call("echo", "†state.told", value="†state.problem.message"),
+            context=[foreign.tool("break_down", options=QUICK)],
+        )
+    problem = {"code": "jam", "message": "out of paper", "details": {"tray": 2}}
+    assert attempts == [1, 2]
+    assert result["status"] == "completed"
+    assert result["state"] == {"problem": problem, "told": "out of paper"}
+    assert states(result) == {"1:break_down": "completed", "2:echo": "skipped", "3:echo": "completed"}
+    assert result["calls"][0] == {
+        "id": "1:break_down", "tool": "break_down", "state": "completed", "outputPath": "†state.problem",
+        "error": problem,
+    }  # fmt: skip
+    assert result["errors"] == []
+
+
+async def test_a_failure_of_a_type_that_is_final_is_not_tried_again(foreign: Foreign) -> None:
+    attempts: list[int] = []
+
+    async def charge(call: Json, tool: Json, context: Json) -> None:
+        attempts.append(activity.info().attempt)
+        raise ApplicationError("stolen card", type="stolen")
+
+    options = {"retry": {"maxAttempts": 5, "initialInterval": "1ms", "nonRetryable": ["stolen"]}}
+    async with foreign.serving(charge):
+        result = await foreign.run(
+            call("charge", "†state.ok || †state.payFailed"), context=[foreign.tool("charge", options=options)]
+        )
+    assert attempts == [1]
+    assert result["state"]["payFailed"]["code"] == "stolen"
+
+
+async def test_a_failed_call_skips_only_what_needs_it_and_nothing_completed_is_lost(foreign: Foreign) -> None:
+    async with foreign.serving(refuse, echo):
+        handle = await foreign.start(
+            foreign.request(
+                call("echo", "†state.before", value=1),
+                call("refuse", "†state.money"),
+                call("echo", "†state.goods", value="†state.money"),
+                call("echo", "†state.thanks", value="†state.goods"),
+                call("refuse", "†state.more"),
+                call("echo", "†state.after", value="†state.before"),
+            )
+        )
+        error = await failure(handle)
+    declined = {"code": "declined", "message": "no funds", "details": {"balance": 3}}
+    assert error.type == "PlanFailed"
+    assert error.message.splitlines() == [
+        "2 of 6 calls failed, 2 skipped:",
+        "- 2:refuse: [declined] no funds",
+        "- 5:refuse: [declined] no funds",
+    ]
+    (result,) = error.details
+    assert result["status"] == "failed"
+    assert result["state"] == {"before": 1, "after": 1}
+    assert result["errors"] == [{"call": "2:refuse", **declined}, {"call": "5:refuse", **declined}]
+    assert list(states(result).values()) == ["completed", "failed", "skipped", "skipped", "failed", "completed"]
+    assert [m["_outputPath"] for m in result["context"]] == ["†state.before", "†state.after"]
+    assert (await status(handle))["phase"] == "failed"
+
+
+async def test_the_result_is_exactly_what_the_protocol_says(foreign: Foreign) -> None:
+    planned = [
+        call("echo", "†user.name", value="†input.name", _outputMethod="set"),
+        call("echo", "†state.a && †state.b", value="†user.name"),
+        call("echo", value="dropped"),
+    ]
+    async with foreign.serving(echo):
+        result = await foreign.run(*planned, context=[{"type": "input", "input": {"name": "Ada"}}])
+    dates = [m.pop("_date") for m in result["context"]]
+    assert all(datetime.fromisoformat(d).utcoffset() == timedelta(0) for d in dates)
+    common = {"_outputMethod": "set"}
+    assert result == {
+        "status": "completed",
+        "state": {"a": "Ada", "b": "Ada"},
+        "calls": [
+            {"id": "1:echo", "tool": "echo", "state": "completed", "outputPath": "†user.name"},
+            {"id": "2:echo", "tool": "echo", "state": "completed", "outputPath": "†state.a && †state.b"},
+            {"id": "3:echo", "tool": "echo", "state": "detached"},
+        ],
+        "context": [
+            {"type": "data", "kind": "user", "data": {"name": "Ada"}, "_call": planned[0], "_outputPath": "†user.name"}
+            | common,
+            {"type": "state", "kind": "state", "state": {"a": "Ada"}, "_call": planned[1], "_outputPath": "†state.a"}
+            | common,
+            {"type": "state", "kind": "state", "state": {"b": "Ada"}, "_call": planned[1], "_outputPath": "†state.b"}
+            | common,
+        ],
+        "errors": [],
+        "usage": {"requests": 0, "inputTokens": 0, "outputTokens": 0, "cost": 0},
+    }
+
+
+async def test_an_empty_plan_is_completed_at_once(foreign: Foreign) -> None:
+    result = await foreign.run(context=[{"type": "state", "a": 1}])
+    assert (result["status"], result["state"], result["calls"]) == ("completed", {"a": 1}, [])
+
+
+async def test_a_request_that_does_not_validate_fails_with_every_problem(foreign: Foreign) -> None:
+    plan = [call("echo", "†state.a", value="†("), {"_tool": "ehco"}, call("echo", "†tool.x", _delegate="other")]
+    context = [foreign.tool("echo"), {"type": "plan", "plan": plan}]
+    error = await failure(await foreign.start({"context": context}))
+    assert error.type == "InvalidRequest"
+    (problems,) = error.details
+    assert {(p["code"], p["call"]) for p in problems} == {
+        ("invalidExpression", "1:echo"),
+        ("unknownTool", "2:ehco"),
+        ("forbiddenWrite", "3:echo"),
+        ("forbiddenMeta", "3:echo"),
+    }
+    assert all(p["pointer"].startswith("/context/1/plan/") for p in problems)
+    assert all(p["message"] in error.message for p in problems)
+    assert 'unknown tool "ehco" in call 2; known: echo' in error.message
+
+
+async def test_a_misspelt_setting_is_named_with_the_one_that_was_meant(foreign: Foreign) -> None:
+    error = await foreign.failure(call("echo", "†state.a"), maxParalel=3)
+    ((problem,),) = error.details
+    assert (problem["code"], problem["pointer"]) == ("invalidSetting", "/config/maxParalel")
+    assert 'did you mean "maxParallel"?' in error.message

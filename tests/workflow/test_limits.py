@@ -1,0 +1,186 @@
+"""Much of everything: inputs, results, states and errors near and beyond what Temporal can record, and 10,000 calls.
+
+Nothing here may end a run from outside (terminated), wedge it (a task retried for ever), or lose what completed.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from temporalio.exceptions import ApplicationError
+
+from tests.workflow.foreign import (
+    Foreign,
+    call,
+    ended,
+    result_of_failed,
+    states,
+    status,
+    tool,
+)
+from tests.workflow.tools import echo
+
+Json = Any
+
+NOBODY_NEEDS_SO_LONG = 120  # seconds; a bound against hanging, not an expectation
+
+
+async def fails(call: Json, tool: Json, context: Json) -> None:
+    raise ApplicationError("no" * call["size"], "x" * call["size"], type="declined", non_retryable=True)
+
+
+async def text(call: Json, tool: Json, context: Json) -> str:
+    return str(call["letter"] * call["count"])
+
+
+async def length(call: Json, tool: Json, context: list[Json]) -> int:
+    return len(call.get("value", "")) + sum(len(json.dumps(m)) for m in context)
+
+
+# -- large inputs --------------------------------------------------------------------
+
+
+async def test_sixty_calls_with_98_kb_each_start_at_once(foreign: Foreign) -> None:
+    async with foreign.serving(length):
+        result = await foreign.run(
+            *[call("length", f"†state.n{i}", value="†data.blob") for i in range(60)],
+            context=[{"type": "data", "data": {"blob": "x" * 98_000}}],
+        )
+    assert result["state"] == {f"n{i}": 98_000 for i in range(60)}
+
+
+async def test_a_value_of_nearly_two_megabytes_goes_from_call_to_call(foreign: Foreign) -> None:
+    async with foreign.serving(text, length):
+        result = await foreign.run(
+            call("text", "†data.x", letter="x", count=1_900_000), call("length", "†state.n", value="†data.x")
+        )
+    assert result["state"] == {"n": 1_900_000}
+
+
+LARGE_INPUTS: dict[str, tuple[list[dict[str, Json]], dict[str, Json]]] = {
+    "parameters": (
+        [call("text", "†data.x", letter="x", count=1_500_000), call("text", "†data.y", letter="y", count=1_500_000)],
+        {"value": "†data.x", "more": "†data.y"},
+    ),
+    "scopes": (
+        [call("text", "†user.x", letter="x", count=1_500_000), call("text", "†user.y", letter="y", count=1_500_000)],
+        {"_scopes": ["user"]},
+    ),
+    "parameters and scopes": (
+        [call("text", "†user.x", letter="x", count=1_200_000)],
+        {"value": "†user.x", "_scopes": ["user"]},
+    ),
+}
+
+
+@pytest.mark.parametrize("detached", [False, True], ids=["awaited", "fire-and-forget"])
+@pytest.mark.parametrize("name", LARGE_INPUTS)
+async def test_an_input_too_large_to_record_fails_its_call_alone(foreign: Foreign, name: str, detached: bool) -> None:  # noqa: FBT001
+    before, given = LARGE_INPUTS[name]
+    async with foreign.serving(text, length, echo):
+        handle = await foreign.start(
+            foreign.request(
+                *before, call("length", None if detached else "†state.n", **given), call("echo", "†state.good", value=1)
+            )
+        )
+        result = await result_of_failed(handle)
+    assert result["state"] == {"good": 1}
+    (error,) = result["errors"]
+    assert error["call"] == f"{len(before) + 1}:length"
+    assert error["code"] == "PayloadTooLarge"
+    assert "bytes" in error["message"]
+
+
+# -- large results -------------------------------------------------------------------
+
+
+async def test_a_state_above_two_megabytes_is_left_out_and_can_be_asked_for(foreign: Foreign) -> None:
+    async with foreign.serving(text, length):
+        plan = [call("text", f"†state.x{i}", letter="x", count=900_000) for i in range(4)]
+        handle = await foreign.start(foreign.request(*plan, call("length", "†data.n", value="†state.x3")))
+        result = await ended(handle)
+    assert result["status"] == "completed"
+    assert set(result["omitted"]["bytes"]) >= {"state", "context"}
+    assert result["omitted"]["bytes"]["state"] > 3_600_000
+    for i in range(4):
+        found = await handle.query("context", {"path": f"†state.x{i}"})
+        assert len(found["value"]) == 900_000
+
+
+async def test_pages_of_the_context_are_as_large_as_can_be_sent(foreign: Foreign) -> None:
+    async with foreign.serving(text):
+        plan = [call("text", f"†state.x{i}", letter="x", count=300_000) for i in range(12)]
+        handle = await foreign.start(foreign.request(*plan))
+        await ended(handle)
+    found: list[Json] = []
+    while True:
+        page = await handle.query("context", {"offset": len(found)})
+        assert page["messages"]
+        found += page["messages"]
+        if len(found) == page["total"]:
+            break
+    assert len(found[-1]["state"]["x11"]) == 300_000
+
+
+async def test_a_failed_run_with_a_large_state_in_another_alphabet_still_ends(foreign: Foreign) -> None:
+    """What JSON in ASCII writes in six bytes is one letter of two."""
+    plan = [call("text", f"†state.x{i}", letter="ю", count=150_000) for i in range(3)]
+    async with foreign.serving(text, fails):
+        handle = await foreign.start(foreign.request(*plan, call("fails", "†state.y", size=1)))
+        result = await result_of_failed(handle)
+    assert [e["call"] for e in result["errors"]] == ["4:fails"]
+    assert await handle.query("context", {"path": "†state.x2"}) == {"path": "†state.x2", "value": "ю" * 150_000}
+
+
+@pytest.mark.parametrize("path", ["†state.problem", None], ids=["with a large state", "without any"])
+async def test_many_failures_with_large_details_still_end_the_run(foreign: Foreign, path: str | None) -> None:
+    async with foreign.serving(fails, echo):
+        plan = [call("fails", f"†state.x{i}", size=20_000) for i in range(120)]
+        if path is not None:
+            plan = [{**c, "_errorPath": f"{path}{i}"} for i, c in enumerate(plan)]
+        handle = await foreign.start(foreign.request(*plan, call("echo", "†data.good", value=1)))
+        result = await (result_of_failed(handle) if path is None else ended(handle))
+    assert result["status"] == ("failed" if path is None else "completed")
+    assert await handle.query("context", {"path": "†data.good"}) == {"path": "†data.good", "value": 1}
+    assert len((await status(handle))["calls"]) == 121
+
+
+@pytest.mark.skip(reason="known gap: a local activity result above 2 MB cannot be recorded and stops the run")
+@pytest.mark.parametrize(("count", "size"), [(1, 3_000_000), (4, 1_500_000)])
+async def test_local_results_too_large_to_record_fail_their_calls(foreign: Foreign, count: int, size: int) -> None:
+    tools = [tool("big", activity="big", options={"local": True, "retry": {"maxAttempts": 1}})]
+    async with foreign.serving(echo):
+        plan = [call("big", f"†data.x{i}", n=size, _errorPath=f"†data.e{i}") for i in range(count)]
+        handle = await foreign.start(foreign.request(*plan, call("echo", "†state.good", value=1), context=tools))
+        result = await ended(handle)
+    assert result["state"] == {"good": 1}
+    assert states(result)["1:big"] == "completed"
+    if count == 1:
+        assert result["calls"][0]["error"]["code"] in ("PayloadTooLarge", "PayloadsTooLarge")
+
+
+# -- many calls ---------------------------------------------------------------------
+
+
+@pytest.mark.slow
+async def test_ten_thousand_calls(foreign: Foreign) -> None:
+    """A fan-out, thoughts that came with their answers, readers of both, and a join."""
+    plan = [call("echo", f"†state.n{i}", value=i) for i in range(1_500)]
+    plan += [call("think", f"†data.t{i}", _output=i) for i in range(8_400)]
+    plan += [call("echo", f"†state.m{i}", value=[f"†state.n{i * 15}", f"†data.t{i}"]) for i in range(99)]
+    plan += [call("length", "†user.sum", value="†input.word", _scopes=["†state.m98"])]
+    context = [tool("think", activity=""), {"type": "input", "word": "word"}]
+    async with foreign.serving(echo, length, max_concurrent_activities=500):
+        request = foreign.request(*plan, context=context, maxParallel=500, model="scripted:none")
+        handle = await foreign.start(request)
+        result = await ended(handle, within=NOBODY_NEEDS_SO_LONG)
+    assert result["status"] == "completed"
+    assert result["state"]["n1499"] == 1499
+    assert result["state"]["m98"] == [1470, 98]
+    seen = {"type": "state", "state": {"m98": [1470, 98]}}
+    sum_ = {"path": "†user.sum", "value": 4 + len(json.dumps(seen))}
+    assert await handle.query("context", {"path": "†user.sum"}) == sum_
+    assert await handle.query("context", {"path": "†data.t8399"}) == {"path": "†data.t8399", "value": 8399}
+    assert list(states(await status(handle)).values()) == ["completed"] * 10_000

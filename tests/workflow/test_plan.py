@@ -1,0 +1,266 @@
+"""``Plan`` on a real server: started by its name with JSON, its tools plain activities on somebody else's queue."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from temporalio import activity
+from temporalio.api.taskqueue.v1 import TaskQueue
+from temporalio.api.workflowservice.v1 import PollActivityTaskQueueRequest, RespondActivityTaskCompletedRequest
+
+from tests.support import assert_eventually
+from tests.workflow.foreign import (
+    Foreign,
+    call,
+    ended,
+    events,
+    of_type,
+    states,
+    status,
+    tool,
+)
+from tests.workflow.tools import Gate, echo
+
+Json = Any
+
+
+# -- what an Activity is called with ----------------------------------------------
+
+
+async def test_an_activity_is_called_with_the_call_the_tool_and_the_context(foreign: Foreign) -> None:
+    seen: list[tuple[Json, ...]] = []
+
+    async def look(*arguments: Json) -> str:
+        seen.append(arguments)
+        return activity.info().activity_type
+
+    look = activity.defn(name="look.around")(look)
+    defined = tool("look", activity="look.around", options={"taskQueue": foreign.queue}, where={"type": "string"})
+    planned = call("look", "†state.seen", where="†data.place", deep=[{"er": "††literal"}], _reasoningForCall="why not")
+    async with foreign.serving(look):
+        handle = await foreign.start(
+            foreign.request(planned, context=[defined, {"type": "data", "data": {"place": "Lisbon"}}])
+        )
+        result = await ended(handle)
+    ((given, schema, context),) = seen
+    identity = given.pop("_id")
+    assert given == {**planned, "where": "Lisbon", "deep": [{"er": "†literal"}]}
+    assert schema == defined["tool"]
+    assert context == []
+    assert re.fullmatch(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", identity)
+    assert result["state"] == {"seen": "look.around"}
+    (scheduled,) = await of_type(handle, "ACTIVITY_TASK_SCHEDULED")
+    assert scheduled.activity_type.name == "look.around"
+    assert scheduled.activity_id == "1:look"
+
+
+async def test_scopes_are_shown_as_one_merged_message_per_kind_without_provenance(foreign: Foreign) -> None:
+    seen: list[Json] = []
+
+    async def look(call: Json, tool: Json, context: list[Json]) -> None:
+        seen.extend(context)
+
+    first = {"type": "state", "state": {"a": {"x": 1}}, "_date": "2026-01-01T00:00:00Z", "_call": {"_tool": "old"}}
+    second = {"type": "state", "a": {"y": 2}, "secret": 3}
+    user = {"type": "data", "kind": "user", "data": {"name": "Ada", "card": "4711"}}
+    async with foreign.serving(echo, look):
+        await foreign.run(
+            call("echo", "†state.a.z", value=4),
+            call("look", "†data.done", _scopes=["†state.a", "†user.name", "†user.nobody", "input"]),
+            context=[first, second, user],
+        )
+    assert seen == [
+        {"type": "state", "state": {"a": {"x": 1, "y": 2, "z": 4}}},
+        {"type": "data", "kind": "user", "data": {"name": "Ada"}},
+    ]
+
+
+async def test_every_activity_has_a_summary_of_what_it_writes(foreign: Foreign) -> None:
+    async with foreign.serving(echo):
+        handle = await foreign.start(foreign.request(call("echo", "†state.a || †state.failed", value=1)))
+        await ended(handle)
+    (event,) = [e for e in await events(handle) if e.HasField("activity_task_scheduled_event_attributes")]
+    assert json.loads(event.user_metadata.summary.data) == "echo → †state.a || †state.failed"
+
+
+# -- _options ------------------------------------------------------------------------
+
+
+def told(scheduled: Any) -> dict[str, Json]:
+    """What history says of how patiently an Activity runs; seconds."""
+
+    def seconds(duration: Any) -> float:
+        return float(duration.ToTimedelta().total_seconds())
+
+    retry = scheduled.retry_policy
+    return {
+        "queue": scheduled.task_queue.name,
+        "timeout": seconds(scheduled.start_to_close_timeout),
+        "wait": seconds(scheduled.schedule_to_start_timeout),
+        "heartbeat": seconds(scheduled.heartbeat_timeout),
+        "attempts": retry.maximum_attempts,
+        "interval": seconds(retry.initial_interval),
+        "backoff": retry.backoff_coefficient,
+        "final": {"PayloadsTooLarge"} ^ set(retry.non_retryable_error_types),
+    }
+
+
+DEFAULTS = {"timeout": 300, "wait": 300, "heartbeat": 0, "attempts": 3, "interval": 1, "backoff": 2, "final": set()}
+RETRY = {"maxAttempts": 7, "initialInterval": "250ms", "backoff": 1.5, "nonRetryable": ["declined", "stolen"]}
+TOLD = {"attempts": 7, "interval": 0.25, "backoff": 1.5, "final": {"declined", "stolen"}}
+# A worker that is being replaced gets 20 s to come back, however short an attempt may be
+OPTIONS: list[tuple[dict[str, Json], dict[str, Json]]] = [
+    ({}, {}),
+    ({"timeout": "90s"}, {"timeout": 90, "wait": 90}),
+    ({"timeout": 2.5}, {"timeout": 2.5, "wait": 20}),
+    ({"timeout": "24h", "heartbeat": "5m"}, {"timeout": 86400, "wait": 86400, "heartbeat": 300}),
+    ({"retry": RETRY}, TOLD),
+]
+
+
+@pytest.mark.parametrize(("options", "expected"), OPTIONS, ids=lambda o: json.dumps(o, default=str)[:30])
+async def test_options_say_how_patiently_an_activity_runs(
+    foreign: Foreign, options: dict[str, Json], expected: dict[str, Json]
+) -> None:
+    async with foreign.serving(echo):
+        request = foreign.request(call("echo", "†state.a", value=1), context=[foreign.tool("echo", options=options)])
+        handle = await foreign.start(request)
+        await ended(handle)
+    (scheduled,) = await of_type(handle, "ACTIVITY_TASK_SCHEDULED")
+    assert told(scheduled) == {**DEFAULTS, "queue": foreign.queue, **expected}
+
+
+async def test_without_a_queue_an_activity_runs_on_the_engines_own(foreign: Foreign) -> None:
+    request = foreign.request(
+        call("count", "†state.n", items=[1, 2]), context=[tool("count", activity="house.count", options=None)]
+    )
+    handle = await foreign.start(request)
+    assert (await ended(handle))["state"] == {"n": 2}
+    (scheduled,) = await of_type(handle, "ACTIVITY_TASK_SCHEDULED")
+    assert told(scheduled) == {**DEFAULTS, "queue": foreign.engine}
+
+
+async def test_a_local_activity_runs_inside_the_workflow_task(foreign: Foreign) -> None:
+    request = foreign.request(
+        call("count", "†state.n", items=[1, 2, 3]),
+        context=[tool("count", activity="house.count", options={"local": True})],
+    )
+    handle = await foreign.start(request)
+    assert (await ended(handle))["state"] == {"n": 3}
+    assert await of_type(handle, "ACTIVITY_TASK_SCHEDULED") == []
+    assert len(await of_type(handle, "MARKER_RECORDED")) == 1
+
+
+# -- _id -----------------------------------------------------------------------------
+
+
+async def test_the_id_of_a_call_is_the_same_for_each_attempt_and_for_no_other_call_or_run(foreign: Foreign) -> None:
+    seen: list[tuple[str, str]] = []
+
+    async def flaky(call: dict[str, Json], tool: Json, context: Json) -> int:
+        seen.append((call["_id"], str(activity.info().workflow_run_id)))
+        if activity.info().attempt < 3:
+            raise RuntimeError("not yet")
+        return activity.info().attempt
+
+    patient = foreign.tool("flaky", options={"retry": {"maxAttempts": 3, "initialInterval": "1ms"}})
+    plan = [call("flaky", "†state.a"), call("flaky", "†state.b"), call("flaky", "†state.c", after="†state.a")]
+    id_ = f"{foreign.queue}-twice"
+    async with foreign.serving(flaky):
+        for _ in range(2):  # the second run under the same workflow id is a run of its own
+            handle = await foreign.start(foreign.request(*plan, context=[patient]), id=id_)
+            assert (await ended(handle))["state"] == {"a": 3, "b": 3, "c": 3}
+    counts = {key: len([k for k, _ in seen if k == key]) for key, _ in seen}
+    assert list(counts.values()) == [3] * 6
+    assert len({run for _, run in seen}) == 2
+
+
+# -- results -------------------------------------------------------------------------
+
+
+async def test_a_returned_message_chooses_the_branch(foreign: Foreign) -> None:
+    async def weigh(call: dict[str, Json], tool: Json, context: Json) -> Json:
+        return {"type": "state", "state": {"light": 1} if call["grams"] < 100 else {"heavy": 2}}
+
+    def plan(grams: int) -> list[dict[str, Json]]:
+        return [
+            call("weigh", "†state.light || †state.heavy", grams=grams),
+            call("echo", "†state.letter", value="†state.light"),
+            call("echo", "†state.parcel", value="†state.heavy"),
+        ]
+
+    async with foreign.serving(weigh, echo):
+        light, heavy = await foreign.run(*plan(20)), await foreign.run(*plan(2000))
+    assert light["state"] == {"light": 1, "letter": 1}
+    assert states(light) == {"1:weigh": "completed", "2:echo": "completed", "3:echo": "skipped"}
+    assert heavy["state"] == {"heavy": 2, "parcel": 2}
+    assert states(heavy) == {"1:weigh": "completed", "2:echo": "skipped", "3:echo": "completed"}
+    assert heavy["calls"][0]["outputPath"] == "†state.heavy"
+
+
+@pytest.mark.parametrize("value", [0, False, "", None, [], {}, {"a": [None]}, "†state.x", 2**60, "\u0000 ☃ 😀"])
+async def test_any_json_is_a_result(foreign: Foreign, value: Json) -> None:
+    async with foreign.serving(echo):
+        result = await foreign.run(
+            call("echo", "†state.a", value=f"†{value}" if value == "†state.x" else value),
+            call("echo", "†state.b", value="†state.a"),
+        )
+    assert result["state"] == {"a": value, "b": value}
+
+
+async def test_a_tool_of_another_language_may_return_nothing_at_all(foreign: Foreign) -> None:
+    """Go and Java activities without a result complete without a payload; Python's have one that says null."""
+    handle = await foreign.start(foreign.request(call("nothing", "†state.a")))
+    service, own = foreign.client.workflow_service, foreign.client.namespace
+    poll = PollActivityTaskQueueRequest(namespace=own, task_queue=TaskQueue(name=foreign.queue), identity="by hand")
+    task = await service.poll_activity_task_queue(poll, timeout=timedelta(seconds=20))
+    done = RespondActivityTaskCompletedRequest(task_token=task.task_token, namespace=own)
+    await service.respond_activity_task_completed(done)
+    assert (await ended(handle))["state"] == {"a": None}
+
+
+async def test_outputs_take_effect_in_plan_order_whatever_finishes_first(foreign: Foreign) -> None:
+    first = Gate()
+    async with foreign.serving(first.activity("slow"), echo):
+        handle = await foreign.start(
+            foreign.request(
+                call("slow", "†state.list", value="one", _outputMethod="push"),
+                call("echo", "†state.list", value="two", _outputMethod="push"),
+                call("echo", "†state.other", value="three"),
+            )
+        )
+        await first.reached()
+
+        async def others_are_done() -> bool:
+            return len(await of_type(handle, "ACTIVITY_TASK_COMPLETED")) == 2
+
+        await assert_eventually(others_are_done)
+        first.opened.set()
+        result = await ended(handle)
+    assert result["state"] == {"list": ["one", "two"], "other": "three"}
+    assert [m["_outputPath"] for m in result["context"]] == ["†state.list", "†state.list", "†state.other"]
+
+
+async def test_nothing_waits_for_a_whole_wave(foreign: Foreign) -> None:
+    slow = Gate()
+    async with foreign.serving(slow.activity(), echo):
+        handle = await foreign.start(
+            foreign.request(
+                call("wait", "†state.slow"),
+                call("echo", "†state.a", value=1),
+                call("echo", "†state.b", value="†state.a"),
+                call("echo", "†state.c", value="†state.b"),
+            )
+        )
+
+        async def chain_is_done() -> bool:
+            return states(await status(handle))["4:echo"] == "completed"
+
+        await assert_eventually(chain_is_done)
+        assert states(await status(handle))["1:wait"] == "running"
+        slow.opened.set()
+        assert (await ended(handle))["status"] == "completed"

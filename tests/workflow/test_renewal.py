@@ -1,0 +1,143 @@
+"""Continue-as-new: a run whose history is long enough hands over to a new one, and nobody notices."""
+
+from __future__ import annotations
+
+import base64
+import random
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+from temporalio.client import Client
+
+from cli.devserver import DevServer, dev_server
+from tests.support import assert_eventually
+from tests.workflow.conftest import engine_on
+from tests.workflow.foreign import (
+    Foreign,
+    Handle,
+    call,
+    ended,
+    state_of,
+    states,
+    status,
+)
+from tests.workflow.tools import Gate, echo, refuse
+from workflows import plan
+
+Json = Any
+
+
+@pytest.fixture(scope="module")
+def impatient() -> Iterator[DevServer]:
+    """A server that suggests a new run after 50 events instead of 4,096."""
+    setting = "limit.historyCount.suggestContinueAsNew=50"
+    with dev_server(ui=False, extra_args=("--dynamic-config-value", setting)) as running:
+        yield running
+
+
+@pytest.fixture
+async def hasty(impatient: DevServer, task_queue: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Foreign]:
+    """A user of it, and a worker of the engine that makes a free moment for a new run after 60 events."""
+    monkeypatch.setattr(plan, "DRAIN_EVENTS", 60)
+    client = await Client.connect(impatient.address, namespace=impatient.namespace)
+    async with engine_on(impatient, f"engine-{task_queue}") as engine:
+        yield Foreign(client, engine, task_queue)
+
+
+async def noise(call: Json, tool: Json, context: Json) -> str:
+    """What cannot be compressed."""
+    return base64.b64encode(random.randbytes(900_000)).decode()  # noqa: S311
+
+
+def chains(count: int, length: int) -> list[dict[str, Json]]:
+    """Several chains side by side, so that hardly ever nothing runs."""
+    return [call("echo", f"†data.c{c}.n{i + 1}", value=f"†data.c{c}.n{i}") for i in range(length) for c in range(count)]
+
+
+def heads(count: int) -> dict[str, Json]:
+    return {"type": "data", "data": {f"c{c}": {"n0": c} for c in range(count)}}
+
+
+async def renewed(user: Foreign, handle: Handle) -> None:
+    """There was more than one run (lists are a moment behind)."""
+
+    async def several() -> bool:
+        found = user.client.list_workflows(f'WorkflowId = "{handle.id}"')
+        return len([run async for run in found]) > 1
+
+    await assert_eventually(several)
+
+
+async def test_a_long_run_continues_as_new_and_nobody_notices(hasty: Foreign) -> None:
+    identities: list[str] = []
+    letter = Gate()
+
+    async def echo(call: dict[str, Json], tool: Json, context: Json) -> Json:
+        identities.append(call["_id"])
+        return call["value"]
+
+    async with hasty.serving(echo, letter.activity("post"), refuse):
+        extra = [call("post"), call("refuse", "†state.ok", _errorPath="†state.problem")]
+        handle = await hasty.start(hasty.request(*extra, *chains(4, 15), context=[heads(4)]))
+        result = await ended(handle)
+        letter.opened.set()
+    assert states(result)["1:post"] == "detached"
+    assert result["state"] == {"problem": {"code": "declined", "message": "no funds", "details": {"balance": 3}}}
+    assert [m["data"] for m in result["context"][-4:]] == [{f"c{c}": {"n15": c}} for c in range(4)]
+    assert len(set(identities)) == len(identities) == 60
+    assert len(result["context"]) == 61
+    assert (await status(handle))["phase"] == "completed"
+
+    await renewed(hasty, handle)
+
+
+async def test_pauses_and_what_was_provided_outlive_a_new_run(hasty: Foreign) -> None:
+    async with hasty.serving(echo):
+        handle = await hasty.start(
+            hasty.request(
+                *chains(3, 8), call("echo", "†state.x", value=["†input.name", "†user.age"]), context=[heads(3)],
+                missing="wait",
+            )
+        )  # fmt: skip
+        await handle.signal("provide", {"type": "input", "name": "Ada"})
+
+        async def rests() -> bool:
+            found = await status(handle)
+            (last,) = [c for c in found["calls"] if c["id"] == "25:echo"]
+            done = [c for c in found["calls"] if c["state"] == "completed"]
+            return len(done) == 24 and last.get("waitsFor") == ["†user.age"]
+
+        await assert_eventually(rests)
+        await handle.signal("pause")
+        await handle.signal("provide", {"type": "data", "kind": "user", "age": 36})
+        await state_of(handle, "25:echo", "ready")
+        assert (await status(handle))["phase"] == "paused"
+        await handle.signal("resume")
+        result = await ended(handle)
+    assert result["state"] == {"x": ["Ada", 36]}
+
+    await renewed(hasty, handle)
+
+
+@pytest.mark.skip(reason="known gap: it goes on, but takes longer than the 30 s this test allows on a busy machine")
+async def test_a_run_too_large_to_carry_over_goes_on_as_it_is(hasty: Foreign, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan, "LAST_EVENTS", 60)
+    loud = [call("noise", f"†state.x{i}") for i in range(3)]
+    async with hasty.serving(noise, echo):
+        handle = await hasty.start(hasty.request(*loud, *chains(6, 10), context=[heads(6)]))
+        result = await ended(handle)
+    assert result["status"] == "completed"
+    assert await handle.query("context", {"path": "†data.c5.n10"}) == {"path": "†data.c5.n10", "value": 5}
+
+
+async def test_no_message_is_lost_around_a_new_run(hasty: Foreign) -> None:
+    names = [f"n{i}" for i in range(40)]
+    async with hasty.serving(echo):
+        waiting = [call("echo", f"†state.{n}", value=f"†input.{n}") for n in names]
+        handle = await hasty.start(hasty.request(*waiting, *chains(2, 30), context=[heads(2)], missing="wait"))
+        for i, name in enumerate(names):
+            await handle.signal("provide", {"type": "input", "input": {name: i}})
+        result = await ended(handle)
+    assert result["state"] == {name: i for i, name in enumerate(names)}
+    await renewed(hasty, handle)

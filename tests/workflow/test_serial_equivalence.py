@@ -1,0 +1,118 @@
+"""Serial equivalence on a real server: random plans, tools on a foreign queue that finish in random order.
+
+``ACTS_PLANS`` says how many plans (150), ``ACTS_SEED`` which (1).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from random import Random
+from typing import Any
+
+from hypothesis import HealthCheck, Phase, assume, given, seed, settings
+
+from acts.errors import InvalidRequest
+from acts.validate import prepare
+from tests import oracle
+from tests.strategies import Case, cases, collisions
+from tests.workflow.foreign import Foreign, Handle, states
+from tests.workflow.scripted import Script, Stage
+
+Json = Any
+PLANS = int(os.environ.get("ACTS_PLANS", "150"))
+SEED = int(os.environ.get("ACTS_SEED", "1"))
+AT_ONCE = 25
+LONGEST_SECONDS = 0.02
+ENGINE_CODES = ("UnresolvedReference", "WrongKind", "OutsideOutputPath")
+
+
+def drawn(count: int) -> list[tuple[Case, oracle.Outcome]]:
+    """Valid plans for ``Plan`` alone (no instances, no thought that a model must answer), and their serial runs."""
+    out: list[tuple[Case, oracle.Outcome]] = []
+
+    @seed(SEED)
+    @settings(
+        max_examples=count,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(cases(instances=False) | collisions())
+    def collect(case: Case) -> None:
+        assume(not oracle.instances_of(case.request))
+        try:
+            prepare(case.request)
+        except InvalidRequest:
+            assume(False)
+        expected = oracle.run(case.request, case.results)
+        assume(not any("think" in id_ for id_ in expected.started))
+        out.append((case, expected))
+
+    collect()
+    return out
+
+
+def plain(value: Json) -> Json:
+    """Without dates and the engine's own wording."""
+    if isinstance(value, dict):
+        if value.get("code") in ENGINE_CODES and "message" in value:
+            value = {**value, "message": oracle.SOME_TEXT}
+        return {k: plain(v) for k, v in value.items() if k != "_date"}
+    return [plain(v) for v in value] if isinstance(value, list) else value
+
+
+async def views(handle: Handle, expected: oracle.Outcome) -> dict[str, Json]:
+    out = {}
+    for kind in dict.fromkeys(e.kind for e in expected.entries):
+        found = await handle.query("context", {"path": f"†{kind}"})
+        if "value" in found:
+            out[kind] = found["value"]
+    return out
+
+
+async def test_whatever_finishes_first_the_result_is_that_of_one_call_after_another(foreign: Foreign) -> None:
+    random = Random(SEED)  # noqa: S311
+    plans = drawn(PLANS)
+    assert len(plans) >= PLANS * 9 // 10
+    many = asyncio.Semaphore(AT_ONCE)
+    seen: dict[str, int] = {}
+
+    async with Stage(foreign).open() as stage:
+
+        async def check(case: Case, expected: oracle.Outcome) -> None:
+            delays = {id_: random.random() * LONGEST_SECONDS for id_ in case.results}
+            script = Script(case.results, delays)
+            async with many:
+                result, handle = await stage.play(case.request, script)
+                held = await views(handle, expected)
+            for state in states(result).values():
+                seen[state] = seen.get(state, 0) + 1
+            told = json.dumps({"request": case.request, "results": case.results, "delays": delays}, ensure_ascii=False)
+            came = {
+                "states": states(result),
+                "paths": {c["id"]: c.get("outputPath") for c in result["calls"]},
+                "errors": {c["id"]: plain(c["error"]) for c in result["calls"] if "error" in c},
+                "appended": plain(result["context"]),
+                "started": {k: (plain(p), plain(c)) for k, (p, c) in script.started.items()},
+                "state": plain(result["state"]),
+                "views": plain(held),
+            }
+            wanted = {kind: expected.view(kind) for kind in dict.fromkeys(e.kind for e in expected.entries)}
+            wanted = {kind: view for kind, view in wanted.items() if view is not oracle.ABSENT}
+            assert came == {
+                "states": expected.states,
+                "paths": expected.paths,
+                "errors": expected.errors,
+                "appended": expected.appended,
+                "started": expected.started,
+                "state": wanted.get("state", {}),
+                "views": wanted,
+            }, told
+            assert len(set(script.identities)) == len(script.identities)
+
+        await asyncio.gather(*[check(case, expected) for case, expected in plans])
+    assert set(seen) >= {"completed", "failed", "skipped", "detached"}
+    print(f"\n{len(plans)} plans: {seen}")  # noqa: T201 - shown with pytest -s

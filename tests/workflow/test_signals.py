@@ -1,0 +1,232 @@
+"""How many calls run at once, and what comes from outside while they do: messages, pauses, cancellation."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from cli.devserver import DevServer
+from tests.support import assert_eventually
+from tests.workflow.conftest import engine_on
+from tests.workflow.foreign import (
+    Foreign,
+    call,
+    cancelled,
+    ended,
+    of_type,
+    phase,
+    result_of_failed,
+    state_of,
+    states,
+    status,
+)
+from tests.workflow.tools import Gate, Heart, echo
+
+Json = Any
+
+
+# -- how many at once ----------------------------------------------------------------
+
+
+async def test_all_ready_calls_run_at_once(foreign: Foreign) -> None:
+    gate = Gate()
+    async with foreign.serving(gate.activity()):
+        handle = await foreign.start(foreign.request(*[call("wait", f"†state.n{i}") for i in range(40)]))
+        await gate.reached(40)
+        gate.opened.set()
+        assert (await ended(handle))["status"] == "completed"
+    assert gate.most == 40
+
+
+async def test_at_most_max_parallel_calls_run_and_they_start_in_plan_order(foreign: Foreign) -> None:
+    gate = Gate()
+    async with foreign.serving(gate.activity()):
+        handle = await foreign.start(
+            foreign.request(*[call("wait", f"†state.n{i}", value=i) for i in range(7)], maxParallel=2)
+        )
+        await gate.reached(2)
+        assert list(states(await status(handle)).values()) == ["running"] * 2 + ["ready"] * 5
+        assert len(await of_type(handle, "ACTIVITY_TASK_SCHEDULED")) == 2
+        gate.opened.set()
+        result = await ended(handle)
+    assert gate.most <= 2
+    assert result["state"] == {f"n{i}": i for i in range(7)}
+    scheduled = [s.activity_id for s in await of_type(handle, "ACTIVITY_TASK_SCHEDULED")]
+    assert scheduled == [f"{i + 1}:wait" for i in range(7)]
+
+
+async def test_a_limit_above_what_temporal_bears_is_lowered_and_said(foreign: Foreign) -> None:
+    gate = Gate()
+    async with foreign.serving(gate.activity()):
+        handle = await foreign.start(foreign.request(call("wait", "†state.a"), maxParallel=5000))
+        await gate.reached()
+        (note,) = (await status(handle))["notes"]
+        assert "5000 was lowered to 2000" in note
+        gate.opened.set()
+        await ended(handle)
+
+
+# -- signals -------------------------------------------------------------------------
+
+
+async def test_what_is_missing_fails_the_call_unless_the_plan_waits(foreign: Foreign) -> None:
+    async with foreign.serving(echo):
+        handle = await foreign.start(
+            foreign.request(
+                call("echo", "†state.a", value={"b": 1}),
+                call("echo", "†state.c", value="†state.a.z"),  # written by nobody after all
+                call("echo", "†state.d", value="†state.c"),
+            )
+        )
+        result = await result_of_failed(handle)
+    assert list(states(result).values()) == ["completed", "failed", "skipped"]
+    assert result["errors"][0]["code"] == "UnresolvedReference"
+    assert "†state.a.z" in result["errors"][0]["message"]
+
+
+async def test_a_plan_waits_for_what_is_provided(foreign: Foreign) -> None:
+    async with foreign.serving(echo):
+        handle = await foreign.start(
+            foreign.request(
+                call("echo", "†state.a", value=["†input.name", "†user.age"]),
+                call("echo", "†state.b", value=1),
+                call("echo", "†state.c", value="†state.a"),
+                missing="wait",
+            )
+        )
+        await state_of(handle, "2:echo", "completed")
+        waiting = await state_of(handle, "1:echo", "awaiting")
+        assert waiting["waitsFor"] == ["†input.name", "†user.age"]
+        await handle.signal("provide", {"type": "input", "input": {"name": "Ada"}})
+
+        async def half() -> bool:
+            waiting = await state_of(handle, "1:echo", "awaiting")
+            return bool(waiting["waitsFor"] == ["†user.age"])
+
+        await assert_eventually(half)
+        await handle.signal("provide", {"type": "data", "kind": "user", "age": 36})
+        result = await ended(handle)
+    assert result["state"] == {"a": ["Ada", 36], "b": 1, "c": ["Ada", 36]}
+    assert result["context"][:2] == [
+        {"type": "input", "input": {"name": "Ada"}},
+        {"type": "data", "kind": "user", "age": 36},
+    ]
+
+
+async def test_what_comes_with_the_start_is_not_lost(foreign: Foreign) -> None:
+    async with foreign.serving(echo):
+        handle = await foreign.start(
+            foreign.request(call("echo", "†state.a", value="†input.name"), missing="wait"),
+            start_signal="provide",
+            start_signal_args=[{"type": "input", "name": "Ada"}],
+        )
+        assert (await ended(handle))["state"] == {"a": "Ada"}
+
+
+async def test_pause_starts_nothing_more_and_resume_goes_on(foreign: Foreign) -> None:
+    gate = Gate()
+    async with foreign.serving(gate.activity(), echo):
+        handle = await foreign.start(
+            foreign.request(call("wait", "†state.a", value=1), call("echo", "†state.b", value="†state.a"))
+        )
+        await gate.reached()
+        await handle.signal("pause")
+        await phase(handle, "paused")
+        gate.opened.set()  # what runs goes on
+        await state_of(handle, "1:wait", "completed")
+        await state_of(handle, "2:echo", "ready")
+        assert len(await of_type(handle, "ACTIVITY_TASK_SCHEDULED")) == 1
+        await handle.signal("resume")
+        assert (await ended(handle))["state"] == {"a": 1, "b": 1}
+
+
+async def test_a_plan_may_be_started_paused(foreign: Foreign) -> None:
+    async with foreign.serving(echo):
+        handle = await foreign.start(foreign.request(call("echo", "†state.a", value=1)), start_signal="pause")
+        await phase(handle, "paused")
+        assert await of_type(handle, "ACTIVITY_TASK_SCHEDULED") == []
+        await handle.signal("resume")
+        assert (await ended(handle))["state"] == {"a": 1}
+
+
+# -- cancellation --------------------------------------------------------------------
+
+
+async def test_cancellation_reaches_what_runs_and_the_run_ends_canceled(foreign: Foreign) -> None:
+    heart = Heart()
+    async with foreign.serving(heart.activity(), echo):
+        handle = await foreign.start(
+            foreign.request(
+                call("echo", "†state.before", value=1),
+                call("beat", "†state.a", _errorPath="†state.problem"),
+                call("echo", "†state.b", value="†state.a || †state.problem"),
+                context=[foreign.tool("beat", options={"heartbeat": "1s", "timeout": "1h"})],
+            )
+        )
+        await asyncio.wait_for(heart.beating.wait(), 10)
+        await state_of(handle, "1:echo", "completed")
+        await handle.cancel()
+        await cancelled(handle)
+        await asyncio.wait_for(heart.stopped.wait(), 10)
+    found = await status(handle)
+    assert found["phase"] == "cancelled"
+    assert list(states(found).values()) == ["completed", "cancelled", "cancelled"]
+    assert await handle.query("context", {"path": "†state"}) == {"path": "†state", "value": {"before": 1}}
+
+
+@pytest.mark.parametrize("how", ["waiting", "paused"])
+async def test_a_run_that_waits_is_cancelled_at_once(foreign: Foreign, how: str) -> None:
+    config = {"missing": "wait"} if how == "waiting" else {}
+    context = [{"type": "input", "b": 1}] if how == "waiting" else [{"type": "input", "a": 1}]
+    more = {"start_signal": "pause"} if how == "paused" else {}
+    async with foreign.serving(echo):
+        request = foreign.request(call("echo", "†state.a", value="†input.a"), context=context, **config)
+        handle = await foreign.start(request, **more)
+        if how == "waiting":
+            await state_of(handle, "1:echo", "awaiting")
+        else:
+            await phase(handle, "paused")
+        await handle.cancel()
+        await cancelled(handle)
+
+
+async def test_cancellation_while_large_inputs_are_being_started_leaves_nothing_behind(foreign: Foreign) -> None:
+    """The calls of one plan may need several workflow tasks to be started; a cancellation may come between them."""
+    gate = Gate()
+    async with foreign.serving(gate.activity(), max_concurrent_activities=300):
+        handle = await foreign.start(
+            foreign.request(
+                *[call("wait", f"†state.n{i}", value="†data.blob") for i in range(200)],
+                context=[{"type": "data", "data": {"blob": "x" * 98_000}}],
+                maxParallel=200,
+            )
+        )
+        await gate.reached()
+        await handle.cancel()
+        await cancelled(handle)
+        gate.opened.set()
+
+
+async def test_nothing_starts_after_a_cancellation(server: DevServer, foreign: Foreign) -> None:
+    """A call completes in the very workflow task that brings the cancellation: its reader must not start."""
+    first, reader = Gate(), Gate()
+    alone = replace(foreign, engine=f"{foreign.engine}-alone")
+    async with alone.serving(first.activity("first"), reader.activity("second")):
+        async with engine_on(server, alone.engine):
+            plan = [call("first", "†state.a"), call("second", "†state.b", value="†state.a")]
+            handle = await alone.start(alone.request(*plan))
+            await first.reached()
+        first.opened.set()  # no worker of the engine sees any of this before the next one starts
+
+        async def first_is_done() -> bool:
+            return len(await of_type(handle, "ACTIVITY_TASK_COMPLETED")) == 1
+
+        await assert_eventually(first_is_done)
+        await handle.cancel()
+        async with engine_on(server, alone.engine):
+            await cancelled(handle)
+        reader.opened.set()
+    assert reader.arrived == []

@@ -1,0 +1,198 @@
+"""A command of the walk → an activity or a child; what came of it → an event.
+
+Retries, timeouts and queues come from the Tool's ``_options`` and nowhere else. The
+activity id is the Call's id: replay then notices when Calls are started in another
+order, and a person finds the Call in the Web UI.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from temporalio import workflow
+from temporalio.common import RawValue, RetryPolicy
+from temporalio.exceptions import (
+    ActivityError,
+    ApplicationError,
+    CancelledError,
+    ChildWorkflowError,
+    FailureError,
+    TimeoutType,
+    WorkflowAlreadyStartedError,
+)
+from temporalio.exceptions import (
+    TimeoutError as ActivityTimeout,
+)
+
+from acts.errors import CallError, shorten
+from acts.report import summary
+from acts.wire import BACKGROUND, CANCELLED, NOT_SERVED, RESULT_TOO_LARGE, SDK_PAYLOADS_TOO_LARGE, TIMEOUT
+from workflows.payloads import MAX_PAYLOAD, encode, size
+
+if TYPE_CHECKING:
+    from acts.calls import Node
+    from acts.commands import StartCall
+    from acts.config import Options
+    from acts.tools import Tool
+
+# Temporal's limit for ids is 1,000 bytes; the rest is room for suffixes
+MAX_ID: Final = 900
+# However short an attempt may be, a worker that is being replaced gets this long to
+# come back: a wait in the queue that times out is not retried
+MIN_QUEUE_SECONDS: Final = 20.0
+
+_PATIENCE: Final = {
+    TimeoutType.SCHEDULE_TO_START: "no worker took it from task queue {queue!r} within {wait:g} s",
+    TimeoutType.HEARTBEAT: "it sent no heartbeat for {heartbeat:g} s",
+    TimeoutType.START_TO_CLOSE: "an attempt took longer than {timeout:g} s",
+}
+
+
+def short_id(text: str) -> str:
+    """An id that Temporal accepts: a long one ends in a hash of itself."""
+    data = text.encode()
+    if len(data) <= MAX_ID:
+        return text
+    return data[: MAX_ID - 33].decode(errors="ignore") + "-" + hashlib.sha256(data).hexdigest()[:32]
+
+
+class Dispatcher:
+    """Starts what runs behind the Calls of one plan."""
+
+    def __init__(self) -> None:
+        self._tools: dict[str, RawValue] = {}
+        self._policies: dict[str, RetryPolicy] = {}
+        self._empty = encode([])
+
+    def arguments(self, command: StartCall) -> tuple[list[RawValue], int]:
+        """The three arguments of an Activity, and how many bytes they are.
+
+        Raises:
+            CallError: one of them is too large.
+        """
+        tool = command.node.tool
+        if tool.name not in self._tools:
+            self._tools[tool.name] = encode(tool.schema)
+        context = encode(command.context) if command.context else self._empty
+        args = [encode(command.call), self._tools[tool.name], context]
+        total = sum(size(a) for a in args)
+        if total > MAX_PAYLOAD:
+            text = f"its parameters, tool and scopes are {total:,} bytes; at most {MAX_PAYLOAD:,} can be recorded"
+            raise CallError(RESULT_TOO_LARGE, f"{text}: pass a reference to large data")
+        return args, total
+
+    def activity(self, node: Node, args: list[RawValue]) -> workflow.ActivityHandle[Any]:
+        """The Call's Activity, scheduled."""
+        tool, name = node.tool, str(node.tool.activity)
+        if tool.options.local:
+            return self._local(node, name, args)
+        return workflow.start_activity(
+            name, args=args, result_type=RawValue, activity_id=short_id(node.id), summary=summary(node),
+            **activity_options(tool.options, self._policy(tool)),
+        )  # fmt: skip
+
+    def _local(self, node: Node, name: str, args: list[RawValue]) -> workflow.ActivityHandle[Any]:
+        try:
+            return workflow.start_local_activity(
+                name, args=args, result_type=RawValue, activity_id=short_id(node.id), summary=summary(node),
+                start_to_close_timeout=timedelta(seconds=node.tool.options.timeout),
+                retry_policy=self._policy(node.tool),
+            )  # fmt: skip
+        except ValueError as error:  # the SDK's word for an Activity that this worker does not have
+            raise CallError(NOT_SERVED, RESULT_TOO_LARGE, shorten(str(error), 300)) from None
+
+    async def background(self, node: Node, args: list[RawValue]) -> None:
+        """The Call as a run of its own that outlives the plan; returns once it is started."""
+        own = {
+            "activity": node.tool.activity,
+            "options": node.tool.options.model_dump(mode="json"),
+            "summary": summary(node),
+        }
+        info = workflow.info()
+        id_ = short_id(f"{info.workflow_id}/{node.id}")
+        for attempt in (id_, short_id(f"{id_}~{info.run_id[:8]}")):
+            try:
+                await workflow.start_child_workflow(
+                    BACKGROUND, args=[encode(own), *args], id=attempt, result_type=RawValue,
+                    parent_close_policy=workflow.ParentClosePolicy.ABANDON,
+                    cancellation_type=workflow.ChildWorkflowCancellationType.ABANDON, static_summary=summary(node),
+                )  # fmt: skip
+            except WorkflowAlreadyStartedError:
+                continue
+            return
+        raise CallError("WorkflowAlreadyStarted", f"a run with the id {id_} exists already")
+
+    def _policy(self, tool: Tool) -> RetryPolicy:
+        policy = self._policies.get(tool.name)
+        if policy is None:
+            policy = self._policies[tool.name] = retry_policy(tool.options)
+        return policy
+
+
+def queue_seconds(options: Options) -> float:
+    """How long a Call may wait for a worker to take it."""
+    return max(options.timeout, MIN_QUEUE_SECONDS)
+
+
+def activity_options(options: Options, policy: RetryPolicy) -> dict[str, Any]:
+    """Keyword arguments of ``start_activity``.
+
+    The timeout bounds one attempt and, by itself, the wait for a worker: a Call that
+    nobody serves ends in a clear error instead of waiting for ever.
+    """
+    out: dict[str, Any] = {
+        "start_to_close_timeout": timedelta(seconds=options.timeout),
+        "schedule_to_start_timeout": timedelta(seconds=queue_seconds(options)),
+        "retry_policy": policy,
+    }
+    if options.taskQueue is not None:
+        out["task_queue"] = options.taskQueue
+    if options.heartbeat is not None:
+        out["heartbeat_timeout"] = timedelta(seconds=options.heartbeat)
+    return out
+
+
+def retry_policy(options: Options) -> RetryPolicy:
+    """The Tool's retries. A result too large to be recorded would be so again."""
+    retry = options.retry
+    return RetryPolicy(
+        initial_interval=timedelta(seconds=retry.initialInterval),
+        backoff_coefficient=retry.backoff,
+        maximum_attempts=retry.maxAttempts,
+        non_retryable_error_types=[*retry.nonRetryable, SDK_PAYLOADS_TOO_LARGE],
+    )
+
+
+def call_error(error: BaseException, options: Options, queue: str) -> CallError:
+    """What a failed activity or child means for its Call."""
+    cause: BaseException = error
+    while isinstance(cause, (ActivityError, ChildWorkflowError)) and cause.__cause__ is not None:
+        cause = cause.__cause__
+    if isinstance(cause, CancelledError):
+        return CallError(CANCELLED, "the call was cancelled")
+    if isinstance(cause, ActivityTimeout):
+        text = _PATIENCE.get(cause.type or TimeoutType.START_TO_CLOSE, "it took too long")
+        known = {
+            "queue": options.taskQueue or queue, "wait": queue_seconds(options), "timeout": options.timeout,
+            "heartbeat": options.heartbeat or 0,
+        }  # fmt: skip
+        return CallError(TIMEOUT, text.format(**known))
+    if isinstance(cause, ApplicationError):
+        return CallError(cause.type or "ApplicationError", shorten(cause.message, 10_000), _details(cause))
+    if isinstance(cause, CallError):
+        return cause
+    message = cause.message if isinstance(cause, FailureError) else str(cause)
+    return CallError(type(cause).__name__, shorten(message, 10_000))
+
+
+def _details(error: ApplicationError) -> Any:
+    """The details a Tool attached, when they are JSON of a bearable size."""
+    try:
+        found = list(error.details)
+        if not found or size(encode(found)) > 64 * 1024:
+            return None
+    except Exception:  # noqa: BLE001 - whatever a foreign SDK put there must not fail the plan
+        return None
+    return found[0] if len(found) == 1 else found

@@ -1,0 +1,139 @@
+"""JSON in and out of Temporal payloads, with the sizes known before anything is sent.
+
+A payload above 2 MB cannot be recorded: a workflow that tries retries its task for
+ever, and one that sends more than 4 MB of them in one task is terminated. So we
+encode ourselves, look at the size, and refuse or trim in time.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from typing import Any, Final
+
+from temporalio.api.common.v1 import Payload
+from temporalio.common import RawValue
+
+from acts.errors import CallError, InvalidRequest, Problem, shorten
+from acts.wire import NOT_JSON, RESULT_TOO_LARGE
+
+# The server refuses a single payload above 2 MiB (limit.blobSize.error); the rest is
+# room for what wraps it
+MAX_PAYLOAD: Final = 2 * 1024 * 1024 - 64 * 1024
+# All commands of one workflow task travel in one gRPC message of at most 4 MiB
+MAX_TASK_BYTES: Final = 2 * 1024 * 1024
+# A result that is larger loses its bulkiest parts (they can still be queried)
+MAX_RESULT: Final = 1536 * 1024
+
+# Errors that a trimmed result still names
+MAX_ERRORS: Final = 500
+
+_JSON: Final = {"encoding": b"json/plain"}
+# What a run hands to its successor. A workflow takes one argument (the SDK forgets the
+# types of arguments when their number differs), so the metadata tells it from a Request.
+_PACKED: Final = {"encoding": b"binary/plain", "acts": b"carried"}
+NOTHING: Final = RawValue(Payload())
+
+
+def dump(value: Any) -> bytes:
+    """Compact UTF-8 JSON."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def encode(value: Any) -> RawValue:
+    """A value as one JSON payload.
+
+    Raises:
+        CallError: it is too large to be recorded.
+    """
+    data = dump(value)
+    if len(data) > MAX_PAYLOAD:
+        raise CallError(
+            RESULT_TOO_LARGE,
+            f"{len(data):,} bytes of JSON are more than the {MAX_PAYLOAD:,} that one payload may hold: "
+            "keep large data outside and pass a reference to it",
+        )
+    return raw(data)
+
+
+def raw(data: bytes) -> RawValue:
+    """JSON bytes as a payload."""
+    return RawValue(Payload(metadata=_JSON, data=data))
+
+
+def decode(value: RawValue) -> Any:
+    """The JSON of a payload that some Activity, in some language, returned.
+
+    Raises:
+        CallError: it is not JSON.
+    """
+    payload = value.payload
+    if not payload.metadata and not payload.data:
+        return None  # some SDKs return nothing at all for nothing
+    encoding = payload.metadata.get("encoding", b"").decode(errors="replace")
+    if encoding == "binary/null":
+        return None
+    if encoding not in ("json/plain", "json/protobuf"):
+        raise CallError(NOT_JSON, f"the result is {encoding or 'without an encoding'}, not JSON")
+    try:
+        return json.loads(payload.data, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        raise CallError(NOT_JSON, f"the result is not JSON: {shorten(str(error), 200)}") from error
+
+
+def decode_request(value: RawValue) -> Any:
+    """The JSON of a Request.
+
+    Raises:
+        InvalidRequest: it is not JSON, or nothing was given.
+    """
+    hint = "start it with one argument: {config, context, schema}"
+    if not value.payload.metadata:
+        raise InvalidRequest([Problem("invalidJson", "the workflow was started without a Request", hint=hint)])
+    try:
+        return decode(value)
+    except CallError as error:
+        text = error.message.replace("the result", "the Request")
+        raise InvalidRequest(
+            [Problem("invalidJson", text, hint="start it with one argument: {config, context, schema}")]
+        ) from error
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+def pack(value: Any) -> RawValue:
+    """A value for the next run of ourselves: compressed, since a large plan and its results must fit."""
+    return RawValue(Payload(metadata=_PACKED, data=zlib.compress(dump(value), 6)))
+
+
+def unpack(value: RawValue) -> Any:
+    """What ``pack`` packed; None for anything else."""
+    if dict(value.payload.metadata) != _PACKED:
+        return None
+    return json.loads(zlib.decompress(value.payload.data))
+
+
+def size(value: RawValue) -> int:
+    """Bytes of a payload's data."""
+    return len(value.payload.data)
+
+
+def trimmed(result: dict[str, Any], how: str) -> dict[str, Any]:
+    """A result that fits into one payload: the bulkiest parts go first, and it says so."""
+    out = dict(result)
+    omitted: dict[str, int] = {}
+    for key, empty in (("context", []), ("calls", []), ("state", {}), ("errors", None)):
+        if len(dump(out)) <= MAX_RESULT:
+            break
+        omitted[key] = len(dump(out[key]))
+        out[key] = brief(out[key]) if empty is None else empty
+        out["omitted"] = {"bytes": omitted, "how": how}
+    return out
+
+
+def brief(errors: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Errors without their details, the first of very many."""
+    kept = ({k: v for k, v in e.items() if k != "details"} for e in errors[:MAX_ERRORS])
+    return [{**e, "message": shorten(str(e.get("message", "")))} for e in kept]

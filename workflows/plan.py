@@ -1,0 +1,408 @@
+"""``Plan``: walks a plan. A thin shell around ``acts.walk``.
+
+Events (a call settled, a signal came) go into one inbox; the loop feeds them to the
+walk in order and performs the commands that come back. Nothing here decides.
+
+Determinism: the worker runs these workflows without the SDK's sandbox (it costs half
+of the CPU; see ``docs/performance.md``). What the sandbox would forbid stays out by
+these rules: no clock, randomness, I/O, threads or sets; time is ``workflow.now()``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections import deque
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from temporalio import workflow
+from temporalio.common import RawValue
+from temporalio.exceptions import ApplicationError
+
+from acts import report
+from acts.commands import AskHuman, Command, PlanOver, StartCall
+from acts.draw import mermaid
+from acts.errors import ActsError, CallError, InvalidRequest, Problem, shorten
+from acts.messages import Data, parse_message, read_request
+from acts.validate import Prepared, prepare_parsed
+from acts.walk import Walk
+from acts.wire import (
+    CANCELLED,
+    CONTEXT,
+    GRAPH,
+    INVALID_REQUEST,
+    PAUSE,
+    PENDING,
+    PLAN,
+    PLAN_FAILED,
+    PLAN_QUERY,
+    PROVIDE,
+    RESUME,
+    STATUS,
+)  # fmt: skip
+from workflows.dispatch import Dispatcher, call_error
+from workflows.payloads import (
+    MAX_PAYLOAD,
+    MAX_RESULT,
+    MAX_TASK_BYTES,
+    NOTHING,
+    brief,
+    decode,
+    decode_request,
+    dump,
+    pack,
+    raw,
+    size,
+    trimmed,
+    unpack,
+)  # fmt: skip
+from workflows.requests import look_up, not_yet, page_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from acts.calls import Node
+
+# Continue-as-new is free at a moment when nothing runs. Without such a moment we make
+# one, well before the server terminates a run (at 51,200 events or 50 MB): new calls
+# are held back until the running ones are done, but not longer than DRAIN_SECONDS.
+DRAIN_EVENTS: Final = 15_000
+DRAIN_BYTES: Final = 15_000_000
+DRAIN_SECONDS: Final = 20.0
+# Here the drain has no limit any more: the alternative is to be terminated
+LAST_EVENTS: Final = 40_000
+LAST_BYTES: Final = 40_000_000
+_KEYS: Final = uuid.uuid5(uuid.NAMESPACE_URL, "urn:acts:call")
+
+
+# Errors of the SDK's own decoding of arguments (a wrong number of them, an unknown
+# encoding): they fail the run. Not Exception: that would let a nondeterminism error,
+# which a corrected worker heals, kill runs.
+_FATAL: Final = (ActsError, TypeError, ValueError, KeyError, RuntimeError)
+
+
+@workflow.defn(name=PLAN, failure_exception_types=_FATAL)
+class PlanWorkflow:
+    """Walks the plan of a Request, without a planner."""
+
+    def __init__(self) -> None:
+        self._request: Any = None
+        self._registry: dict[str, Any] = {}
+        self._inbox: deque[Callable[[str], list[Command]]] = deque()
+        self._walk: Walk | None = None
+        self._details: report.Details | None = None
+        self._phase = "planning"
+        self._notes: list[str] = []
+        self._over: str | None = None
+        self._handles: dict[int, asyncio.Task[Any]] = {}
+        self._dispatch = Dispatcher()
+        self._task_events = -1
+        self._task_bytes = 0
+        self._drain_after = DRAIN_EVENTS
+        self._not_before = 0
+        self._drain: asyncio.Task[None] | None = None
+
+    @workflow.run
+    async def run(self, request: RawValue = NOTHING) -> RawValue:
+        """``request`` is the Request, or what the run before handed over."""
+        try:
+            return await self._run(request)
+        except (ApplicationError, asyncio.CancelledError, workflow.ContinueAsNewError):
+            raise
+        except InvalidRequest as error:
+            self._phase = "failed"
+            raise ApplicationError(
+                str(error), raw(dump(error.to_json())), type=INVALID_REQUEST, non_retryable=True
+            ) from None
+        except Exception as error:
+            # Whatever it is: an input that we did not foresee must not retry this task for ever
+            workflow.logger.exception("the walk broke")
+            text = f"{type(error).__name__}: {shorten(str(error))}"
+            raise ApplicationError(text, type="EngineError", non_retryable=True) from error
+
+    async def _run(self, given: RawValue) -> RawValue:
+        carried = unpack(given) or {}
+        self._request = carried["request"] if carried else self._read(given)
+        prepared = await self._prepare(carried.get("registry"))
+        info = workflow.info()
+        run_key = f"{info.namespace}/{info.workflow_id}/{info.first_execution_run_id}"
+        walk = self._walk = Walk(prepared, partial(_identify, run_key))
+        if carried:
+            walk.restore(carried["walk"], _data_message)
+        self._details = report.Details(walk)
+        self._notes += [p.text() for p in prepared.warnings if p.code == "limitLowered"]
+        self._inbox.append(walk.begin)
+        self._phase = "paused" if walk.paused else "running"
+        try:
+            await self._loop(walk)
+        except asyncio.CancelledError:
+            await self._cancel(walk)
+            raise
+        return self._finish(walk)
+
+    @staticmethod
+    def _read(given: RawValue) -> Any:
+        if size(given) > MAX_PAYLOAD:
+            text = f"the Request has {size(given):,} bytes; at most {MAX_PAYLOAD:,} can be kept"
+            raise InvalidRequest([Problem("limitExceeded", text)])
+        return decode_request(given)
+
+    async def _prepare(self, registry: dict[str, Any] | None) -> Prepared:
+        """Parse, look up what the worker has (recorded in history), validate."""
+        parsed = read_request(self._request)
+        self._registry = registry or await look_up(parsed)
+        prepared = prepare_parsed(parsed, self._registry["tools"], self._registry["served"])
+        later = not_yet(prepared)
+        if later:
+            raise InvalidRequest(later)
+        return prepared
+
+    # -- the loop --------------------------------------------------------------
+
+    async def _loop(self, walk: Walk) -> None:
+        while self._over is None:
+            await workflow.wait_condition(lambda: bool(self._inbox))
+            held = self._hold(walk)
+            while self._inbox:
+                event = self._inbox.popleft()
+                try:
+                    commands = event(_now())
+                except InvalidRequest as error:
+                    self._note(f"a message was refused: {error.problems[0].message}")
+                    continue
+                for command in commands:
+                    await self._perform(walk, command)
+            if self._over is None:
+                self._renew(walk)
+            for command in walk.drain(on=False) if held else ():
+                await self._perform(walk, command)
+            self._show()
+
+    async def _perform(self, walk: Walk, command: Command) -> None:
+        if isinstance(command, PlanOver):
+            self._over = command.status
+        elif isinstance(command, StartCall):
+            await self._start(walk, command)
+        elif isinstance(command, AskHuman):
+            self._note(f"{command.node.id} waits for approval, which this version cannot give")
+
+    async def _start(self, walk: Walk, command: StartCall) -> None:
+        rank, node = command.rank, command.node
+        try:
+            args, size_ = self._dispatch.arguments(command)
+            await self._make_room(size_)
+            if node.detached:
+                task: asyncio.Task[Any] = asyncio.create_task(self._dispatch.background(node, args))
+            else:
+                task = self._dispatch.activity(node, args)
+        except CallError as error:
+            self._inbox.append(partial(walk.failed, rank, error))
+            return
+        self._handles[rank] = task
+        task.add_done_callback(partial(self._settled, walk, rank))
+
+    async def _make_room(self, size_: int) -> None:
+        """End this workflow task before its commands outgrow one gRPC message."""
+        events = workflow.info().get_current_history_length()
+        if events != self._task_events:
+            self._task_events, self._task_bytes = events, 0
+        if self._task_bytes and self._task_bytes + size_ > MAX_TASK_BYTES:
+            await workflow.sleep(timedelta(milliseconds=1), summary="large inputs go in several tasks")
+            self._task_events, self._task_bytes = workflow.info().get_current_history_length(), 0
+        self._task_bytes += size_
+
+    def _settled(self, walk: Walk, rank: int, task: asyncio.Task[Any]) -> None:
+        """An activity or child ended: its outcome becomes an event."""
+        self._handles.pop(rank, None)
+        node = walk.nodes[rank]
+        try:
+            value = task.result()
+            found = None if node.detached or value is None else decode(value)
+            event = partial(walk.detached, rank) if node.detached else partial(walk.completed, rank, found)
+        except asyncio.CancelledError:
+            event = partial(walk.failed, rank, CallError(CANCELLED, "the call was cancelled"))
+        except Exception as error:  # noqa: BLE001 - whatever came of the call is its outcome
+            event = partial(walk.failed, rank, call_error(error, node.tool.options, workflow.info().task_queue))
+        self._inbox.append(event)
+
+    async def _cancel(self, walk: Walk) -> None:
+        """Reach what runs, and wait until each has said how it ended."""
+        self._phase = "cancelled"
+        self._inbox.append(walk.cancel)
+        for handle in list(self._handles.values()):
+            handle.cancel()
+        gone = CallError(CANCELLED, "the call was cancelled before it was started")
+        for rank, run in enumerate(walk.runs):  # commands that the cancellation cut off
+            if run.state == "running" and run.effect is None and rank not in self._handles:
+                self._inbox.append(partial(walk.failed, rank, gone))
+        await self._loop(walk)
+
+    # -- the end of a run ------------------------------------------------------
+
+    def _due(self) -> bool:
+        """True when the history is long enough for a new run."""
+        info = workflow.info()
+        if info.get_current_history_length() < self._not_before:
+            return False
+        return info.is_continue_as_new_suggested() or info.get_current_history_length() >= self._drain_after
+
+    def _hold(self, walk: Walk) -> bool:
+        """When all that runs has just ended, hold back what comes next: a free moment for a new run."""
+        if not self._due() or walk.draining or walk.cancelling or walk.running > len(self._inbox):
+            return False
+        walk.drain(on=True)
+        return True
+
+    def _renew(self, walk: Walk) -> None:
+        """Continue as new, when it is time and nothing runs; else make such a moment."""
+        if walk.cancelling or not self._due():
+            return
+        if walk.quiet:
+            carried = pack({"request": self._request, "registry": self._registry, "walk": walk.snapshot()})
+            if size(carried) <= MAX_PAYLOAD:
+                workflow.continue_as_new(carried)
+            self._not_before = workflow.info().get_current_history_length() + DRAIN_EVENTS // 3
+            return  # too much to carry: go on here as long as the server lets us
+        info = workflow.info()
+        events, bytes_ = info.get_current_history_length(), info.get_current_history_size()
+        if walk.draining or (events < self._drain_after and bytes_ < DRAIN_BYTES):
+            return
+        walk.drain(on=True)
+        self._drain_after = events + DRAIN_EVENTS // 3
+        if events < LAST_EVENTS and bytes_ < LAST_BYTES:
+            drain = workflow.sleep(timedelta(seconds=DRAIN_SECONDS), summary="drain before continue-as-new")
+            self._drain = asyncio.create_task(drain)
+            self._drain.add_done_callback(self._drained)
+
+    def _drained(self, _: asyncio.Task[None]) -> None:
+        self._when_walking(lambda walk, _now: walk.drain(on=False))
+
+    def _finish(self, walk: Walk) -> RawValue:
+        status = self._phase = str(self._over)
+        self._show()
+        result = trimmed(report.result(walk, status), "ask the query context for pages: {offset, limit} or {path}")
+        if status == "failed":
+            raise ApplicationError(report.failure_text(walk), raw(dump(result)), type=PLAN_FAILED, non_retryable=True)
+        return raw(dump(result))
+
+    def _show(self) -> None:
+        if self._details is not None:
+            workflow.set_current_details(self._details.page(self._phase_now(), self._notes))
+
+    def _phase_now(self) -> str:
+        """The phase; ``awaiting`` while nothing runs and something is waited for."""
+        walk = self._walk
+        waits = walk is not None and not walk.running and walk.counts.get("awaiting")
+        return "awaiting" if waits and self._phase == "running" else self._phase
+
+    def _note(self, text: str) -> None:
+        self._notes.append(shorten(text, 300))
+        del self._notes[:-20]
+
+    # -- signals ---------------------------------------------------------------
+
+    @workflow.signal(name=PAUSE, description="Start no more calls; what runs goes on. No input needed.")
+    def pause(self, *_: Any) -> None:
+        """Start no more calls."""
+        self._when_walking(self._pause)
+
+    @workflow.signal(name=RESUME, description="Go on after pause. No input needed.")
+    def resume(self, *_: Any) -> None:
+        """Go on."""
+        self._when_walking(self._resume)
+
+    @workflow.signal(
+        name=PROVIDE,
+        description='Give a message that the plan waits for: {"type": "input", "input": {"name": "value"}}',
+    )
+    def provide(self, message: RawValue = NOTHING) -> None:
+        """Append a data-like message to the context."""
+        self._when_walking(partial(self._provide, message))
+
+    def _when_walking(self, event: Callable[[Walk, str], list[Command]]) -> None:
+        """Into the inbox; an event that comes before the walk waits there for it."""
+
+        def apply(now: str) -> list[Command]:
+            return event(self._walk, now) if self._walk is not None else []
+
+        self._inbox.append(apply)
+
+    def _pause(self, walk: Walk, _now: str) -> list[Command]:
+        self._phase = "paused"
+        return walk.pause()
+
+    def _resume(self, walk: Walk, _now: str) -> list[Command]:
+        self._phase = "running"
+        return walk.resume()
+
+    def _provide(self, message: RawValue, walk: Walk, now: str) -> list[Command]:
+        try:
+            return walk.provide(_data_message(decode(message)), now)
+        except CallError as error:
+            self._note(f"a message was refused: {error.message}")
+            return []
+
+    # -- queries ---------------------------------------------------------------
+
+    @workflow.query(name=STATUS, description="{phase, calls: [{id, tool, state, error?}], usage, notes?}")
+    def status(self, _: RawValue = NOTHING) -> RawValue:
+        """Where the run is."""
+        found: dict[str, Any] = {"phase": self._phase_now(), "calls": [], "usage": report.usage()}
+        if self._walk is not None:
+            found["calls"] = report.calls(self._walk)
+        if self._notes:
+            found["notes"] = self._notes
+        if len(dump(found)) > MAX_RESULT:
+            found["calls"] = [{**c, "error": brief([c["error"]])[0]} if "error" in c else c for c in found["calls"]]
+        return raw(dump(found))
+
+    @workflow.query(name=PLAN_QUERY, description="The plan's calls, as they were written.")
+    def plan(self, _: RawValue = NOTHING) -> RawValue:
+        """The plan."""
+        walk = self._walk
+        found = walk.prepared.request.plan if walk is not None else None
+        return raw(dump(list(found.calls) if found is not None else []))
+
+    @workflow.query(
+        name=CONTEXT,
+        description='The messages so far. A page: {"offset": 0, "limit": 1000}. One value: {"path": "†state.name"}.',
+    )
+    def context(self, page: RawValue = NOTHING) -> RawValue:
+        """The whole context, a page of it, or the value at a path."""
+        if self._walk is None:
+            return raw(dump([]))
+        return raw(dump(page_of(self._walk, decode(page) if page.payload.metadata else None)))
+
+    @workflow.query(name=PENDING, description="What waits for a human decision.")
+    def pending(self, _: RawValue = NOTHING) -> RawValue:
+        """Decisions that are waited for."""
+        return raw(dump([]))
+
+    @workflow.query(name=GRAPH, description="The plan as a Mermaid flowchart.")
+    def graph(self, _: RawValue = NOTHING) -> str:
+        """The plan as a drawing."""
+        if self._walk is None:
+            return ""
+
+        states = {n.id: r.state for n, r in zip(self._walk.nodes, self._walk.runs, strict=True)}
+        return mermaid(self._walk.prepared, states)
+
+
+def _identify(run_key: str, node: Node) -> str:
+    """The idempotency key of a Call: a UUID of the run and the Call, the same for every attempt."""
+    return str(uuid.uuid5(_KEYS, f"{run_key}/{node.instance or ''}/{node.id}"))
+
+
+def _now() -> str:
+    return workflow.now().strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
+
+
+def _data_message(value: Any) -> Data:
+    message = parse_message(value)
+    if not isinstance(message, Data):
+        raise InvalidRequest(
+            [Problem("invalidMessage", f"a {message.type} message cannot be provided: only data, input, state")]
+        )
+    return message

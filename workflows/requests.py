@@ -1,0 +1,93 @@
+"""What a run finds out before it walks, and what it answers about its context."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from temporalio import workflow
+
+from acts.errors import ActsError, Problem
+from acts.references import parse
+from acts.tools import registered_names, undecided_names
+from acts.wire import REGISTRY
+from workflows.payloads import MAX_RESULT, dump
+
+if TYPE_CHECKING:
+    from acts.messages import Request
+    from acts.validate import Prepared
+    from acts.walk import Walk
+
+# The answer to a query travels in one message; the default page of ``context``
+PAGE: Final = 1000
+
+
+async def look_up(parsed: Request) -> dict[str, Any]:
+    """What the worker serves, asked once, when the Request leaves it open."""
+    named = registered_names(parsed)
+    asked = {"tools": named, "activities": list(dict.fromkeys((*undecided_names(parsed), *named)))}
+    if not asked["activities"]:
+        return {"tools": {}, "served": []}
+    found: dict[str, Any] = await workflow.execute_local_activity(
+        REGISTRY, asked, result_type=dict, start_to_close_timeout=timedelta(seconds=10),
+        summary="which tools and activities the worker has",
+    )  # fmt: skip
+    return found
+
+
+def page_of(walk: Walk, page: Any) -> Any:
+    """What the query ``context`` answers."""
+    if isinstance(page, dict) and isinstance(page.get("path"), str):
+        try:
+            found = walk.value(parse(page["path"]), page.get("instance"))
+        except ActsError as error:
+            return {"error": str(error)}
+        except KeyError:
+            return {"error": f"unknown instance {page.get('instance')!r}"}
+        return {"path": page["path"], "value": found} if _is_json(found) else {"path": page["path"], "absent": True}
+    messages = [m.raw for m in walk.prepared.request.context] + walk.appended()
+    if not isinstance(page, dict):
+        if len(dump(messages)) <= MAX_RESULT:
+            return messages
+        page = {}
+    offset, limit = int(page.get("offset", 0)), int(page.get("limit", PAGE))
+    fitting: list[Any] = []
+    bytes_ = 0
+    for message in messages[offset : offset + limit]:
+        bytes_ += len(dump(message))
+        if fitting and bytes_ > MAX_RESULT:
+            break
+        fitting.append(message)
+    return {"messages": fitting, "offset": offset, "total": len(messages)}
+
+
+def _is_json(value: Any) -> bool:
+    return value is None or isinstance(value, (str, int, float, bool, list, dict))
+
+
+def not_yet(prepared: Prepared) -> list[Problem]:
+    """What the protocol has and this version does not run. Said before anything starts."""
+    out = []
+    for rank, node in enumerate(prepared.nodes):
+        if node.how == "delegate":
+            out.append(
+                Problem("notSupported", "delegates are not run by this version", f"{node.pointer}/_delegate", node.id)
+            )
+        elif node.how == "latent" and rank not in prepared.given and node.outcomes:
+            out.append(Problem("notSupported", "latent calls are not run by this version", node.pointer, node.id,
+                               "give the tool an _activity, or the call its _output"))  # fmt: skip
+        elif node.tool.approval or node.call.get("_approval") is True:
+            out.append(Problem("notSupported", "approvals are not asked for by this version", node.pointer, node.id))
+    request = prepared.request
+    approve = request.config.approve
+    if (
+        approve.plan
+        or approve.calls
+        or approve.scopes
+        or (request.plan and request.plan.mode == "lazy" and approve.plan is None)
+    ):
+        out.append(Problem("notSupported", "approvals are not asked for by this version", "/config/approve",
+                           hint='a lazy plan runs with "approve": {"plan": false}'))  # fmt: skip
+    if request.instances():
+        out.append(Problem("notSupported", "instances are not run by this version", "/context"))
+    return out
