@@ -33,8 +33,11 @@ def is_message(value: Json) -> bool:
     )
 
 
-def place(node: Node, value: Json) -> tuple[int, Writes]:
+def place(node: Node, value: Json, chosen: int | None = None) -> tuple[int, Writes]:
     """The outcome that a result takes and what it writes there.
+
+    ``chosen`` is the outcome that came with it (a model's choice); an Activity chooses
+    by the Message that it returns.
 
     Raises:
         CallError: the result is not JSON, or a Message that fits no one outcome.
@@ -46,8 +49,13 @@ def place(node: Node, value: Json) -> tuple[int, Writes]:
         raise CallError(NOT_JSON, f"the result cannot be kept: {broken[1]}" + (f" at {broken[0]}" if broken[0] else ""))
     if not node.choices:
         return 0, ()  # only its failure is written
-    if node.how != "activity" or not is_message(value):
-        return 0, tuple((path, value) for path in node.outcomes[0])
+    if chosen is not None or node.how != "activity" or not is_message(value):
+        return chosen or 0, tuple((path, value) for path in node.outcomes[chosen or 0])
+    return _by_message(node, value)
+
+
+def _by_message(node: Node, value: dict[str, Any]) -> tuple[int, Writes]:
+    """The outcome that a Message chooses by what it holds."""
     kind = value.get("kind", value["type"])
     payload = value[value["type"]]
     taken = [i for i, paths in enumerate(node.outcomes[: node.choices]) if any(_holds(kind, payload, p) for p in paths)]

@@ -65,9 +65,11 @@ SUCCESS: Final = -1
 
 
 def choices(node: Node) -> tuple[int, ...]:
-    """The outcomes that a Call can take: the first, a failure's, and those a Message can tell apart."""
+    """The outcomes that a Call can take: the first, a failure's, and those a Message can tell apart; a model, any."""
     if node.outcomes and not node.choices:
         return SUCCESS, 0
+    if node.how == "latent":
+        return tuple(range(len(node.outcomes)))
     return tuple(i for i in range(len(node.outcomes)) if i in (0, node.error) or _telling(node, i) is not None)
 
 
@@ -149,7 +151,10 @@ class _Dry:
             return walk.detached(rank, _NOW)
         if outcome == node.error:
             return walk.failed(rank, _SomeFailure("unknown", ""), _NOW)
-        path, value = _telling(node, outcome) if outcome > 0 else None, self.results[node.tool.name]
+        value = self.results[node.tool.name]
+        if node.how == "latent":
+            return walk.completed(rank, value, _NOW, outcome if outcome > 0 else None)
+        path = _telling(node, outcome) if outcome > 0 else None
         return walk.completed(rank, wrapped(path.kind, nest(path.names, value)) if path else value, _NOW)
 
 

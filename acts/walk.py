@@ -138,10 +138,10 @@ class Walk:
                 self._ready(rank, now)
         return self._commands()
 
-    def completed(self, rank: int, value: Json, now: str) -> list[Command]:
-        """What runs behind a Call returned ``value``."""
+    def completed(self, rank: int, value: Json, now: str, chosen: int | None = None) -> list[Command]:
+        """What runs behind a Call returned ``value``; ``chosen`` is the outcome that a model chose for it."""
         if self._stop_running(rank):
-            self._result(rank, value, now)
+            self._result(rank, value, now, chosen)
         return self._commands()
 
     def failed(self, rank: int, error: CallError, now: str) -> list[Command]:
@@ -341,10 +341,10 @@ class Walk:
         run.resolved = None
         return True
 
-    def _result(self, rank: int, value: Json, now: str) -> None:
+    def _result(self, rank: int, value: Json, now: str, chosen: int | None = None) -> None:
         node = self.nodes[rank]
         try:
-            outcome, writes = place(node, value)
+            outcome, writes = place(node, value, chosen)
             self._check_output(node, writes)
         except CallError as error:
             self._fail(rank, error, now)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -26,4 +27,7 @@ async def replay(files: list[Path]) -> dict[str, str | None]:
 
 
 if __name__ == "__main__":
+    # The SDK's threads may end the process with an abort while the interpreter shuts down: leave without that
     sys.stdout.write("\n" + json.dumps(asyncio.run(replay([Path(p) for p in sys.argv[1:]]))))
+    sys.stdout.flush()
+    os._exit(0)

@@ -318,6 +318,8 @@ def _everything(prepared: Prepared) -> list[dict[str, Any]]:
                 commands.extend(walk.detached(command.rank, "now"))
             elif pick == node.error:
                 commands.extend(walk.failed(command.rank, CallError("oops", "no"), "now"))
+            elif node.how == "latent":
+                commands.extend(walk.completed(command.rank, UNKNOWN, "now", pick))
             else:
                 path = node.outcomes[pick][0]
                 commands.extend(walk.completed(command.rank, wrapped(path.kind, nest(path.names, UNKNOWN)), "now"))

@@ -82,10 +82,14 @@ class Stage:
         return result, handle
 
     async def _has_ended(self, id_: str) -> None:
+        handle = self.foreign.client.get_workflow_handle(id_)
         try:
-            await asyncio.wait_for(self.foreign.client.get_workflow_handle(id_).result(), 20)
+            await asyncio.wait_for(handle.result(), 30)
         except WorkflowFailureError:
             return
+        except TimeoutError:
+            events = (await handle.fetch_history()).to_json_dict()["events"]
+            raise AssertionError([(e["eventTime"], e["eventType"]) for e in events]) from None
 
     def _on_own_queue(self, request: dict[str, Json]) -> dict[str, Json]:
         request = copy.deepcopy(request)
