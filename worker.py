@@ -27,6 +27,7 @@ from temporalio.converter import DataConverter
 from temporalio.envconfig import ClientConfig
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
+from activities.model import ask_model
 from activities.registry import Registry, RegistryError, from_environment
 from acts.errors import known
 from acts.wire import TASK_QUEUE
@@ -95,7 +96,7 @@ def build(client: Client, settings: Settings, registry: Registry, executor: Thre
         client,
         task_queue=settings.task_queue,
         workflows=WORKFLOWS,
-        activities=[registry.lookup(), *registry.activities],
+        activities=[registry.lookup(), ask_model, *registry.activities],
         activity_executor=executor,
         # One generic, reviewed workflow needs no sandbox; it would cost half of the CPU
         workflow_runner=UnsandboxedWorkflowRunner(),

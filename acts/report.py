@@ -12,6 +12,8 @@ from acts.errors import known, shorten
 
 if TYPE_CHECKING:
     from acts.calls import Node
+    from acts.loop import Loop
+    from acts.usage import Spent
     from acts.walk import Walk
 
 # A table longer than this is not read in a browser; larger plans show their counts,
@@ -27,11 +29,6 @@ _MARK: Final = {
     "failed": "✗", "rejected": "✗", "cancelled": "⊘",
 }  # fmt: skip
 _MARKUP: Final = str.maketrans({c: f"\\{c}" for c in "\\`*_{}[]()#+!|~"} | {"<": "&lt;", ">": "&gt;", "&": "&amp;"})
-
-
-def usage() -> dict[str, Any]:
-    """No model was asked."""
-    return {"requests": 0, "inputTokens": 0, "outputTokens": 0, "cost": 0}
 
 
 def call_item(walk: Walk, rank: int) -> dict[str, Any]:
@@ -67,7 +64,7 @@ def errors(walk: Walk) -> list[dict[str, Any]]:
     return out
 
 
-def result(walk: Walk, status: str | None = None) -> dict[str, Any]:
+def result(walk: Walk, spent: Spent, status: str | None = None) -> dict[str, Any]:
     """The result of a Plan."""
     return {
         "status": status or walk.status,
@@ -75,7 +72,7 @@ def result(walk: Walk, status: str | None = None) -> dict[str, Any]:
         "calls": calls(walk),
         "context": walk.appended(),
         "errors": errors(walk),
-        "usage": usage(),
+        "usage": spent.to_json(),
     }
 
 
@@ -100,6 +97,27 @@ def summary(node: Node) -> str:
 def plain(text: str, limit: int = 120) -> str:
     """Text from outside, on one line, with nothing left that Markdown or HTML would read."""
     return shorten("".join(c if c.isprintable() else " " for c in text), limit).translate(_MARKUP)
+
+
+def agent_page(loop: Loop, phase: str, notes: list[str]) -> str:
+    """The Markdown page of an agent: where it is, what it spent, the latest plan and what failed."""
+    spent = loop.spent
+    cost = "" if spent.cost is None else f", {spent.cost:.4f} US dollars"
+    tokens = f"{spent.inputTokens:,} tokens in ({spent.cachedTokens:,} cached), {spent.outputTokens:,} out"
+    parts = [
+        f"**{phase}** — tick {loop.tick} of at most {loop.request.config.maxTicks}",
+        f"{spent.requests} requests, {tokens}{cost}",
+    ]
+    parts += [f"- {plain(note, 300)}" for note in notes[-5:]]
+    rows = []
+    for call in loop.current()[-MAX_ROWS:]:
+        error = call.get("error")
+        note = f"{error['code']}: {error['message']}" if error else ""
+        cells = (plain(call["id"]), plain(call["tool"]), plain(call.get("outputPath", "")), plain(note))
+        rows.append(f"| {call.get('tick', '')} | {_MARK[call['state']]} {call['state']} | " + " | ".join(cells) + " |")
+    if rows:
+        parts.append("\n".join(["| tick | | call | tool | writes | note |", "|-|-|-|-|-|-|", *rows]))
+    return "\n\n".join(parts)
 
 
 class Details:

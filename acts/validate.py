@@ -88,30 +88,45 @@ def prepare_parsed(
     problems = list(request.problems)
     tools = read_tools(request, registry or {}, frozenset(served).__contains__)
     problems.extend(tools.problems)
-    problems.extend(_settings(request))
+    problems.extend(settings_problems_of(request))
     plan = request.plan
     if plan is None and not request.partial:
         problems.append(Problem("noPlan", "the context holds no plan message", "/context",
                                 hint='add {"type": "plan", "plan": [ … calls … ]}'))  # fmt: skip
     if plan is None:
         raise InvalidRequest(problems)
-    at = ("context", plan.index, "plan")
+    return prepare_plan(request, tools.by_name, Log(request.data()), ("context", plan.index, "plan"), problems)
+
+
+def prepare_plan(
+    request: Request, tools: Mapping[str, Tool], log: Log, at: tuple[str | int, ...], found: Sequence[Problem] = ()
+) -> Prepared:
+    """The latest plan of a Request, checked against its Tools and the log of its context.
+
+    ``at`` is where its Calls stand, ``found`` what is wrong already.
+
+    Raises:
+        InvalidRequest: with every problem, those of ``found`` among them.
+    """
+    problems = list(found)
+    plan = request.plan
+    if plan is None:
+        raise InvalidRequest(problems)
     problems.extend(_limits(request, len(plan.calls), at))
-    reader = CallReader(tools.by_name, request.instances(), at)
+    reader = CallReader(tools, request.instances(), at)
     nodes = [n for i, c in enumerate(plan.calls[:MAX_CALLS]) if (n := reader.read(c, i)) is not None]
-    log = Log(request.data())
     lost = ("unknownTool", "unknownInstance") if request.partial else ()
     problems.extend(p for p in (*reader.problems, *log.problems) if p.code not in lost)
     whole = len(nodes) == len(plan.calls) and not request.partial
-    graph, found = _graph(request, nodes, log, whole=whole)
-    problems.extend(found)
+    graph, wrong = _graph(request, nodes, log, whole=whole)
+    problems.extend(wrong)
     problems.extend(_state_writes(request, graph))
     given, dropped = _given(graph, plan.mode)
     problems.extend(dropped)
     problems.extend(_model(request, graph, given))
     if any(p.fatal for p in problems):
         raise InvalidRequest(problems)
-    return Prepared(request, tools.by_name, graph, given, tuple(problems))
+    return Prepared(request, tools, graph, given, tuple(problems))
 
 
 def is_template(request: Request, nodes: Iterable[Node]) -> bool:
@@ -135,7 +150,8 @@ def _graph(request: Request, nodes: Sequence[Node], log: Log, *, whole: bool) ->
     return first or build(nodes, log.held)[0], list(seen.values())
 
 
-def _settings(request: Request) -> list[Problem]:
+def settings_problems_of(request: Request) -> list[Problem]:
+    """What is wrong with a Request beside its Tools and its plan: schemas, and settings that are lowered."""
     out = []
     if request.schema is not None and (why := schema_defect(request.schema)):
         out.append(Problem("invalidSchema", why, "/schema"))

@@ -30,14 +30,19 @@ PLAN_QUERY: Final = "plan"
 CONTEXT: Final = "context"
 PENDING: Final = "pending"
 GRAPH: Final = "graph"
+# Ours: what the model activity asks a run for, so that no history holds a prompt
+MATERIAL: Final = "material"
 
 # The activity that tells which Tools and Activities this worker serves
 REGISTRY: Final = "acts.registry"
+# … and the one that asks a model
+MODEL: Final = "acts.model"
 
 # Types of ApplicationError
 INVALID_REQUEST: Final = "InvalidRequest"
 PLAN_FAILED: Final = "PlanFailed"
 PLAN_REJECTED: Final = "PlanRejected"
+LIMIT_EXCEEDED: Final = "LimitExceeded"
 RESULT_TOO_LARGE: Final = "PayloadTooLarge"
 SDK_PAYLOADS_TOO_LARGE: Final = "PayloadsTooLarge"
 
@@ -54,3 +59,5 @@ WRONG_KIND: Final = "WrongKind"
 NOT_SERVED: Final = "NotServed"
 NOT_JSON: Final = "NotJson"
 OUTSIDE_OUTPUT: Final = "OutsideOutputPath"
+BUDGET_SPENT: Final = "BudgetExceeded"
+INVALID_ANSWER: Final = "InvalidAnswer"

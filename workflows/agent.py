@@ -1,23 +1,307 @@
-"""``Agent``: the loop of planning and walking. This version does not run it, and says so."""
+"""``Agent``: the loop of planning and walking. A thin shell around ``acts.loop``.
+
+Each tick is one model request (an activity) and one child, a ``Plan`` that walks what
+was planned. Neither holds the context: the activity reads it by query, the child is
+handed the part that its Calls need. So a tick leaves as much history as there was work
+in it, however long the conversation.
+"""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from temporalio import workflow
 from temporalio.common import RawValue
-from temporalio.exceptions import ApplicationError
+from temporalio.exceptions import (
+    ActivityError,
+    ApplicationError,
+    ChildWorkflowError,
+    WorkflowAlreadyStartedError,
+    is_cancelled_exception,
+)
 
-from acts.errors import InvalidRequest, Problem
-from acts.wire import AGENT, INVALID_REQUEST
-from workflows.payloads import NOTHING
+from acts.draw import mermaid
+from acts.errors import CallError, InvalidRequest, shorten
+from acts.loop import Ask, Loop, Next, Over, RunPlan
+from acts.messages import read_request
+from acts.report import agent_page
+from acts.wire import (
+    AGENT,
+    CONTEXT,
+    GRAPH,
+    INVALID_REQUEST,
+    MATERIAL,
+    PAUSE,
+    PENDING,
+    PLAN,
+    PLAN_QUERY,
+    PROVIDE,
+    RESUME,
+    STATUS,
+)  # fmt: skip
+from workflows.asking import OPTIONS, ask_solution, material, may_repair, own_context, usage_of
+from workflows.dispatch import call_error, short_id
+from workflows.payloads import MAX_PAYLOAD, MAX_RESULT, NOTHING, decode, dump, hand, pack, raw, size, trimmed, unpack
+from workflows.plan import FATAL, data_message
+from workflows.requests import look_up, not_yet_planned, page_of, read_given
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_HOW = "ask the query context for pages: {offset, limit} or {path}"
 
 
-@workflow.defn(name=AGENT)
+class _Stopped(Exception):
+    """The run ends here: ``code`` and ``message`` say why."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+@workflow.defn(name=AGENT, failure_exception_types=FATAL)
 class AgentWorkflow:
-    """Refuses: better than a run that waits for ever for a worker that knows its type."""
+    """Asks the model, walks what it planned, and again, until an output stands."""
+
+    def __init__(self) -> None:
+        self._raw: Any = None
+        self._registry: dict[str, Any] = {}
+        self._loop: Loop | None = None
+        self._phase = "planning"
+        self._paused = False
+        self._notes: list[str] = []
+        self._provided: list[RawValue] = []
+        self._child: workflow.ChildWorkflowHandle[Any, Any] | None = None
 
     @workflow.run
-    async def run(self, _: RawValue = NOTHING) -> None:
-        """Fails at once."""
-        problem = Problem("notSupported", "agents are not run by this version", hint="a plan of your own runs as Plan")
-        error = InvalidRequest([problem])
-        raise ApplicationError(str(error), error.to_json(), type=INVALID_REQUEST, non_retryable=True)
+    async def run(self, request: RawValue = NOTHING) -> RawValue:
+        """``request`` is the Request, or what the run before handed over."""
+        try:
+            return await self._run(request)
+        except (ApplicationError, workflow.ContinueAsNewError):
+            raise
+        except InvalidRequest as error:
+            self._phase = "failed"
+            raise ApplicationError(
+                str(error), raw(dump(error.to_json())), type=INVALID_REQUEST, non_retryable=True
+            ) from None
+        except BaseException as error:
+            if not isinstance(error, Exception) or is_cancelled_exception(error):
+                self._show("cancelled")
+                raise
+            workflow.logger.exception("the loop broke")
+            text = f"{type(error).__name__}: {shorten(str(error))}"
+            raise ApplicationError(text, type="EngineError", non_retryable=True) from error
+
+    async def _run(self, given: RawValue) -> RawValue:
+        carried = unpack(given) or {}
+        self._raw = carried["request"] if carried else read_given(given)
+        parsed = read_request(self._raw)
+        self._registry = carried.get("registry") or await look_up(parsed)
+        loop = Loop(parsed, self._registry["tools"], self._registry["served"])
+        later = not_yet_planned(parsed, loop.tools.values())
+        if later:
+            raise InvalidRequest(later)
+        if carried:
+            loop.restore(carried["loop"])
+            self._paused = carried["paused"]
+        self._notes += [p.text() for p in loop.warnings if p.code == "limitLowered"]
+        self._loop = loop
+        try:
+            over = await self._ticks(loop)
+        except _Stopped as stop:
+            over = Over("failed", str(stop), stop.code)
+        return await self._finish(loop, over)
+
+    # -- the loop --------------------------------------------------------------
+
+    async def _ticks(self, loop: Loop) -> Over:
+        step: Next = loop.next()
+        while not isinstance(step, Over):
+            if self._paused:
+                self._show("paused")
+                await workflow.wait_condition(lambda: not self._paused)
+            step = await (self._ask(loop, step) if isinstance(step, Ask) else self._walk(loop, step))
+            if isinstance(step, Ask):
+                self._renew(loop)
+        return step
+
+    async def _ask(self, loop: Loop, ask: Ask) -> Next:
+        self._show("planning")
+        config = loop.request.config
+        try:
+            repair = may_repair(loop.spent, config)
+            found = decode(await ask_solution(config, ask.tick, ask.upto, repair=repair))
+        except ActivityError as error:
+            if is_cancelled_exception(error):
+                raise
+            loop.spent.add(usage_of(error))
+            failed = call_error(error, OPTIONS, workflow.info().task_queue)
+            raise _Stopped(failed.code, f"tick {ask.tick}: the model gave no answer: {failed.message}") from error
+        loop.spent.add(found["usage"])
+        self._absorb(loop)
+        if "unusable" in found:
+            return loop.unusable(**found["unusable"])
+        return loop.answered(found["solution"])
+
+    async def _walk(self, loop: Loop, plan: RunPlan) -> Next:
+        self._show("running")
+        source = own_context(len(loop.request.context))
+        registry = {"tools": {}, "served": self._registry["served"]}
+        try:
+            given = hand({"request": plan.request, "registry": registry, "source": source.to_json()})
+        except CallError as error:
+            return loop.unusable(error.code, f"what this plan reads is too large for one plan: {error.message}")
+        try:
+            self._child = await self._start(f"plan-{plan.tick}", given, f"tick {plan.tick}: {', '.join(plan.ids)}")
+            result = decode(await self._child)
+        except ChildWorkflowError as error:
+            if is_cancelled_exception(error):
+                raise
+            cause = error.__cause__
+            code = cause.type if isinstance(cause, ApplicationError) and cause.type else type(cause).__name__
+            raise _Stopped(code, f"tick {plan.tick}: its plan did not end by itself: {cause}") from error
+        finally:
+            self._child = None
+        self._absorb(loop)
+        return loop.walked(result)
+
+    async def _start(self, name: str, given: RawValue, label: str) -> workflow.ChildWorkflowHandle[Any, Any]:
+        info = workflow.info()
+        id_ = short_id(f"{info.workflow_id}/{name}")
+        for attempt in (id_, short_id(f"{id_}~{info.run_id[:8]}")):
+            try:
+                return await workflow.start_child_workflow(
+                    PLAN, given, id=attempt, result_type=RawValue, static_summary=shorten(label, 200),
+                    parent_close_policy=workflow.ParentClosePolicy.REQUEST_CANCEL,
+                )  # fmt: skip
+            except WorkflowAlreadyStartedError:
+                continue
+        raise _Stopped("WorkflowAlreadyStarted", f"a run with the id {id_} exists already")
+
+    def _absorb(self, loop: Loop) -> None:
+        """What was provided joins the context between two steps."""
+        for given in self._provided:
+            try:
+                loop.provide(data_message(decode(given)))
+            except (InvalidRequest, CallError) as error:
+                self._note(f"a message was refused: {shorten(str(error), 200)}")
+        self._provided.clear()
+
+    def _renew(self, loop: Loop) -> None:
+        """Continue as new between two ticks, when the history is long enough."""
+        if not workflow.info().is_continue_as_new_suggested():
+            return
+        loop.untick()
+        carried = pack(
+            {"request": self._raw, "registry": self._registry, "loop": loop.snapshot(), "paused": self._paused}
+        )
+        if size(carried) <= MAX_PAYLOAD:
+            workflow.continue_as_new(carried)
+        loop.next()
+
+    async def _finish(self, loop: Loop, over: Over) -> RawValue:
+        await workflow.wait_condition(workflow.all_handlers_finished)
+        self._show(over.status)
+        result = loop.result(over.status)
+        if over.status == "completed":
+            return raw(dump(trimmed(result, _HOW)))
+        result["errors"] = [*result["errors"], {"call": None, "code": over.code, "message": over.message}]
+        raise ApplicationError(over.message, raw(dump(trimmed(result, _HOW))), type=over.code, non_retryable=True)
+
+    def _show(self, phase: str) -> None:
+        self._phase = phase
+        if self._loop is not None:
+            workflow.set_current_details(agent_page(self._loop, phase, self._notes))
+
+    def _note(self, text: str) -> None:
+        self._notes.append(shorten(text, 300))
+        del self._notes[:-20]
+
+    # -- signals ---------------------------------------------------------------
+
+    @workflow.signal(name=PAUSE, description="Start nothing more; what runs goes on. No input needed.")
+    async def pause(self, *_: Any) -> None:
+        """Ask and start nothing more, here and in the plan that is being walked."""
+        self._paused = True
+        await self._forward(PAUSE)
+
+    @workflow.signal(name=RESUME, description="Go on after pause. No input needed.")
+    async def resume(self, *_: Any) -> None:
+        """Go on."""
+        self._paused = False
+        await self._forward(RESUME)
+
+    @workflow.signal(
+        name=PROVIDE, description='Give a message to the agent: {"type": "input", "input": {"name": "value"}}'
+    )
+    async def provide(self, message: RawValue = NOTHING) -> None:
+        """Append a data-like message to the context, before the next tick."""
+        self._provided.append(message)
+        await self._forward(PROVIDE, message)
+
+    async def _forward(self, name: str, *args: RawValue) -> None:
+        if self._child is None:
+            return
+        try:
+            await self._child.signal(name, args=list(args))
+        except Exception as error:  # noqa: BLE001 - the plan has just ended: nothing is left to tell it
+            self._note(f"{name} came too late for the plan of this tick: {error}")
+
+    # -- queries ---------------------------------------------------------------
+
+    @workflow.query(name=STATUS, description="{phase, tick, calls: [{id, tool, state, tick, error?}], usage, notes?}")
+    def status(self, _: RawValue = NOTHING) -> RawValue:
+        """Where the run is."""
+        found: dict[str, Any] = {"phase": self._phase, "tick": 0, "calls": [], "usage": {}}
+        if self._loop is not None:
+            found.update(tick=self._loop.tick, calls=self._loop.current(), usage=self._loop.spent.to_json())
+        if self._notes:
+            found["notes"] = self._notes
+        if len(dump(found)) > MAX_RESULT:
+            found["calls"] = [{k: v for k, v in c.items() if k != "error"} for c in found["calls"][-10_000:]]
+        return raw(dump(found))
+
+    @workflow.query(name=PLAN_QUERY, description="The latest plan's calls, as they were written.")
+    def plan(self, _: RawValue = NOTHING) -> RawValue:
+        """The latest plan."""
+        found = self._loop.request.plan if self._loop is not None else None
+        return raw(dump(list(found.calls) if found is not None else []))
+
+    @workflow.query(
+        name=CONTEXT,
+        description='The messages so far. A page: {"offset": 0, "limit": 1000}. One value: {"path": "†state.name"}.',
+    )
+    def context(self, page: RawValue = NOTHING) -> RawValue:
+        """The whole context, a page of it, or the value at a path."""
+        if self._loop is None:
+            return raw(dump([]))
+        loop = self._loop
+        return raw(dump(page_of(
+            lambda: [m.raw for m in loop.request.context], loop.value, _page(page),
+        )))  # fmt: skip
+
+    @workflow.query(name=MATERIAL, description="For the engine: what a model is shown of this run's context.")
+    def material(self, page: RawValue = NOTHING) -> RawValue:
+        """A page of the context, and the Tools."""
+        if self._loop is None:
+            return raw(dump({"messages": []}))
+        loop = self._loop
+        return raw(dump(material(loop.request, loop.tools.values(), loop.mode, _page(page))))
+
+    @workflow.query(name=PENDING, description="What waits for a human decision.")
+    def pending(self, _: RawValue = NOTHING) -> RawValue:
+        """Decisions that are waited for."""
+        return raw(dump([]))
+
+    @workflow.query(name=GRAPH, description="The latest plan as a Mermaid flowchart.")
+    def graph(self, _: RawValue = NOTHING) -> str:
+        """The latest plan as a drawing."""
+        if self._loop is None or self._loop.prepared is None:
+            return ""
+        return mermaid(self._loop.prepared, self._loop.states())
+
+
+def _page(page: RawValue) -> Mapping[str, Any] | None:
+    found = decode(page) if page.payload.metadata else None
+    return found if isinstance(found, dict) else None

@@ -32,6 +32,8 @@ _JSON: Final = {"encoding": b"json/plain"}
 # What a run hands to its successor. A workflow takes one argument (the SDK forgets the
 # types of arguments when their number differs), so the metadata tells it from a Request.
 _PACKED: Final = {"encoding": b"binary/plain", "acts": b"carried"}
+# What an agent hands to the plan of a tick: JSON that a person can read in the Web UI
+_HANDED: Final = {"encoding": b"json/plain", "acts": b"handed"}
 NOTHING: Final = RawValue(Payload())
 
 
@@ -113,6 +115,20 @@ def unpack(value: RawValue) -> Any:
     if dict(value.payload.metadata) != _PACKED:
         return None
     return json.loads(zlib.decompress(value.payload.data))
+
+
+def hand(value: Any) -> RawValue:
+    """A plan for a child of ours, with what goes with it.
+
+    Raises:
+        CallError: it is too large to be recorded.
+    """
+    return RawValue(Payload(metadata=_HANDED, data=encode(value).payload.data))
+
+
+def handed(value: RawValue) -> Any:
+    """What ``hand`` made; None for anything else."""
+    return json.loads(value.payload.data) if dict(value.payload.metadata) == _HANDED else None
 
 
 def size(value: RawValue) -> int:

@@ -23,9 +23,11 @@ from temporalio.exceptions import ApplicationError
 
 from acts import report
 from acts.commands import AskHuman, Command, PlanOver, StartCall
+from acts.config import Config
 from acts.draw import mermaid
 from acts.errors import ActsError, CallError, InvalidRequest, Problem, shorten
 from acts.messages import Data, parse_message, read_request
+from acts.usage import Spent
 from acts.validate import Prepared, prepare_parsed
 from acts.walk import Walk
 from acts.wire import (
@@ -33,15 +35,18 @@ from acts.wire import (
     CONTEXT,
     GRAPH,
     INVALID_REQUEST,
+    MATERIAL,
     PAUSE,
     PENDING,
     PLAN,
     PLAN_FAILED,
     PLAN_QUERY,
     PROVIDE,
+    RESULT_TOO_LARGE,
     RESUME,
     STATUS,
 )  # fmt: skip
+from workflows.asking import OPTIONS, Asking, Source, material, own_context
 from workflows.dispatch import Dispatcher, call_error
 from workflows.payloads import (
     MAX_PAYLOAD,
@@ -50,15 +55,16 @@ from workflows.payloads import (
     NOTHING,
     brief,
     decode,
-    decode_request,
     dump,
+    encode,
+    handed,
     pack,
     raw,
     size,
     trimmed,
     unpack,
 )  # fmt: skip
-from workflows.requests import look_up, not_yet, page_of
+from workflows.requests import look_up, not_yet, page_of, read_given
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -80,10 +86,10 @@ _KEYS: Final = uuid.uuid5(uuid.NAMESPACE_URL, "urn:acts:call")
 # Errors of the SDK's own decoding of arguments (a wrong number of them, an unknown
 # encoding): they fail the run. Not Exception: that would let a nondeterminism error,
 # which a corrected worker heals, kill runs.
-_FATAL: Final = (ActsError, TypeError, ValueError, KeyError, RuntimeError)
+FATAL: Final = (ActsError, TypeError, ValueError, KeyError, RuntimeError)
 
 
-@workflow.defn(name=PLAN, failure_exception_types=_FATAL)
+@workflow.defn(name=PLAN, failure_exception_types=FATAL)
 class PlanWorkflow:
     """Walks the plan of a Request, without a planner."""
 
@@ -98,6 +104,8 @@ class PlanWorkflow:
         self._over: str | None = None
         self._handles: dict[int, asyncio.Task[Any]] = {}
         self._dispatch = Dispatcher()
+        self._handed: dict[str, Any] = {}
+        self._asking = Asking(Config(), Source("", "", 0), Spent())
         self._task_events = -1
         self._task_bytes = 0
         self._drain_after = DRAIN_EVENTS
@@ -106,7 +114,7 @@ class PlanWorkflow:
 
     @workflow.run
     async def run(self, request: RawValue = NOTHING) -> RawValue:
-        """``request`` is the Request, or what the run before handed over."""
+        """``request`` is the Request, or what the run before, or an agent, handed over."""
         try:
             return await self._run(request)
         except (ApplicationError, asyncio.CancelledError, workflow.ContinueAsNewError):
@@ -124,13 +132,18 @@ class PlanWorkflow:
 
     async def _run(self, given: RawValue) -> RawValue:
         carried = unpack(given) or {}
-        self._request = carried["request"] if carried else self._read(given)
-        prepared = await self._prepare(carried.get("registry"))
+        self._handed = carried.get("handed") or handed(given) or {}
+        self._request = (carried or self._handed).get("request") or read_given(given)
+        prepared = await self._prepare((carried or self._handed).get("registry"))
         info = workflow.info()
+        shown = self._handed.get("source")
+        source = Source.from_json(shown) if shown else own_context(len(prepared.request.context))
+        self._asking = Asking(prepared.request.config, source, Spent())
+        self._asking.spent.add(carried.get("spent"))
         run_key = f"{info.namespace}/{info.workflow_id}/{info.first_execution_run_id}"
         walk = self._walk = Walk(prepared, partial(_identify, run_key))
         if carried:
-            walk.restore(carried["walk"], _data_message)
+            walk.restore(carried["walk"], data_message)
         self._details = report.Details(walk)
         self._notes += [p.text() for p in prepared.warnings if p.code == "limitLowered"]
         self._inbox.append(walk.begin)
@@ -141,13 +154,6 @@ class PlanWorkflow:
             await self._cancel(walk)
             raise
         return self._finish(walk)
-
-    @staticmethod
-    def _read(given: RawValue) -> Any:
-        if size(given) > MAX_PAYLOAD:
-            text = f"the Request has {size(given):,} bytes; at most {MAX_PAYLOAD:,} can be kept"
-            raise InvalidRequest([Problem("limitExceeded", text)])
-        return decode_request(given)
 
     async def _prepare(self, registry: dict[str, Any] | None) -> Prepared:
         """Parse, look up what the worker has (recorded in history), validate."""
@@ -191,6 +197,10 @@ class PlanWorkflow:
     async def _start(self, walk: Walk, command: StartCall) -> None:
         rank, node = command.rank, command.node
         try:
+            if node.how == "latent":
+                await self._make_room(len(dump([command.call, command.context])))
+                self._watch(walk, rank, self._asking.start(command, self._unasked(walk)))
+                return
             args, size_ = self._dispatch.arguments(command)
             await self._make_room(size_)
             if node.detached:
@@ -200,8 +210,18 @@ class PlanWorkflow:
         except CallError as error:
             self._inbox.append(partial(walk.failed, rank, error))
             return
+        self._watch(walk, rank, task)
+
+    def _watch(self, walk: Walk, rank: int, task: asyncio.Task[Any]) -> None:
         self._handles[rank] = task
         task.add_done_callback(partial(self._settled, walk, rank))
+
+    def _unasked(self, walk: Walk) -> int:
+        """How many latent Calls may still need a request, where that is limited."""
+        if walk.prepared.request.config.budget.requests is None:
+            return 0
+        waiting = ("pending", "ready", "awaiting")
+        return sum(n.how == "latent" and r.state in waiting for n, r in zip(walk.nodes, walk.runs, strict=True))
 
     async def _make_room(self, size_: int) -> None:
         """End this workflow task before its commands outgrow one gRPC message."""
@@ -217,14 +237,24 @@ class PlanWorkflow:
         """An activity or child ended: its outcome becomes an event."""
         self._handles.pop(rank, None)
         node = walk.nodes[rank]
+        event: Callable[[str], list[Command]]
         try:
+            if node.how == "latent":
+                result, chosen = self._asking.settled(task)
+                event = partial(walk.completed, rank, result, chosen=chosen)
+                self._inbox.append(event)
+                return
             value = task.result()
             found = None if node.detached or value is None else decode(value)
             event = partial(walk.detached, rank) if node.detached else partial(walk.completed, rank, found)
         except asyncio.CancelledError:
             event = partial(walk.failed, rank, CallError(CANCELLED, "the call was cancelled"))
         except Exception as error:  # noqa: BLE001 - whatever came of the call is its outcome
-            event = partial(walk.failed, rank, call_error(error, node.tool.options, workflow.info().task_queue))
+            latent = node.how == "latent"
+            failed = call_error(error, OPTIONS if latent else node.tool.options, workflow.info().task_queue)
+            if latent:  # its details are what it cost
+                failed = CallError(failed.code, failed.message)
+            event = partial(walk.failed, rank, failed)
         self._inbox.append(event)
 
     async def _cancel(self, walk: Walk) -> None:
@@ -260,7 +290,11 @@ class PlanWorkflow:
         if walk.cancelling or not self._due():
             return
         if walk.quiet:
-            carried = pack({"request": self._request, "registry": self._registry, "walk": walk.snapshot()})
+            carried = pack({
+                "request": self._request, "registry": self._registry, "walk": walk.snapshot(),
+                "spent": self._asking.spent.to_json(), "handed": {**self._handed, "request": None, "registry": None}
+                if self._handed else None,
+            })  # fmt: skip
             if size(carried) <= MAX_PAYLOAD:
                 workflow.continue_as_new(carried)
             self._not_before = workflow.info().get_current_history_length() + DRAIN_EVENTS // 3
@@ -282,10 +316,23 @@ class PlanWorkflow:
     def _finish(self, walk: Walk) -> RawValue:
         status = self._phase = str(self._over)
         self._show()
-        result = trimmed(report.result(walk, status), "ask the query context for pages: {offset, limit} or {path}")
+        result = report.result(walk, self._asking.spent, status)
+        if self._handed:
+            return self._for_agent(result)
+        result = trimmed(result, "ask the query context for pages: {offset, limit} or {path}")
         if status == "failed":
             raise ApplicationError(report.failure_text(walk), raw(dump(result)), type=PLAN_FAILED, non_retryable=True)
         return raw(dump(result))
+
+    @staticmethod
+    def _for_agent(result: dict[str, Any]) -> RawValue:
+        """The result for an agent: all of what was written (it was handed a part of the state only)."""
+        del result["state"]
+        try:
+            return encode(result)
+        except CallError as error:
+            text = f"the results of this plan are too large to be handed back: {error.message}"
+            raise ApplicationError(text, type=RESULT_TOO_LARGE, non_retryable=True) from None
 
     def _show(self) -> None:
         if self._details is not None:
@@ -339,7 +386,7 @@ class PlanWorkflow:
 
     def _provide(self, message: RawValue, walk: Walk, now: str) -> list[Command]:
         try:
-            return walk.provide(_data_message(decode(message)), now)
+            return walk.provide(data_message(decode(message)), now)
         except CallError as error:
             self._note(f"a message was refused: {error.message}")
             return []
@@ -349,7 +396,7 @@ class PlanWorkflow:
     @workflow.query(name=STATUS, description="{phase, calls: [{id, tool, state, error?}], usage, notes?}")
     def status(self, _: RawValue = NOTHING) -> RawValue:
         """Where the run is."""
-        found: dict[str, Any] = {"phase": self._phase_now(), "calls": [], "usage": report.usage()}
+        found: dict[str, Any] = {"phase": self._phase_now(), "calls": [], "usage": self._asking.spent.to_json()}
         if self._walk is not None:
             found["calls"] = report.calls(self._walk)
         if self._notes:
@@ -373,7 +420,19 @@ class PlanWorkflow:
         """The whole context, a page of it, or the value at a path."""
         if self._walk is None:
             return raw(dump([]))
-        return raw(dump(page_of(self._walk, decode(page) if page.payload.metadata else None)))
+        walk = self._walk
+        asked = decode(page) if page.payload.metadata else None
+        messages = [m.raw for m in walk.prepared.request.context]
+        return raw(dump(page_of(lambda: messages + walk.appended(), walk.value, asked)))
+
+    @workflow.query(name=MATERIAL, description="For the engine: what a model is shown of this run's context.")
+    def material(self, page: RawValue = NOTHING) -> RawValue:
+        """A page of the context as it stood when the plan began, and the Tools."""
+        if self._walk is None:
+            return raw(dump({"messages": []}))
+        prepared, asked = self._walk.prepared, decode(page)
+        mode = prepared.request.plan.mode if prepared.request.plan is not None else "eager"
+        return raw(dump(material(prepared.request, prepared.tools.values(), mode, asked)))
 
     @workflow.query(name=PENDING, description="What waits for a human decision.")
     def pending(self, _: RawValue = NOTHING) -> RawValue:
@@ -399,7 +458,12 @@ def _now() -> str:
     return workflow.now().strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
 
 
-def _data_message(value: Any) -> Data:
+def data_message(value: Any) -> Data:
+    """A message that may be provided from outside.
+
+    Raises:
+        InvalidRequest: it is no data-like Message.
+    """
     message = parse_message(value)
     if not isinstance(message, Data):
         raise InvalidRequest(

@@ -7,16 +7,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 from temporalio import workflow
 
-from acts.errors import ActsError, Problem
-from acts.references import parse
+from acts.errors import ActsError, InvalidRequest, Problem
+from acts.references import Expression, parse
 from acts.tools import registered_names, undecided_names
 from acts.wire import REGISTRY
-from workflows.payloads import MAX_RESULT, dump
+from workflows.payloads import MAX_PAYLOAD, MAX_RESULT, decode_request, dump, size
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from temporalio.common import RawValue
+
     from acts.messages import Request
+    from acts.tools import Tool
     from acts.validate import Prepared
-    from acts.walk import Walk
 
 # The answer to a query travels in one message; the default page of ``context``
 PAGE: Final = 1000
@@ -35,17 +39,17 @@ async def look_up(parsed: Request) -> dict[str, Any]:
     return found
 
 
-def page_of(walk: Walk, page: Any) -> Any:
-    """What the query ``context`` answers."""
+def page_of(all_: Callable[[], list[Any]], value: Callable[[Expression, str | None], Any], page: Any) -> Any:
+    """What the query ``context`` answers: all the messages, a page of them, or the value of an expression."""
     if isinstance(page, dict) and isinstance(page.get("path"), str):
         try:
-            found = walk.value(parse(page["path"]), page.get("instance"))
+            found = value(parse(page["path"]), page.get("instance"))
         except ActsError as error:
             return {"error": str(error)}
         except KeyError:
             return {"error": f"unknown instance {page.get('instance')!r}"}
         return {"path": page["path"], "value": found} if _is_json(found) else {"path": page["path"], "absent": True}
-    messages = [m.raw for m in walk.prepared.request.context] + walk.appended()
+    messages = all_()
     if not isinstance(page, dict):
         if len(dump(messages)) <= MAX_RESULT:
             return messages
@@ -65,27 +69,49 @@ def _is_json(value: Any) -> bool:
     return value is None or isinstance(value, (str, int, float, bool, list, dict))
 
 
+def read_given(given: RawValue) -> Any:
+    """The JSON of the Request that a run was started with.
+
+    Raises:
+        InvalidRequest: it is none, or too large to be kept.
+    """
+    if size(given) > MAX_PAYLOAD:
+        text = f"the Request has {size(given):,} bytes; at most {MAX_PAYLOAD:,} can be kept"
+        raise InvalidRequest([Problem("limitExceeded", text)])
+    return decode_request(given)
+
+
 def not_yet(prepared: Prepared) -> list[Problem]:
     """What the protocol has and this version does not run. Said before anything starts."""
-    out = []
-    for rank, node in enumerate(prepared.nodes):
+    out = _not_yet_at_all(prepared.request)
+    for node in prepared.nodes:
         if node.how == "delegate":
             out.append(
                 Problem("notSupported", "delegates are not run by this version", f"{node.pointer}/_delegate", node.id)
             )
-        elif node.how == "latent" and rank not in prepared.given and node.outcomes:
-            out.append(Problem("notSupported", "latent calls are not run by this version", node.pointer, node.id,
-                               "give the tool an _activity, or the call its _output"))  # fmt: skip
         elif node.tool.approval or node.call.get("_approval") is True:
             out.append(Problem("notSupported", "approvals are not asked for by this version", node.pointer, node.id))
-    request = prepared.request
+    return out
+
+
+def not_yet_planned(request: Request, tools: Iterable[Tool]) -> list[Problem]:
+    """The same for an agent: what it could plan and this version does not run."""
+    out = _not_yet_at_all(request)
+    for tool in tools:
+        if "_delegate" in tool.meta:
+            text = f'tool "{tool.name}" has a delegate: delegates are not run by this version'
+            out.append(Problem("notSupported", text, "/context"))
+        elif "_approval" in tool.meta:
+            text = f'tool "{tool.name}" asks for approval: approvals are not asked for by this version'
+            out.append(Problem("notSupported", text, "/context"))
+    return out
+
+
+def _not_yet_at_all(request: Request) -> list[Problem]:
+    out = []
     approve = request.config.approve
-    if (
-        approve.plan
-        or approve.calls
-        or approve.scopes
-        or (request.plan and request.plan.mode == "lazy" and approve.plan is None)
-    ):
+    lazy = request.plan is not None and request.plan.mode == "lazy"
+    if approve.plan or approve.calls or approve.scopes or (lazy and approve.plan is None):
         out.append(Problem("notSupported", "approvals are not asked for by this version", "/config/approve",
                            hint='a lazy plan runs with "approve": {"plan": false}'))  # fmt: skip
     if request.instances():

@@ -1,0 +1,196 @@
+"""The schema of what a model may answer, composed from what a run has.
+
+* Of a *Solution*, ``{calls, output}``: each Call fits one Tool. What a Tool fixes or
+  decides by itself (constants, ``_activity``, ``_options``) is not there to be chosen,
+  and what is not there cannot be answered.
+* Of a *latent Call*: its ``_output``, or that and the outcome it takes.
+
+Each Tool is a definition of its own under ``$defs``, in the order of their names: the
+same Tools give the same bytes, and providers count and cache a schema by its parts.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from acts.schemas import subschemas, with_null
+from acts.tools import META, TOOL_ONLY
+from acts.values import Json
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from acts.calls import Node
+    from acts.tools import Tool
+
+REFERENCE: Final = "reference"
+_REFERENCE: Final = {"type": "string", "pattern": "^†", "description": "a reference to a value, like †state.name"}
+# A string that may hold anything may hold a reference too
+_NARROWS: Final = ("enum", "const", "pattern", "format", "minLength", "maxLength")
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]")
+_LOCAL: Final = "#/$defs/"
+
+
+def output_schema(schema: Json) -> Json:
+    """The schema of a Request's ``output``: its ``schema``, or ``properties.output`` of the long form."""
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    if not isinstance(properties, dict) or not {"calls", "output"} <= set(properties):
+        return schema
+    found = properties["output"]
+    return {**found, "$defs": schema["$defs"]} if isinstance(found, dict) and "$defs" in schema else found
+
+
+def solution_schema(
+    tools: Mapping[str, Tool], output: Json, *, mode: str = "eager", instances: Sequence[str] = ()
+) -> dict[str, Any]:
+    """The schema of a Solution. ``output`` is the schema of the output (None: any JSON)."""
+    parts = _Parts()
+    calls = [parts.tool(tools[name], mode, instances) for name in sorted(tools)]
+    items: Json = {"anyOf": calls} if calls else {"type": "object", "properties": {}, "additionalProperties": False}
+    array = {"type": "array", "items": items} if calls else {"type": "array", "maxItems": 0, "items": items}
+    wanted = parts.own(with_null(output), "output") if output is not None else {}
+    final = {"anyOf": [admitting(wanted), {"type": "null"}]} if isinstance(wanted, dict) and wanted else {}
+    return {
+        "type": "object",
+        "properties": {"calls": array, "output": final},
+        "required": ["calls", "output"],
+        "additionalProperties": False,
+        "$defs": {**parts.defs, REFERENCE: _REFERENCE},
+    }
+
+
+def answer_schema(tool: Tool, paths: Sequence[str]) -> tuple[Json, bool]:
+    """The schema of a latent Call's answer, and whether that is ``{output, path}``; ``paths`` are the open outcomes."""
+    output = with_null(tool.output) if tool.output is not None else {}
+    if len(paths) == 1 and isinstance(output, dict) and output.get("type") == "object":
+        return _with_defs(output, tool.schema), False
+    return {
+        "type": "object",
+        "properties": {"output": _without_defs(output), "path": {"type": "string", "enum": list(paths)}},
+        "required": ["output", "path"],
+        "additionalProperties": False,
+        **({"$defs": with_null(tool.schema["$defs"])} if "$defs" in tool.schema else {}),
+        **({"$defs": output["$defs"]} if isinstance(output, dict) and "$defs" in output else {}),
+    }, True
+
+
+def offered(node: Node) -> list[str]:
+    """The outcomes that a result may choose, each as one expression."""
+    return [" && ".join(str(p) for p in outcome) for outcome in node.outcomes[: node.choices]]
+
+
+def _with_defs(part: dict[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
+    return {**part, "$defs": with_null(schema["$defs"])} if "$defs" in schema and "$defs" not in part else part
+
+
+def _without_defs(schema: Json) -> Json:
+    return {k: v for k, v in schema.items() if k != "$defs"} if isinstance(schema, dict) else schema
+
+
+class _Parts:
+    """The definitions of a composed schema."""
+
+    def __init__(self) -> None:
+        self.defs: dict[str, Json] = {}
+
+    def tool(self, tool: Tool, mode: str, instances: Sequence[str]) -> dict[str, str]:
+        """A Tool's Calls as a definition; the reference to it."""
+        name = self._name(f"tool_{tool.name}")
+        self.defs[name] = {}  # taken
+        own = self.own(with_null(tool.schema), name)
+        schema: dict[str, Any] = own if isinstance(own, dict) else {}
+        properties = schema.get("properties") if isinstance(schema.get("properties"), dict) else {}
+        call: dict[str, Json] = {"_tool": {"const": tool.name}}
+        call.update({k: admitting(v) for k, v in (properties or {}).items() if k not in META})
+        call.update({k: (properties or {}).get(k, v) for k, v in tool.meta.items() if _open(tool, k, mode)})
+        if instances:
+            call["_instance"] = {"type": "string", "enum": list(instances)}
+        listed = schema.get("required")
+        required = [k for k in (listed if isinstance(listed, list) else []) if k in call and k != "_tool"]
+        rest = schema.get("additionalProperties", False)
+        described = {"description": schema["description"]} if isinstance(schema.get("description"), str) else {}
+        self.defs[name] = {
+            "type": "object", **described, "properties": call, "required": ["_tool", *required],
+            "additionalProperties": rest,
+        }  # fmt: skip
+        return {"$ref": _LOCAL + name}
+
+    def own(self, schema: Json, name: str) -> Json:
+        """A schema without its own ``$defs``: they become ours, under names that begin with ``name``.
+
+        What refers to anything but ``#/$defs/…`` cannot be taken apart; such a place is
+        left open, and the Tool's own check decides.
+        """
+        if not isinstance(schema, dict):
+            return schema
+        found = schema.get("$defs")
+        inner: dict[str, Json] = found if isinstance(found, dict) else {}
+        names = {key: self._name(f"{name}_{key}") for key in inner}
+        self.defs.update({new: admitting(_renamed(inner[key], names), whole=False) for key, new in names.items()})
+        return _renamed({k: v for k, v in schema.items() if k != "$defs"}, names)
+
+    def _name(self, text: str) -> str:
+        name = _UNSAFE.sub("_", text)[:60]
+        if name in self.defs or name == REFERENCE:
+            tries = (f"{name}_{i}" for i in range(2, len(self.defs) + 3))
+            name = next(n for n in tries if n not in self.defs)
+        return name
+
+
+def _open(tool: Tool, key: str, mode: str) -> bool:
+    """True for a meta-property that the author of a Call chooses."""
+    if key in ("_tool", "_instance", *TOOL_ONLY) or key in tool.consts:
+        return False
+    if key == "_output":
+        return mode == "eager" and tool.runs(tool.consts.get("_delegate")) == "latent" and "_delegate" not in tool.meta
+    return True
+
+
+def _renamed(schema: Json, names: Mapping[str, str]) -> Json:
+    """The schema with its references to ``$defs`` renamed; any other reference allows anything."""
+    if not isinstance(schema, dict):
+        return schema
+    text = json.dumps(schema, ensure_ascii=False)
+    if '"$ref"' not in text and '"$dynamicRef"' not in text:
+        return schema
+    out: dict[str, Any] = json.loads(text)
+    for part in list(subschemas(out)):
+        target = part.get("$ref")
+        if isinstance(target, str):
+            name = target.removeprefix(_LOCAL)
+            if target.startswith(_LOCAL) and name in names:
+                part["$ref"] = _LOCAL + names[name]
+            else:
+                part.clear()
+        part.pop("$dynamicRef", None)
+    return out
+
+
+def admitting(schema: Json, *, whole: bool = True) -> Json:
+    """The schema, a reference being allowed wherever a value is; ``whole``: in place of all of it too."""
+    if not isinstance(schema, dict) or not schema:
+        return schema
+    out = dict(schema)
+    if isinstance(out.get("properties"), dict):
+        out["properties"] = {k: admitting(v) for k, v in out["properties"].items()}
+    for key in ("items", "additionalProperties"):
+        if isinstance(out.get(key), dict):
+            out[key] = admitting(out[key])
+    if isinstance(out.get("prefixItems"), list):
+        out["prefixItems"] = [admitting(v) for v in out["prefixItems"]]
+    for key in ("anyOf", "oneOf"):
+        if isinstance(out.get(key), list):
+            out[key] = [admitting(v, whole=False) for v in out[key]]
+    if not whole or _any_string(out):
+        return out
+    return {"anyOf": [out, {"$ref": _LOCAL + REFERENCE}]}
+
+
+def _any_string(schema: dict[str, Any]) -> bool:
+    kind = schema.get("type")
+    kinds = kind if isinstance(kind, list) else [kind]
+    if "type" not in schema:
+        return not (set(schema) - {"title", "description", "default", "examples"})
+    return "string" in kinds and not any(key in schema for key in _NARROWS)

@@ -1,0 +1,89 @@
+"""What a plan needs of the context it was made in: the Request of a plan that is walked by itself.
+
+An agent's context grows with every tick; the plan of one tick reads little of it. So the
+child that walks a plan is handed a part only: the Tools that its Calls use, the values
+that they read, the schemas of what they write, and of each place that they write the
+kind of thing that stands there (an empty list for a list), which decides whether a
+``push`` or ``merge`` can be applied. Walking this part gives what walking the whole gives.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from acts.references import Path
+from acts.scopes import scoped_context, wrapped
+from acts.values import ABSENT, Json, Names, deep_merge, nest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from acts.calls import Node
+    from acts.context import Log
+    from acts.validate import Prepared
+
+_EMPTY: Final[dict[type, Json]] = {list: [], dict: {}, str: "", bool: False, int: 0, float: 0}
+# A list that these change is read by index as a whole: what was added counts on from its end
+_GROWING: Final = ("push", "concat")
+
+
+def handed_over(prepared: Prepared, log: Log, nodes: Sequence[Node], config: dict[str, Any]) -> dict[str, Any]:
+    """The Request for some Calls of a plan (all of them, or the first), as JSON."""
+    request = prepared.request
+    plan = request.plan
+    mode = plan.mode if plan is not None else "eager"
+    tools = {n.tool.name: n.tool.schema for n in nodes}
+    context: list[Json] = [{"type": "tool", "tool": {name: tools[name]}} for name in sorted(tools)]
+    kinds = {p.kind for n in nodes for p in n.writes}
+    context += [
+        {k: v for k, v in m.raw.items() if k in ("type", "kind", "schema", "_instance")}
+        for m in request.data()
+        if m.schema is not None and m.kind in kinds
+    ]
+    instances = request.instances() if any(n.instance is not None for n in nodes) else ()
+    context += _part(log, nodes, None)
+    for instance in instances:
+        own = _part(log, [n for n in nodes if n.instance == instance], instance)
+        context += [{**m, "_instance": instance} for m in own or [wrapped("state", {})]]
+    listed = sorted(nodes, key=lambda n: n.index)
+    context.append({"type": "plan", "plan": [n.planned for n in listed], "mode": mode})
+    return {"config": config, "context": context}
+
+
+def _part(log: Log, nodes: Iterable[Node], instance: str | None) -> list[dict[str, Any]]:
+    """The Messages that hold what these Calls read, and the shape of what they write onto."""
+    nodes = list(nodes)
+    read = [p for n in nodes for r in n.reads for p in r.paths] + [p for n in nodes for p in n.scopes]
+    grown = [p for n in nodes if n.method in _GROWING for p in n.writes]
+    whole = dict.fromkeys(read)
+    whole.update({g: None for g in grown if any(_below(g, p) for p in read)})
+    held = scoped_context(whole, lambda path: log.read(path, 0, instance))
+    values = {str(m.get("kind", m["type"])): m[m["type"]] for m in held}
+    for path in dict.fromkeys(p for n in nodes for p in n.writes):
+        frame = _shape(log, path, instance)
+        if frame is not ABSENT:
+            values[path.kind] = _under(frame, values[path.kind]) if path.kind in values else frame
+    return [wrapped(kind, payload) for kind, payload in values.items()]
+
+
+def _below(above: Path, path: Path) -> bool:
+    return above.kind == path.kind and path.names[: len(above.names)] == above.names
+
+
+def _shape(log: Log, path: Path, instance: str | None) -> Json:
+    """An empty value of the kind that stands at a path, in its place; a list on the way ends it."""
+    for depth in range(len(path.names) + 1):
+        names: Names = path.names[:depth]
+        found = log.read(Path(path.kind, names), 0, instance)
+        if found is ABSENT:
+            return ABSENT
+        if isinstance(found, list) or depth == len(path.names) or not isinstance(found, dict):
+            return nest(names, None if found is None else _EMPTY.get(type(found)))
+    return ABSENT
+
+
+def _under(frame: Json, value: Json) -> Json:
+    """What is read, over the frame that is only there for its shape."""
+    if isinstance(frame, list) and isinstance(value, (list, dict)):
+        return value
+    return deep_merge(frame, value)

@@ -1,0 +1,352 @@
+"""The Loop of an agent as a state machine: answers and results in, what to do next out.
+
+Each tick is one request to the model: it answers with a Solution, ``{calls, output}``;
+the Calls are checked and walked as a plan of their own; what came of it joins the
+context, and so do errors, which are the model's to deal with. The loop is over when an
+output stands, or when a limit is reached.
+
+Like ``walk`` it is plain data and knows no clock and no Temporal.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from acts.compose import output_schema
+from acts.context import Log
+from acts.errors import ExpressionError, InvalidRequest, Problem, shorten
+from acts.handover import handed_over
+from acts.messages import Data, Message, Request, parse_message
+from acts.references import Expression, evaluate, is_reference, parse, resolve
+from acts.schemas import Checker, checker, schema_defect
+from acts.tools import Tool, read_tools
+from acts.usage import Spent
+from acts.validate import Prepared, prepare_plan, settings_problems_of
+from acts.values import ABSENT, Json, defect, pointer, type_name
+from acts.wire import LIMIT_EXCEEDED, SCHEMA_MISMATCH, UNRESOLVED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from acts.calls import Node
+    from acts.references import Path
+
+# What of a tick's errors a model is shown; more of them say nothing new
+MAX_ERRORS_SHOWN: Final = 20
+_FAILED: Final = ("failed", "rejected", "cancelled")
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Ask the model: tick ``tick``, the first ``upto`` messages of the context being what it is shown."""
+
+    tick: int
+    upto: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunPlan:
+    """Walk ``request`` as a plan of its own; ``ids`` are its Calls' ids in the Solution."""
+
+    tick: int
+    request: dict[str, Any]
+    ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Over:
+    """The end: ``completed`` with an output, or ``failed`` at the limit that ``message`` names."""
+
+    status: str
+    message: str = ""
+    code: str = ""
+
+
+Next = Ask | RunPlan | Over
+
+
+class Loop:
+    """One agent. ``begin``, then feed each answer and each result; do what comes back.
+
+    Raises:
+        InvalidRequest: when the Request cannot be run, with every problem.
+    """
+
+    def __init__(self, request: Request, registry: Mapping[str, Json], served: Iterable[str]) -> None:
+        problems = [*request.problems, *settings_problems_of(request)]
+        found = read_tools(request, registry, frozenset(served).__contains__)
+        problems.extend(found.problems)
+        if request.config.model is None:
+            hint = (
+                'set config.model, e.g. "anthropic:…", "openai:…" or "scripted:…"; a plan without a planner is a Plan'
+            )
+            problems.append(Problem("noModel", "an agent needs a model to plan", "/config/model", hint=hint))
+        self.output_schema = output_schema(request.schema)
+        why = None if self.output_schema is None else schema_defect(self.output_schema)
+        if why and not any(p.pointer == "/schema" for p in problems):
+            problems.append(Problem("invalidSchema", why, "/schema"))
+        self.log = Log(request.data())
+        problems.extend(self.log.problems)
+        if any(p.fatal for p in problems):
+            raise InvalidRequest(problems)
+        self.warnings = tuple(problems)
+        self.request = request
+        self.tools: Mapping[str, Tool] = found.by_name
+        self.mode = request.plan.mode if request.plan is not None else "eager"
+        self.given = len(request.context)
+        self.tick = 0
+        self.spent = Spent()
+        self.started = 0
+        self.output: Json = None
+        self.plan_tick = 0
+        self.prepared: Prepared | None = None
+        self.calls: list[dict[str, Any]] = []
+        self.errors: list[dict[str, Any]] = []
+        self._wanted: Json = None
+        self._planned: list[Node] = []
+        self._open: list[dict[str, Any]] = []
+        self._left_out = False
+
+    # -- the loop --------------------------------------------------------------
+
+    def next(self) -> Ask | Over:
+        """The next tick, or the limit that allows none."""
+        config = self.request.config
+        if self.tick >= config.maxTicks:
+            text = f"maxTicks {config.maxTicks} is reached and there is no output"
+            return Over("failed", f"{text}: raise maxTicks, or see in the errors why no output stood", LIMIT_EXCEEDED)
+        spent = self.spent.exhausted(config.budget)
+        if spent is not None:
+            return Over("failed", f"{spent} and there is no output", LIMIT_EXCEEDED)
+        self.tick += 1
+        return Ask(self.tick, len(self.request.context))
+
+    def untick(self) -> None:
+        """Take back a ``next`` that was not acted on."""
+        self.tick -= 1
+
+    def answered(self, solution: Json) -> Next:
+        """The model's Solution for this tick."""
+        problems = list(_shape(solution))
+        if problems:
+            return self._refuse(problems, [])
+        calls, self._wanted = solution.get("calls") or [], solution.get("output")
+        problems = list(_output_problems(self._wanted))
+        if not calls:
+            if problems:
+                return self._refuse(problems, calls)
+            return self._finish() or self.next()
+        limit = self.request.config.budget.calls
+        if limit is not None and self.started + len(calls) > limit:
+            text = f"the budget of {limit} calls does not allow the {len(calls)} that were planned"
+            return Over("failed", f"{text}: {self.started} were made", LIMIT_EXCEEDED)
+        try:
+            prepared = self._prepare(calls)
+        except InvalidRequest as error:
+            return self._refuse([*problems, *(p for p in error.problems if p.fatal)], calls)
+        if problems:
+            return self._refuse(problems, calls)
+        return self._run(prepared, calls)
+
+    def unusable(self, code: str, message: str) -> Next:
+        """The model's answer was no Solution at all."""
+        return self._refuse([Problem(code, message)], [])
+
+    def walked(self, result: Mapping[str, Any]) -> Next:
+        """The plan of this tick has been walked; ``result`` is that of a Plan."""
+        self.spent.add(result.get("usage"))
+        self._append(result.get("context") or ())
+        failed, self._open = [], []
+        for node, call in zip(self._planned, result["calls"], strict=True):
+            self.calls.append({**call, "id": node.id, "tick": self.tick})
+            if call["state"] in _FAILED:
+                error = call.get("error") or {"code": call["state"], "message": f"the call was {call['state']}"}
+                failed.append({"call": node.planned, "error": error})
+                self.errors.append({"call": node.id, "tick": self.tick, **error})
+        self._append({"type": "error", "data": data} for data in failed[:MAX_ERRORS_SHOWN])
+        if failed or self._wanted is None or self._left_out:
+            return self.next()
+        return self._finish() or self.next()
+
+    def provide(self, message: Data) -> None:
+        """A message from outside joins the context."""
+        self._append([message.raw])
+
+    # -- parts -----------------------------------------------------------------
+
+    def _prepare(self, calls: list[Json]) -> Prepared:
+        plan = parse_message({"type": "plan", "plan": calls, "mode": self.mode}, len(self.request.context))
+        config = self.request.config.model_copy(update={"budget": self.request.config.budget.model_copy(
+            update={"calls": None})})  # fmt: skip
+        request = replace(self.request, config=config, context=(*self.request.context, plan))
+        return prepare_plan(request, self.tools, self.log, ("calls",))
+
+    def _run(self, prepared: Prepared, calls: list[Json]) -> RunPlan:
+        """Hand the plan over: all of it, or with ``step: call`` the first Call that is to be run."""
+        self.prepared, self.plan_tick = prepared, self.tick
+        nodes = sorted(prepared.nodes, key=lambda n: n.index)
+        if self.request.config.step == "call":  # in plan order the first is ready; a thought is none
+            nodes = [next((n for n in prepared.nodes if n.outcomes or n.how != "latent"), nodes[0])]
+        self._left_out = len(nodes) < len(prepared.nodes)
+        self._planned = nodes
+        self.started += len(nodes)
+        self._open = [{"id": n.id, "tool": n.tool.name, "state": "pending", "tick": self.tick} for n in nodes]
+        request = handed_over(prepared, self.log, nodes, self._child_config())
+        self._append([{"type": "plan", "plan": calls, "mode": self.mode}])
+        return RunPlan(self.tick, request, tuple(n.id for n in nodes))
+
+    def _child_config(self) -> dict[str, Any]:
+        """The settings that the walk of a plan has a use for, with what is left of the budget."""
+        given = self.request.raw.get("config") or {}
+        out = {k: v for k, v in given.items() if k not in ("maxTicks", "step", "resolve", "budget", "approve")}
+        left = {k: max(0, v) for k, v in self.spent.left(self.request.config.budget).items()}
+        return {**out, "approve": {**(given.get("approve") or {}), "plan": False}, "budget": left}
+
+    def _finish(self) -> Over | None:
+        """The end, when the output stands; else an error message that says why it does not."""
+        if self._wanted is None:
+            problem = Problem("emptySolution", "the answer has neither calls nor an output: give one of them")
+            self._say([problem], [])
+            return None
+        missing: list[str] = []
+        output = resolved_output(self._wanted, lambda path: self.log.read(path, 0), missing)
+        if missing:
+            listed = ", ".join(dict.fromkeys(missing))
+            self._say([Problem(UNRESOLVED, f"the output refers to {listed}, and nothing is there", "/output")], [])
+            return None
+        defects = self._check.defects(output) if self._check is not None else []
+        if defects:
+            self._say(
+                [Problem(SCHEMA_MISMATCH, f"the output: {why}", pointer("output", *at)) for at, why in defects], []
+            )
+            return None
+        self.output = output
+        return Over("completed")
+
+    @property
+    def _check(self) -> Checker | None:
+        return None if self.output_schema is None else checker(self.output_schema)
+
+    def _refuse(self, problems: list[Problem], calls: list[Json]) -> Ask | Over:
+        self._say(problems, calls)
+        return self.next()
+
+    def _say(self, problems: list[Problem], calls: list[Json]) -> None:
+        """Problems as error messages for the model, each with the Call that it is about."""
+        for problem in problems[:MAX_ERRORS_SHOWN]:
+            error = {"code": problem.code, "message": shorten(problem.message)}
+            error.update({k: v for k, v in (("pointer", problem.pointer), ("hint", problem.hint)) if v})
+            call = _call_at(problem.pointer, calls)
+            self.errors.append({"call": problem.call, "tick": self.tick, **error})
+            self._append([{"type": "error", "data": {"call": call, "error": error}}])
+        more = len(problems) - MAX_ERRORS_SHOWN
+        if more > 0:
+            error = {"code": "moreProblems", "message": f"… and {more} more problems"}
+            self._append([{"type": "error", "data": {"call": None, "error": error}}])
+
+    def _append(self, raws: Iterable[Json]) -> None:
+        """Messages join the context, and the log."""
+        at = len(self.request.context)
+        parsed: list[Message] = [parse_message(raw, at + i) for i, raw in enumerate(raws)]
+        owned: set[int] = set()
+        for message in parsed:
+            if isinstance(message, Data):
+                self.log.layer(message.instance, create=True).take(message, owned)
+        self.request = replace(self.request, context=(*self.request.context, *parsed))
+
+    # -- what can be seen ------------------------------------------------------
+
+    def appended(self) -> list[Json]:
+        """The messages that came after the Request's."""
+        return [m.raw for m in self.request.context[self.given :]]
+
+    def current(self) -> list[dict[str, Any]]:
+        """Every Call so far, those of the plan that is being walked at the end."""
+        return [*self.calls, *self._open]
+
+    def states(self) -> dict[str, str]:
+        """The state of each Call of the latest plan, by its id."""
+        return {c["id"]: c["state"] for c in self.current() if c["tick"] == self.plan_tick}
+
+    def value(self, tree: Expression, instance: str | None = None) -> Json:
+        """What an expression yields now."""
+        return evaluate(tree, lambda path: self.log.read(path, 0, instance))
+
+    def result(self, status: str) -> dict[str, Any]:
+        """The result of an Agent."""
+        state = self.log.view("state")
+        return {
+            "status": status, "output": self.output, "ticks": self.tick, "state": {} if state is ABSENT else state,
+            "calls": self.calls, "context": self.appended(), "errors": self.errors, "usage": self.spent.to_json(),
+        }  # fmt: skip
+
+    # -- carrying over ---------------------------------------------------------
+
+    def snapshot(self) -> dict[str, Any]:
+        """The loop as JSON, between two ticks."""
+        return {
+            "context": self.appended(), "tick": self.tick, "spent": self.spent.to_json(), "started": self.started,
+            "calls": self.calls, "errors": self.errors,
+        }  # fmt: skip
+
+    def restore(self, data: Mapping[str, Any]) -> None:
+        """Take over a snapshot of the same Request."""
+        self._append(data["context"])
+        self.tick, self.started = data["tick"], data["started"]
+        self.spent.add(data["spent"])
+        self.calls, self.errors = list(data["calls"]), list(data["errors"])
+
+
+def _shape(solution: Json) -> Iterator[Problem]:
+    """What keeps an answer from being a Solution."""
+    if not isinstance(solution, dict):
+        yield Problem("invalidSolution", f"a Solution is an object {{calls, output}}, not {type_name(solution)}")
+        return
+    broken = defect(solution)
+    if broken:
+        yield Problem("invalidSolution", broken[1], broken[0])
+        return
+    for key in solution:
+        if key not in ("calls", "output"):
+            yield Problem("invalidSolution", f'unknown key "{key}": a Solution has calls and output', pointer(key))
+    calls = solution.get("calls")
+    if calls is not None and not isinstance(calls, list):
+        yield Problem("invalidSolution", f"calls is a list of Calls, not {type_name(calls)}", "/calls")
+
+
+def _output_problems(value: Json, *at: str | int) -> Iterator[Problem]:
+    """Malformed expressions in an output."""
+    if isinstance(value, str) and is_reference(value):
+        try:
+            parse(value)
+        except ExpressionError as error:
+            yield Problem("invalidExpression", f"{error} in {value!r}", pointer("output", *at))
+    for key, child in _children(value):
+        yield from _output_problems(child, *at, key)
+
+
+def _children(value: Json) -> Iterator[tuple[str | int, Json]]:
+    """The parts of an output; an object with ``_tool`` is data and has none."""
+    if isinstance(value, dict) and "_tool" not in value:
+        yield from value.items()
+    elif isinstance(value, list):
+        yield from enumerate(value)
+
+
+def resolved_output(value: Json, read: Callable[[Path], Json], missing: list[str]) -> Json:
+    """An output with its references resolved, at any depth; what has ``_tool`` is left alone."""
+    if isinstance(value, dict):
+        if "_tool" in value:
+            return value
+        return {key: resolved_output(child, read, missing) for key, child in value.items()}
+    if isinstance(value, list):
+        return [resolved_output(child, read, missing) for child in value]
+    return resolve(value, read, missing)
+
+
+def _call_at(where: str, calls: list[Json]) -> Json:
+    """The Call that a pointer like ``/calls/2/x`` leads into, or None."""
+    parts = where.split("/")
+    inside = len(parts) > 2 and parts[1] == "calls" and parts[2].isdigit()  # noqa: PLR2004 - "", "calls", index
+    return calls[int(parts[2])] if inside and int(parts[2]) < len(calls) else None
