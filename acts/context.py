@@ -9,7 +9,9 @@ order. It only looks at what overlaps its path:
   their leaves, so that a reader of one leaf never meets the others;
 * a fold starts at the latest ``set`` at or above the path, not at the beginning;
 * a fold is remembered. A Call reads only when every overlapping writer before it has
-  settled, so nothing can later slip in below what was remembered.
+  settled, so nothing can later slip in below what was remembered; where a fold took in
+  more than the Call asked for (a list, to read one place of it), a write that does slip
+  in makes it forgotten.
 
 Ten thousand writes and ten thousand reads therefore cost time linear in their number.
 
@@ -112,6 +114,9 @@ class Layer:
         bisect.insort(own, effect, key=_order)
         for depth in range(len(names)):
             bisect.insort(self._place(kind, names[:depth]).below, effect, key=_order)
+            known = self._memo.get((kind, names[:depth]))
+            if known is not None and known[0] > rank:
+                del self._memo[(kind, names[:depth])]
 
     def _place(self, kind: str, names: Names) -> _Place:
         place = self._places.get((kind, names))
@@ -145,7 +150,8 @@ class Layer:
             point, value = _after(latest), get(latest[4], names[len(latest[2]) :])
         grown = self._grown_above(kind, names, point, rank)
         if grown is not None:
-            value = get(self.read(Path(kind, grown), rank), names[len(grown) :])
+            # What is beside the path may still come: ``_add`` then forgets what is remembered here
+            value = get(self.read(Path(kind, grown), rank, settled=settled), names[len(grown) :])
         else:
             swept = self._swept(kind, names, rank)
             if swept is not None and swept >= point:

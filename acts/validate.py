@@ -13,7 +13,7 @@ from acts.advice import advice
 from acts.calls import CallReader, Node
 from acts.context import Log
 from acts.errors import InvalidRequest, Problem, known
-from acts.graph import Graph, build
+from acts.graph import Chain, Graph, build
 from acts.messages import Data, Request, read_request
 from acts.references import Path, alternatives
 from acts.schemas import part_of, schema_defect
@@ -259,13 +259,22 @@ def _state_writes(request: Request, graph: Graph) -> list[Problem]:
 def _given(graph: Graph, mode: str) -> tuple[frozenset[int], list[Problem]]:
     """The latent Calls whose ``_output`` counts; a guess about what is to come does not."""
     given: dict[int, None] = {}
+    leading: dict[int, int] = {}  # by chain: how many of its first entries are given
     out = []
+
+    def settled(chain: Chain, count: int) -> bool:
+        at = leading.get(id(chain), 0)
+        while at < count and chain.entries[at] in given:
+            at += 1
+        leading[id(chain)] = at
+        return at >= count
+
     for rank, node in enumerate(graph.order):
         if node.given is ABSENT:
             continue
         if mode == "lazy":
             why = "a lazy plan only plans"
-        elif all(d in given for d in graph.dependencies(rank)):
+        elif all(settled(chain, count) for chain, count in graph.waits[rank]):
             given[rank] = None
             continue
         else:

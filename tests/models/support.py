@@ -1,0 +1,138 @@
+"""What the tests of the models share: one question, and the three APIs as a table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from activities.models.anthropic import Anthropic
+from activities.models.openai import OpenAI
+from activities.models.port import Adapter, Answer, Block, ModelError, Question
+from tests.models import rawserver
+from tests.models.rawserver import RawServer, Reply
+
+REFERENCE = {"type": "string", "pattern": "^†"}
+
+
+def tool(name: str, **parameters: Any) -> dict[str, Any]:
+    """The definition of a Tool in a composed schema."""
+    return {
+        "type": "object",
+        "properties": {"_tool": {"const": name}, **parameters, "_outputPath": {"type": "string"}},
+        "required": ["_tool", *parameters],
+        "additionalProperties": False,
+    }
+
+
+def solution(output: dict[str, Any] | None = None, **tools: dict[str, Any]) -> dict[str, Any]:
+    """A composed schema, in the layout of acts/compose.py."""
+    names = [f"tool_{name}" for name in tools]
+    return {
+        "type": "object",
+        "properties": {
+            "calls": {"type": "array", "items": {"anyOf": [{"$ref": f"#/$defs/{n}"} for n in names]}},
+            "output": {"anyOf": [output or {"type": "string"}, {"type": "null"}]},
+        },
+        "required": ["calls", "output"],
+        "additionalProperties": False,
+        "$defs": {**dict(zip(names, tools.values(), strict=True)), "reference": REFERENCE},
+    }
+
+
+NUMBER = {"anyOf": [{"type": "number"}, {"$ref": "#/$defs/reference"}]}
+SCHEMA = solution(
+    refund=tool("refund", amount=NUMBER), note=tool("note", level={"enum": ["Low", "High"]}, data={"type": "object"})
+)
+PLAN = {
+    "calls": [
+        {"_tool": "refund", "amount": 12.5, "_outputPath": "†state.refund"},
+        {"_tool": "note", "level": "High", "data": {"why": ["late", "ä†"]}},
+    ],
+    "output": None,
+}
+"""A solution as our protocol has it, and …"""
+WIRE = {
+    "calls": [PLAN["calls"][0], {**PLAN["calls"][1], "data": json.dumps(PLAN["calls"][1]["data"])}],
+    "output": None,
+}
+"""… as a model writes it."""
+TEXT = json.dumps(WIRE)
+
+
+def question(**more: Any) -> Question:
+    given: dict[str, Any] = {
+        "model": "claude-opus-5-5",
+        "system": (Block("rules"), Block("tools", cache=True)),
+        "user": (Block("state"), Block("do it")),
+        "schema": SCHEMA,
+        "key": "run-1",
+        **more,
+    }
+    return Question(**given)
+
+
+@dataclass(frozen=True)
+class Api:
+    """One of the three ways to a model. ``stream`` makes its events; ``stop`` is the word for each ending."""
+
+    name: str
+    build: Callable[[], Adapter]
+    stream: Callable[..., list[tuple[str | None, Any]]]
+    cut: dict[str, Any]
+    full: dict[str, Any]
+    model: str
+    path: str
+    env: dict[str, str]
+
+    def reply(self, text: str = TEXT, **more: Any) -> Reply:
+        return Reply(events=self.stream(text, **more))
+
+    def schema_sent(self, body: dict[str, Any]) -> dict[str, Any] | None:
+        """The strict schema of a request, or None."""
+        if self.name == "anthropic":
+            return body.get("output_config", {}).get("format", {}).get("schema")
+        if self.name == "responses":
+            return body["text"]["format"].get("schema")
+        return body["response_format"].get("json_schema", {}).get("schema")
+
+
+APIS = {
+    "anthropic": Api(
+        "anthropic", Anthropic, rawserver.claude, {"stop": None}, {"stop": "max_tokens"}, "claude-opus-5-5",
+        "/v1/messages", {},
+    ),
+    "chat": Api(
+        "chat", OpenAI, rawserver.chat, {"finish": None}, {"finish": "length"}, "gpt-6-sol", "/v1/chat/completions", {},
+    ),
+    "responses": Api(
+        "responses", OpenAI, rawserver.responses, {"status": None},
+        {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}, "gpt-6-sol", "/v1/responses",
+        {"ACTS_OPENAI_API": "responses"},
+    ),
+}  # fmt: skip
+
+
+class Told:
+    """A progress that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[int, Any]] = []
+
+    def __call__(self, index: int, call: Any) -> None:
+        self.calls.append((index, call))
+
+
+async def asked(api: Api, adapter: Adapter | None = None, told: Told | None = None, **more: Any) -> Answer:
+    return await (adapter or api.build()).ask(question(model=api.model, **more), told or Told())
+
+
+async def failed(api: Api, raw: RawServer, *replies: Reply, **more: Any) -> ModelError:
+    """The error that these replies end in."""
+    raw.will(*replies)
+    with pytest.raises(ModelError) as caught:
+        await asked(api, **more)
+    return caught.value

@@ -1,0 +1,398 @@
+"""All three APIs against a server that says exactly what it is told: answers, bodies, and every trap."""
+
+from __future__ import annotations
+
+import asyncio
+import email.utils
+import json
+import time
+from typing import Any
+
+import pytest
+
+from activities.models.port import Block, ModelError, Turn, Usage
+from tests.models.rawserver import RawServer, Reply
+from tests.models.support import APIS, PLAN, SCHEMA, TEXT, WIRE, Api, Told, asked, failed
+
+
+@pytest.fixture(params=APIS.values(), ids=APIS.keys())
+def api(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Api:
+    found: Api = request.param
+    for name, value in found.env.items():
+        monkeypatch.setenv(name, value)
+    return found
+
+
+def openai(monkeypatch: pytest.MonkeyPatch, name: str) -> Api:
+    monkeypatch.setenv("ACTS_OPENAI_API", name)
+    return APIS[name]
+
+
+# -- answers -----------------------------------------------------------------------
+
+
+async def test_an_answer_comes_back_in_the_form_of_the_original_schema(raw: RawServer, api: Api) -> None:
+    raw.will(api.reply())
+    answer = await asked(api)
+    assert answer.value == PLAN
+    assert json.loads(answer.text) == WIRE != PLAN
+    assert answer.usage == Usage(inputTokens=11, outputTokens=7)
+    assert answer.cost is not None
+    assert answer.cost > 0
+    assert answer.strict
+    assert raw.requests[-1].path == api.path
+
+
+async def test_calls_are_told_as_they_arrive_bridged_back(raw: RawServer, api: Api) -> None:
+    raw.will(api.reply())
+    told = Told()
+    await asked(api, told=told)
+    assert told.calls == list(enumerate(PLAN["calls"]))
+
+
+async def test_the_schema_is_sent_strict_and_the_same_bytes_each_time(raw: RawServer, api: Api) -> None:
+    raw.will(api.reply(), api.reply())
+    adapter = api.build()
+    await asked(api, adapter)
+    first = json.dumps(api.schema_sent(raw.body))
+    await asked(api, adapter)
+    assert first == json.dumps(api.schema_sent(raw.body))
+    sent = api.schema_sent(raw.body)
+    assert sent is not None
+    assert list(sent["$defs"]["tool_refund"]["properties"])[0] == "_tool"
+    assert all(d["additionalProperties"] is False for d in sent["$defs"].values() if d["type"] == "object")
+    required = sent["$defs"]["tool_refund"]["required"]
+    assert ("_outputPath" in required) == (api.name != "anthropic")
+
+
+async def test_a_turn_is_an_answer_and_what_was_said_about_it(raw: RawServer, api: Api) -> None:
+    raw.will(api.reply())
+    await asked(api, turns=(Turn("{bad", "not JSON"),))
+    said = raw.body["input"] if api.name == "responses" else raw.body["messages"]
+    assert [(m["role"], m["content"]) for m in said[-2:]] == [("assistant", "{bad"), ("user", "not JSON")]
+
+
+async def test_the_casing_of_tools_and_choices_is_repaired(raw: RawServer, api: Api) -> None:
+    text = TEXT.replace('"refund"', '"Refund"').replace('"High"', '"HIGH"')
+    raw.will(api.reply(text))
+    assert (await asked(api)).value == PLAN
+
+
+@pytest.mark.parametrize("around", ["```json\n{}\n```", "Here it is:\n```\n{}\n```\nDone.", "<think>a {{b}}</think>{}"])
+async def test_a_server_that_ignores_the_schema_does_not_break_us(raw: RawServer, api: Api, around: str) -> None:
+    text = around.replace("{{", "\0").replace("}}", "\1").replace("{}", json.dumps(PLAN))
+    raw.will(api.reply(text.replace("\0", "{").replace("\1", "}")))
+    assert (await asked(api)).value == PLAN
+
+
+async def test_no_key_of_one_s_own_is_needed_for_a_server_of_one_s_own(raw: RawServer, api: Api) -> None:
+    raw.will(api.reply())
+    await asked(api)
+    assert raw.requests[-1].headers["authorization"] == "Bearer none"
+
+
+async def test_an_unknown_model_has_no_price(raw: RawServer, api: Api) -> None:
+    adapter = api.build()
+    assert adapter.price(api.model)
+    assert not adapter.price("my-own-model")
+
+
+# -- what only one of them has -------------------------------------------------------
+
+
+async def test_anthropic_takes_the_last_four_cache_breakpoints_and_no_temperature(raw: RawServer) -> None:
+    api = APIS["anthropic"]
+    raw.will(api.reply())
+    await asked(
+        api,
+        system=(Block("a", cache=True), Block("b", cache=True), Block(" ", cache=True)),
+        user=(Block("c", cache=True), Block("d"), Block("e", cache=True), Block("f", cache=True)),
+        temperature=0.5,
+    )
+    blocks = [*raw.body["system"], *raw.body["messages"][0]["content"]]
+    assert [b["text"] for b in blocks] == ["a", "b", "c", "d", "e", "f"]
+    assert [b["text"] for b in blocks if "cache_control" in b] == ["b", "c", "e", "f"]
+    assert "temperature" not in raw.body
+    assert raw.body["max_tokens"] == 32_000
+
+
+async def test_anthropic_input_is_the_sum_of_its_parts(raw: RawServer) -> None:
+    usage = {
+        "cache_read_input_tokens": 100,
+        "cache_creation_input_tokens": 50,
+        "output_tokens_details": {"thinking_tokens": 3},
+    }
+    raw.will(APIS["anthropic"].reply(usage=usage, thinking="hm"))
+    answer = await asked(APIS["anthropic"])
+    assert answer.usage == Usage(161, 7, cachedTokens=100, cacheWriteTokens=50, reasoningTokens=3)
+    assert answer.value == PLAN
+
+
+@pytest.mark.parametrize(
+    ("name", "usage"),
+    [
+        ("chat", {"prompt_tokens_details": {"cached_tokens": 8}, "completion_tokens_details": {"reasoning_tokens": 5}}),
+        (
+            "responses",
+            {"input_tokens_details": {"cached_tokens": 8}, "output_tokens_details": {"reasoning_tokens": 5}},
+        ),
+    ],
+)
+async def test_openai_input_includes_what_was_cached(
+    raw: RawServer, monkeypatch: pytest.MonkeyPatch, name: str, usage: dict[str, Any]
+) -> None:
+    api = openai(monkeypatch, name)
+    raw.will(api.reply(usage=usage))
+    assert (await asked(api)).usage == Usage(11, 7, cachedTokens=8, reasoningTokens=5)
+
+
+async def test_a_long_key_of_a_run_is_shortened_for_the_prompt_cache(
+    raw: RawServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api = openai(monkeypatch, "responses")
+    raw.will(api.reply(), api.reply())
+    await asked(api)
+    assert raw.body["prompt_cache_key"] == "run-1"
+    await asked(api, key="r" * 900)
+    assert len(raw.body["prompt_cache_key"]) == 64
+
+
+async def test_commentary_is_not_the_answer(raw: RawServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    api = openai(monkeypatch, "responses")
+    raw.will(api.reply(aside='{"calls": [{"_tool": "note"}]}'))
+    told = Told()
+    answer = await asked(api, told=told)
+    assert answer.value == PLAN
+    assert told.calls[0][1] == PLAN["calls"][0]
+
+
+@pytest.mark.parametrize(("name", "parameter"), [("chat", "max_tokens"), ("responses", "max_output_tokens")])
+async def test_a_limit_of_the_output_is_sent(
+    raw: RawServer, monkeypatch: pytest.MonkeyPatch, name: str, parameter: str
+) -> None:
+    api = openai(monkeypatch, name)
+    raw.will(api.reply())
+    await asked(api, maxOutputTokens=99)
+    assert raw.body[parameter] == 99
+
+
+# -- what a provider does not take -----------------------------------------------------
+
+REFUSED = {
+    "anthropic": {"type": "error", "error": {"type": "invalid_request_error", "message": "Schema is too complex"}},
+    "chat": {"error": {"type": "invalid_request_error", "message": "Invalid schema for response_format 'solution'"}},
+    "responses": {"error": {"code": "invalid_json_schema", "message": "Invalid schema", "param": "text.format.schema"}},
+}
+
+
+async def test_a_schema_that_is_not_taken_is_told_in_words_and_that_is_remembered(raw: RawServer, api: Api) -> None:
+    bad = Reply(status=400, body=REFUSED[api.name])
+    raw.will(bad, api.reply(json.dumps(PLAN)), api.reply(json.dumps(PLAN)))
+    adapter = api.build()
+    answer = await asked(api, adapter)
+    assert (answer.value, answer.strict) == (PLAN, False)
+    assert [api.schema_sent(r.body) is None for r in raw.requests] == [False, True]
+    assert json.dumps(SCHEMA["$defs"]["tool_refund"], separators=(",", ":")) in json.dumps(raw.body).replace('\\"', '"')
+    await asked(api, adapter)
+    assert len(raw.requests) == 3
+    raw.will(api.reply())
+    other = {**SCHEMA, "description": "another schema is tried strictly"}
+    assert (await asked(api, adapter, schema=other)).strict
+
+
+@pytest.mark.parametrize("name", ["chat", "responses"])
+async def test_a_temperature_that_is_not_taken_is_left_out_from_then_on(
+    raw: RawServer, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    api = openai(monkeypatch, name)
+    message = "Unsupported parameter: 'temperature' is not supported with this model."
+    error = {"error": {"message": message, "type": "invalid_request_error", "param": "temperature"}}
+    raw.will(Reply(status=400, body=error), api.reply(), api.reply())
+    adapter = api.build()
+    await asked(api, adapter, temperature=0.2)
+    await asked(api, adapter, temperature=0.2)
+    assert ["temperature" in r.body for r in raw.requests] == [True, False, False]
+
+
+async def test_a_server_without_json_mode_is_asked_in_words_alone(raw: RawServer) -> None:
+    api = APIS["chat"]
+    no = Reply(status=400, body={"error": {"message": "response_format: Extra inputs are not permitted"}})
+    raw.will(no, no, api.reply(json.dumps(PLAN)))
+    answer = await asked(api)
+    assert (answer.value, answer.strict) == (PLAN, False)
+    assert "response_format" not in raw.body
+
+
+# -- what goes wrong -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("end", ["clean", "abrupt"])
+async def test_a_stream_that_ends_early_was_cut_and_may_be_tried_again(raw: RawServer, api: Api, end: Any) -> None:
+    reply = api.reply(TEXT[:60], **api.cut)
+    reply.end = end
+    error = await failed(api, raw, reply)
+    assert (error.code, error.retryable) == ("modelCut", True)
+    assert error.text == TEXT[:60]
+
+
+async def test_an_event_that_is_no_json_cuts_the_stream(raw: RawServer, api: Api) -> None:
+    events = api.stream(TEXT)
+    events[5] = (events[5][0], '{"half')
+    error = await failed(api, raw, Reply(events=events))
+    assert (error.code, error.retryable) == ("modelCut", True)
+
+
+async def test_an_answer_that_is_too_long_is_no_use_to_try_again(raw: RawServer, api: Api) -> None:
+    error = await failed(api, raw, api.reply(TEXT[:60], **api.full))
+    assert (error.code, error.retryable) == ("modelTruncated", False)
+    assert error.usage == Usage(11, 7)
+    assert error.text == TEXT[:60]
+    assert error.cost is not None
+
+
+async def test_an_answer_that_is_not_json_carries_its_text(raw: RawServer, api: Api) -> None:
+    error = await failed(api, raw, api.reply("I would rather talk."))
+    assert (error.code, error.retryable, error.text) == ("modelNotJson", False, "I would rather talk.")
+    assert error.usage == Usage(11, 7)
+
+
+async def test_a_refusal_is_told_with_its_reason(raw: RawServer, api: Api) -> None:
+    refusal: dict[str, dict[str, Any]] = {
+        "anthropic": {"stop": "refusal", "details": {"type": "refusal", "category": "bio", "explanation": None}},
+        "chat": {"refusal": "not bio"},
+        "responses": {"refusal": "not bio"},
+    }
+    error = await failed(api, raw, api.reply("", **refusal[api.name]))
+    assert (error.code, error.retryable) == ("modelRefused", False)
+    assert "bio" in error.message
+
+
+async def test_a_full_context_window_is_told(raw: RawServer) -> None:
+    error = await failed(APIS["anthropic"], raw, APIS["anthropic"].reply("{", stop="model_context_window_exceeded"))
+    assert (error.code, error.retryable) == ("modelContextFull", False)
+
+
+MIDWAY = [
+    ("anthropic", {"type": "error", "error": {"type": "overloaded_error", "message": "x"}}, "modelOverloaded", True),
+    ("anthropic", {"type": "error", "error": {"type": "rate_limit_error", "message": "x"}}, "modelRateLimit", True),
+    ("anthropic", {"type": "error", "error": {"type": "api_error", "message": "x"}}, "modelUnavailable", True),
+    ("anthropic", {"type": "error", "error": {"type": "billing_error", "message": "x"}}, "modelOutOfMoney", False),
+    ("chat", {"error": {"message": "x", "type": "server_error"}}, "modelUnavailable", True),
+    ("chat", {"error": {"message": "x", "code": 429}}, "modelRateLimit", True),
+    ("chat", {"error": "x"}, "modelUnavailable", True),
+    ("chat", {"error": {"message": "x", "code": "insufficient_quota"}}, "modelOutOfMoney", False),
+    ("responses", {"type": "error", "code": "server_error", "message": "x"}, "modelUnavailable", True),
+    ("responses", {"type": "error", "code": "rate_limit_exceeded", "message": "x"}, "modelRateLimit", True),
+    ("responses", {"type": "error", "code": "insufficient_quota", "message": "x"}, "modelOutOfMoney", False),
+]
+
+
+@pytest.mark.parametrize(("name", "event", "code", "retryable"), MIDWAY)
+async def test_an_error_in_mid_stream_is_told_by_its_type(
+    raw: RawServer, monkeypatch: pytest.MonkeyPatch, name: str, event: dict[str, Any], code: str, *, retryable: bool
+) -> None:
+    api = APIS[name]
+    for key, value in api.env.items():
+        monkeypatch.setenv(key, value)
+    kind = None if name == "chat" else "error"
+    error = await failed(api, raw, Reply(events=[*api.stream(TEXT[:40], **api.cut), (kind, event)]))
+    assert (error.code, error.retryable) == (code, retryable)
+    assert error.text == TEXT[:40]
+
+
+@pytest.mark.parametrize(
+    ("more", "code", "retryable"),
+    [
+        ({"status": "failed", "error": {"code": "server_error", "message": "x"}}, "modelUnavailable", True),
+        ({"status": "failed", "error": {"code": "rate_limit_exceeded", "message": "x"}}, "modelRateLimit", True),
+        ({"status": "failed", "error": {"code": "bio_policy", "message": "x"}}, "modelRefused", False),
+        ({"status": "incomplete", "incomplete_details": {"reason": "content_filter"}}, "modelRefused", False),
+        ({"status": "incomplete", "incomplete_details": None}, "modelCut", True),
+    ],
+)
+async def test_a_response_that_failed_is_an_error_though_the_sdk_raises_nothing(
+    raw: RawServer, monkeypatch: pytest.MonkeyPatch, more: dict[str, Any], code: str, *, retryable: bool
+) -> None:
+    api = openai(monkeypatch, "responses")
+    error = await failed(api, raw, api.reply(TEXT[:40], **more))
+    assert (error.code, error.retryable) == (code, retryable)
+    assert error.usage == Usage(11, 7)
+
+
+STATUS = [
+    (400, {"message": "bad"}, {}, "modelBadRequest", False, None),
+    (400, {"message": "prompt is too long: 9 tokens > 8"}, {}, "modelContextFull", False, None),
+    (400, {"message": "Your credit balance is too low to use the API"}, {}, "modelOutOfMoney", False, None),
+    (401, {"message": "bad key"}, {}, "modelUnauthorized", False, None),
+    (402, {"message": "pay"}, {}, "modelOutOfMoney", False, None),
+    (403, {"message": "no"}, {}, "modelForbidden", False, None),
+    (404, {"message": "no such model"}, {}, "modelUnknown", False, None),
+    (404, {"message": "no such model", "type": "api_error"}, {}, "modelUnknown", False, None),
+    (408, {"message": "slow"}, {}, "modelUnavailable", True, None),
+    (409, {"message": "conflict"}, {}, "modelUnavailable", True, None),
+    (413, {"message": "large"}, {}, "modelContextFull", False, None),
+    (429, {"message": "slow down"}, {"retry-after": "7"}, "modelRateLimit", True, 7.0),
+    (429, {"message": "slow down"}, {"retry-after-ms": "1500", "retry-after": "7"}, "modelRateLimit", True, 1.5),
+    (429, {"message": "slow down"}, {"retry-after": "soon"}, "modelRateLimit", True, None),
+    (429, {"message": "pay", "type": "insufficient_quota"}, {"x-should-retry": "true"}, "modelOutOfMoney", False, None),
+    (429, {"message": "You exceeded your current quota"}, {}, "modelOutOfMoney", False, None),
+    (500, {"message": "oh"}, {}, "modelUnavailable", True, None),
+    (500, {"message": "oh"}, {"x-should-retry": "false", "retry-after": "3"}, "modelUnavailable", False, None),
+    (400, {"message": "bad"}, {"x-should-retry": "true"}, "modelBadRequest", True, None),
+    (503, {"message": "busy"}, {"retry-after": "2"}, "modelOverloaded", True, 2.0),
+    (529, {"message": "busy", "type": "overloaded_error"}, {"retry-after": "2"}, "modelOverloaded", True, 2.0),
+]
+
+
+@pytest.mark.parametrize(("status", "error", "headers", "code", "retryable", "after"), STATUS)
+async def test_a_status_is_told_by_its_cause(
+    raw: RawServer, api: Api, status: int, error: Any, headers: dict[str, str], code: str, after: Any, *, retryable: bool
+) -> None:
+    found = await failed(api, raw, Reply(status=status, body={"type": "error", "error": error}, headers=headers))
+    assert (found.code, found.retryable, found.retryAfter) == (code, retryable, after)
+    assert error["message"] in found.message
+    assert len(raw.requests) == 1  # the SDK's own retries are off
+
+
+async def test_the_spending_limit_of_anthropic_is_no_rate_limit(raw: RawServer) -> None:
+    body = {"type": "rate_limit_error", "message": "x", "details": {"error_code": "enforced_spend_limit_reached"}}
+    error = await failed(APIS["anthropic"], raw, Reply(status=429, body={"type": "error", "error": body}))
+    assert (error.code, error.retryable) == ("modelOutOfMoney", False)
+
+
+async def test_a_date_to_wait_for_is_turned_into_seconds(raw: RawServer, api: Api) -> None:
+    date = email.utils.formatdate(time.time() + 3600, usegmt=True)
+    error = await failed(api, raw, Reply(status=429, body={"error": {"message": "x"}}, headers={"retry-after": date}))
+    assert error.retryAfter is not None
+    assert 3000 < error.retryAfter <= 3600
+
+
+async def test_a_server_that_is_not_there_may_come_back(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
+    with pytest.raises(ModelError) as caught:
+        await asked(api)
+    assert (caught.value.code, caught.value.retryable) == ("modelUnavailable", True)
+
+
+async def test_a_missing_key_is_named(api: Api) -> None:
+    with pytest.raises(ModelError, match=r"(ANTHROPIC|OPENAI)_API_KEY") as caught:
+        await asked(api)
+    assert (caught.value.code, caught.value.retryable) == ("modelNoKey", False)
+
+
+async def test_an_api_that_there_is_not_is_refused(raw: RawServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ACTS_OPENAI_API", "soap")
+    with pytest.raises(ModelError, match="allowed: chat, responses"):
+        await asked(APIS["chat"])
+
+
+async def test_cancelling_closes_the_connection(raw: RawServer, api: Api) -> None:
+    pings: list[tuple[str | None, Any]] = [("ping", {"type": "ping"})] * 20 if api.name == "anthropic" else []
+    raw.will(Reply(events=[*api.stream(TEXT[:40], **api.cut), *pings], end="hang"))
+    asking = asyncio.create_task(asked(api))
+    await raw.hanging.wait()
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    await asyncio.wait_for(raw.left.wait(), 10)

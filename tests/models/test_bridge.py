@@ -1,0 +1,382 @@
+"""Bridged schemas: what may be sent, and that every value finds its way there and back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from activities.models.bridge import to_wire
+from activities.models.parts import LEFT_OUT
+from activities.models.subset import Provider
+from acts.schemas import subschemas
+from tests.models.support import REFERENCE, SCHEMA, solution, tool
+
+PROVIDERS: list[Provider] = ["anthropic", "openai"]
+Pair = tuple[dict[str, Any], st.SearchStrategy[Any]]
+"""A schema, and the values that fit it."""
+
+TREE = {
+    "type": "object",
+    "properties": {"v": {"type": "integer"}, "kids": {"type": "array", "items": {"$ref": "#/$defs/tree"}}},
+    "required": ["v"],
+}
+
+
+def obj(required: list[str] | None = None, **properties: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": required or [], "additionalProperties": False}
+
+
+# -- the other way: our form to what a model would write, from the rules and not from the code -------------
+
+
+def is_text(wire: dict[str, Any]) -> bool:
+    return wire.get("type") == "string" and "JSON text of" in wire.get("description", "")
+
+
+class Encoder:
+    def __init__(self, schema: dict[str, Any], wire: dict[str, Any]) -> None:
+        self.schema, self.wire = schema, wire
+
+    def fits(self, value: Any, part: Any, root: dict[str, Any]) -> bool:
+        whole = {**part, "$defs": root.get("$defs", {})} if isinstance(part, dict) else part
+        return Draft202012Validator(whole).is_valid(value)
+
+    def encode(self, ours: Any, wire: dict[str, Any], value: Any) -> Any:
+        ours, wire = followed(ours, self.schema), followed(wire, self.wire)
+        if is_text(wire):
+            return json.dumps(value)
+        if "anyOf" in wire:
+            return self.option(ours, wire, value)
+        if isinstance(value, dict) and wire["type"] == "object":
+            return self.object(ours, wire, value)
+        if isinstance(value, list):
+            return [self.encode(ours["items"], wire["items"], v) for v in value]
+        return value
+
+    def option(self, ours: Any, wire: dict[str, Any], value: Any) -> Any:
+        chosen = next(b for b in branches(ours) if self.fits(value, b, self.schema))
+        if followed(chosen, self.schema) is not ours:
+            ours = chosen
+        for part in wire["anyOf"]:
+            if value is None and part.get("type") != "null" and not is_text(part):
+                continue
+            try:
+                found = self.encode(ours, part, value)
+            except (KeyError, StopIteration, TypeError):
+                continue
+            if self.fits(found, part, self.wire):
+                return found
+        raise StopIteration
+
+    def object(self, ours: dict[str, Any], wire: dict[str, Any], value: dict[str, Any]) -> dict[str, Any]:
+        named = dict(ours.get("properties", {}))
+        for part in ours.get("allOf", []):
+            named.update(part.get("properties", {}))
+        out = {}
+        for key, part in wire["properties"].items():
+            if key in value:
+                out[key] = self.given(named[key], part, value[key], optional=key not in ours.get("required", []))
+            elif key in wire["required"]:
+                out[key] = LEFT_OUT if any(o.get("const") == LEFT_OUT for o in part["anyOf"]) else None
+        rest = {k: v for k, v in value.items() if k not in named}
+        return {**out, "_more": json.dumps(rest)} if rest else out
+
+    def given(self, ours: Any, part: dict[str, Any], value: Any, *, optional: bool) -> Any:
+        """A property that is there; where null means absent, JSON text has to say null."""
+        texts = [o for o in part.get("anyOf", []) if is_text(o)]
+        if optional and texts and len(part["anyOf"]) == 2 and {"type": "null"} in part["anyOf"]:
+            return json.dumps(value)
+        return self.encode(ours, part, value)
+
+
+def followed(schema: Any, root: dict[str, Any]) -> Any:
+    while isinstance(schema, dict) and "$ref" in schema:
+        schema = root["$defs"][schema["$ref"].removeprefix("#/$defs/")]
+    return schema
+
+
+def branches(schema: Any) -> list[Any]:
+    for key in ("anyOf", "oneOf"):
+        if key in schema:
+            return [b for branch in schema[key] for b in branches(branch)]
+    if isinstance(schema.get("type"), list):
+        return [{**schema, "type": t} for t in schema["type"]]
+    return [schema]
+
+
+# -- random schemas with random values ----------------------------------------------------------------
+
+names = st.sampled_from(["a", "b", "c", "_more", "ä", "with space"])
+texts = st.text(max_size=8) | st.sampled_from(["†state.x", "{}", "null", "5", '"x"', "true"])
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | texts,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=3),
+    max_leaves=5,
+)
+LEAVES: list[Pair] = [
+    ({"type": "string"}, texts),
+    ({"type": "string", "minLength": 1, "default": "x", "$comment": "x"}, texts.filter(bool)),
+    ({"enum": ["Low", "High", None]}, st.sampled_from(["Low", "High", None])),
+    ({"const": 3}, st.just(3)),
+    ({"type": "number", "exclusiveMinimum": -5}, st.integers(0, 99) | st.just(0.5)),
+    ({"type": "boolean"}, st.booleans()),
+    ({"type": ["string", "null"]}, texts | st.none()),
+    ({"type": ["number", "boolean", "null"]}, st.integers() | st.booleans() | st.none()),
+    ({"type": ["object", "string"]}, st.dictionaries(names, st.integers(), max_size=2) | texts),
+    ({}, anything),
+    ({"description": "whatever"}, anything),
+    ({"type": "object"}, st.dictionaries(names, anything, max_size=2)),
+    ({"type": "object", "additionalProperties": {"type": "number"}}, st.dictionaries(names, st.integers(), max_size=2)),
+    ({"type": "array"}, st.lists(anything, max_size=2)),
+    ({"type": "array", "prefixItems": [{"type": "number"}]}, st.lists(st.integers(), max_size=2)),
+    ({"$ref": "#/$defs/tree"}, st.fixed_dictionaries({"v": st.integers()}, optional={"kids": st.just([{"v": 1}])})),
+]
+
+
+def lists(pair: Pair) -> Pair:
+    return {"type": "array", "items": pair[0]}, st.lists(pair[1], max_size=3)
+
+
+def admitting(pair: Pair) -> Pair:
+    """As acts/compose.py lets a reference stand for a value."""
+    if pair[0].get("type") == "string" or not set(pair[0]) - {"description"}:
+        return pair
+    return {"anyOf": [pair[0], {"$ref": "#/$defs/reference"}]}, pair[1] | st.just("†state.y || †state.z")
+
+
+@st.composite
+def objects(draw: st.DrawFn, inner: st.SearchStrategy[Pair], tag: str | None = None) -> Pair:
+    parts = draw(st.dictionaries(names, inner, max_size=4))
+    required = draw(st.sets(st.sampled_from(sorted(parts)))) if parts else set()
+    schema: dict[str, Any] = obj(sorted(required), **{k: p[0] for k, p in parts.items()})
+    values = {k: p[1] for k, p in parts.items()}
+    if tag is not None:
+        schema["properties"] = {"_tool": {"const": tag}, **schema["properties"]}
+        schema["required"] = ["_tool", *schema["required"]]
+        values["_tool"] = st.just(tag)
+        required = {*required, "_tool"}
+    extra: st.SearchStrategy[dict[str, Any]] = st.just({})
+    if parts and draw(st.booleans()):
+        schema["additionalProperties"] = {"type": "integer"}
+        extra = st.dictionaries(st.sampled_from(["x", "y"]), st.integers(), max_size=2)
+    elif parts:
+        schema.pop("additionalProperties", None)  # open, but nothing is said about it: closed on the wire
+    fixed = st.fixed_dictionaries(
+        {k: v for k, v in values.items() if k in required},
+        optional={k: v for k, v in values.items() if k not in required},
+    )
+    return schema, st.builds(lambda one, more: {**one, **more}, fixed, extra)
+
+
+@st.composite
+def unions(draw: st.DrawFn, inner: st.SearchStrategy[Pair]) -> Pair:
+    """Calls of several tools, told apart by their constant."""
+    pairs = [draw(objects(inner, tag)) for tag in ("one", "two", "Three")]
+    key = draw(st.sampled_from(["anyOf", "oneOf"]))
+    return {key: [p[0] for p in pairs], "description": "a call"}, st.one_of(*(p[1] for p in pairs))
+
+
+pairs = st.recursive(
+    st.sampled_from(LEAVES),
+    lambda inner: inner.map(lists) | inner.map(admitting) | objects(inner) | unions(inner),
+    max_leaves=12,
+)
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_what_a_model_would_write_is_undone_exactly(provider: Provider, data: st.DataObject) -> None:
+    schema, values = data.draw(objects(pairs))
+    schema = {**schema, "$defs": {"tree": TREE, "reference": REFERENCE, "unused": {"type": "string"}}}
+    wire = to_wire(schema, provider)
+    check_subset(wire.schema, provider)
+    value = data.draw(values)
+    written = Encoder(schema, wire.schema).encode(schema, wire.schema, value)
+    assert Draft202012Validator(wire.schema).is_valid(written)
+    assert same(wire.undo(written), value)
+
+
+@pytest.mark.parametrize("provider", [*PROVIDERS, "plain"])
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_no_answer_whatever_makes_undo_raise(provider: Provider, data: st.DataObject) -> None:
+    schema, _ = data.draw(pairs)
+    wire = to_wire({**schema, "$defs": {"tree": TREE, "reference": REFERENCE}}, provider)
+    wire.undo(data.draw(anything))
+
+
+def same(one: Any, other: Any) -> bool:
+    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+
+
+def check_subset(wire: dict[str, Any], provider: Provider) -> None:
+    """What no strict schema may hold, and what each must."""
+    used = set()
+    for part in subschemas(wire):
+        assert not set(part) & {"oneOf", "allOf", "default", "$comment", "$id", "prefixItems", "not", "if"}
+        assert not isinstance(part.get("type"), list)
+        assert set(part) & {"type", "anyOf", "$ref"}
+        assert "$ref" not in part or set(part) == {"$ref"}
+        used.add(str(part.get("$ref", "")).removeprefix("#/$defs/"))
+        if part.get("type") == "object":
+            assert part["additionalProperties"] is False
+            assert provider != "openai" or part["required"] == list(part["properties"])
+        if provider == "anthropic":
+            assert not set(part) & {"minimum", "exclusiveMinimum", "minLength", "maxLength"}
+    assert used - {""} == set(wire.get("$defs", {}))
+    if provider == "anthropic":
+        for name in wire.get("$defs", {}):
+            assert name not in reachable(wire, name)
+
+
+def reachable(wire: dict[str, Any], name: str) -> set[str]:
+    seen: set[str] = set()
+    pending = [name]
+    while pending:
+        for target in targets(wire["$defs"][pending.pop()]):
+            if target not in seen:
+                seen.add(target)
+                pending.append(target)
+    return seen
+
+
+def targets(schema: Any) -> Iterator[str]:
+    return (p["$ref"].removeprefix("#/$defs/") for p in subschemas(schema) if "$ref" in p)
+
+
+# -- one by one ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_the_same_schema_gives_the_same_bytes_with_the_tool_first(provider: Provider) -> None:
+    one = json.dumps(to_wire(SCHEMA, provider).schema)
+    to_wire.__globals__["_wire"].cache_clear()
+    assert json.dumps(to_wire(json.loads(json.dumps(SCHEMA)), provider).schema) == one
+    late = solution(x={**tool("x"), "properties": {"b": {"type": "string"}, "_tool": {"const": "x"}}})
+    assert next(iter(to_wire(late, provider).schema["$defs"]["tool_x"]["properties"])) == "_tool"
+
+
+def test_an_absent_property_and_a_null_one_stay_apart() -> None:
+    schema = obj(a={"type": ["string", "null"]}, b={"type": "string"}, c={})
+    undo = to_wire(schema, "openai").undo
+    assert undo({"a": None, "b": None, "c": None}) == {"a": None}
+    assert undo({"a": LEFT_OUT, "b": None, "c": "null"}) == {"c": None}
+    # the one ambiguity: this text itself, where null is allowed and the property may be left out
+    assert undo({"a": LEFT_OUT, "b": LEFT_OUT}) == {"b": LEFT_OUT}
+
+
+def test_only_what_counts_is_counted_against_the_limits_of_anthropic() -> None:
+    """24 optional properties and 16 unions may be reached without following a reference."""
+    many = {f"p{i}": {"type": ["string", "null"]} for i in range(40)}
+    wire = to_wire(solution(obj(**many), one=tool("one", **many), two=tool("two", **many)), "anthropic").schema
+    inline = [p for p in subschemas({k: v for k, v in wire.items() if k != "$defs"}) if p is not wire]
+    assert sum("anyOf" in p for p in inline) == 2
+    assert all(len(p["required"]) == len(p["properties"]) for p in inline if p.get("type") == "object")
+
+
+MERGES: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    (
+        {"allOf": [obj(["a"], a={"type": "string"}), {"required": ["a"]}], "description": "d"},
+        {"type": "object", "description": "d", "properties": {"a": {"type": "string"}}, "required": ["a"]},
+    ),
+    (
+        {"allOf": [{"$ref": "#/$defs/n"}], "maximum": 9},
+        {"type": "number", "minimum": 1, "maximum": 9},
+    ),
+    ({"$ref": "#/$defs/n", "minimum": 4}, {"type": "number", "minimum": 4}),
+    ({"allOf": [{"enum": ["a", "b"]}, {"enum": ["b", "c"]}]}, {"type": "string", "enum": ["b"]}),
+    ({"anyOf": [{"minimum": 3}, {"maximum": 1}], "type": "number"}, {"anyOf": [{"type": "number", "minimum": 3}]}),
+]
+
+
+@pytest.mark.parametrize(("schema", "expected"), MERGES)
+def test_what_merges_simply_is_merged(schema: dict[str, Any], expected: dict[str, Any]) -> None:
+    whole = {**obj(["x"], x=schema), "$defs": {"n": {"type": "number", "minimum": 1}}}
+    found = to_wire(whole, "openai").schema["properties"]["x"]
+    if "anyOf" in expected:
+        found = {"anyOf": found["anyOf"][:1]}
+    assert {k: v for k, v in found.items() if k != "additionalProperties"} == expected
+
+
+TEXTS: list[dict[str, Any]] = [
+    {"allOf": [{"pattern": "a"}, {"pattern": "b"}]},
+    {"allOf": [obj(a={"type": "string"}), obj(b={"type": "string"})]},
+    {"anyOf": [{"type": "string"}, {}]},
+    {"anyOf": [{"type": "string"}, {"type": "object"}]},
+    {"enum": [{"a": 1}, [2]]},
+    {"type": "array", "items": True},
+    {"$ref": "https://example.com/schema"},
+    {"$ref": "#/$defs/loop"},
+    {"$dynamicRef": "#x"},
+    {"patternProperties": {"^a": {"type": "string"}}},
+    {"type": "colour"},
+    {"minLength": 1, "minimum": 2},
+]
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+@pytest.mark.parametrize("schema", TEXTS)
+def test_what_a_strict_schema_cannot_say_is_json_text(schema: dict[str, Any], provider: Provider) -> None:
+    whole = {**obj(["x"], x=schema), "$defs": {"loop": {"$ref": "#/$defs/pool"}, "pool": {"$ref": "#/$defs/loop"}}}
+    wire = to_wire(whole, provider)
+    assert is_text(wire.schema["properties"]["x"])
+    assert wire.undo({"x": '{"a": [1]}'}) == {"x": {"a": [1]}}
+
+
+def test_what_is_not_taken_is_told_in_the_description() -> None:
+    said = {"type": "string", "description": "Who", "minLength": 2, "pattern": "(?=x)y", "format": "iban", "default": "z"}
+    found = to_wire(obj(["x"], x=said), "anthropic").schema["properties"]["x"]
+    assert found == {
+        "type": "string",
+        "description": 'Who (minLength: 2; pattern: "(?=x)y"; format: "iban"; default: "z")',
+    }
+    kept = to_wire(obj(["x"], x=said), "openai").schema["properties"]["x"]
+    assert kept["minLength"] == 2
+    assert "pattern" not in kept
+
+
+def test_what_refers_to_itself_is_kept_for_openai_and_text_for_anthropic() -> None:
+    schema = {**obj(["t"], t={"$ref": "#/$defs/tree"}), "$defs": {"tree": TREE}}
+    value = {"t": {"v": 1, "kids": [{"v": 2}]}}
+    openai, anthropic = to_wire(schema, "openai"), to_wire(schema, "anthropic")
+    assert openai.schema["properties"]["t"] == {"$ref": "#/$defs/tree"}
+    assert openai.undo({"t": {"v": 1, "kids": [{"v": 2, "kids": None}]}}) == value
+    assert is_text(anthropic.schema["properties"]["t"])
+    assert anthropic.undo({"t": json.dumps(value["t"])}) == value
+    whole = {"type": "object", "properties": {"next": {"$ref": "#"}}}
+    assert to_wire(whole, "openai").undo({"next": {"next": {"next": None}}}) == {"next": {"next": {}}}
+
+
+def test_a_root_that_is_no_object_is_wrapped() -> None:
+    wire = to_wire({"type": "array", "items": {"type": "number"}}, "openai")
+    assert wire.schema["required"] == ["value"]
+    assert wire.undo({"value": [1]}) == [1]
+    assert wire.undo([1]) == [1]
+
+
+@pytest.mark.parametrize("schema", [True, False, {}, None, [], {"properties": 5}, {"$ref": 7}, {"anyOf": []}])
+@pytest.mark.parametrize("provider", [*PROVIDERS, "plain"])
+def test_an_odd_schema_is_bridged_all_the_same(schema: Any, provider: Provider) -> None:
+    assert isinstance(to_wire(schema, provider).schema, dict)
+
+
+def test_a_hostile_answer_costs_no_more_than_its_fuel() -> None:
+    """Two alternatives that look alike, 60 levels deep, would take 2^60 steps."""
+    node = {"anyOf": [obj(["n"], n={"$ref": "#/$defs/node"}, m={"const": 1}), obj(["n"], n={"$ref": "#/$defs/node"})]}
+    wire = to_wire({**obj(["n"], n={"$ref": "#/$defs/node"}), "$defs": {"node": node}}, "openai")
+    value: Any = "odd"
+    for _ in range(60):
+        value = {"n": value}
+    assert wire.undo(value) == value
+
+
+def test_deep_json_is_left_as_it_is() -> None:
+    undo = to_wire(obj(["x"], x={}), "openai").undo
+    assert undo({"x": "[" * 100_000}) == {"x": "[" * 100_000}
