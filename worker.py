@@ -34,6 +34,7 @@ from acts.wire import TASK_QUEUE
 from workflows.agent import AgentWorkflow
 from workflows.background import BackgroundWorkflow
 from workflows.failures import TolerantFailures
+from workflows.inbound import Inbound
 from workflows.plan import PlanWorkflow
 
 if TYPE_CHECKING:
@@ -98,6 +99,7 @@ def build(client: Client, settings: Settings, registry: Registry, executor: Thre
         workflows=WORKFLOWS,
         activities=[registry.lookup(), ask_model, *registry.activities],
         activity_executor=executor,
+        interceptors=[Inbound()],
         # One generic, reviewed workflow needs no sandbox; it would cost half of the CPU
         workflow_runner=UnsandboxedWorkflowRunner(),
         # No deadlock detector: reading a plan of 10,000 calls takes a second, and on a

@@ -39,6 +39,10 @@ if TYPE_CHECKING:
 
 # Temporal's limit for ids is 1,000 bytes; the rest is room for suffixes
 MAX_ID: Final = 900
+# Results of local activities are recorded by the workflow task they ran in, all of them
+# in one message of 4 MiB: so few run at once (others are run as ordinary ones), and each
+# is so small, that they fit beside MAX_TASK_BYTES
+MAX_LOCAL: Final = 8
 # However short an attempt may be, a worker that is being replaced gets this long to
 # come back: a wait in the queue that times out is not retried
 MIN_QUEUE_SECONDS: Final = 20.0
@@ -65,6 +69,7 @@ class Dispatcher:
         self._tools: dict[str, RawValue] = {}
         self._policies: dict[str, RetryPolicy] = {}
         self._empty = encode([])
+        self._local_running = 0
 
     def arguments(self, command: StartCall) -> tuple[list[RawValue], int]:
         """The three arguments of an Activity, and how many bytes they are.
@@ -86,7 +91,7 @@ class Dispatcher:
     def activity(self, node: Node, args: list[RawValue]) -> workflow.ActivityHandle[Any]:
         """The Call's Activity, scheduled."""
         tool, name = node.tool, str(node.tool.activity)
-        if tool.options.local:
+        if tool.options.local and self._local_running < MAX_LOCAL:
             return self._local(node, name, args)
         return workflow.start_activity(
             name, args=args, result_type=RawValue, activity_id=short_id(node.id), summary=summary(node),
@@ -95,13 +100,19 @@ class Dispatcher:
 
     def _local(self, node: Node, name: str, args: list[RawValue]) -> workflow.ActivityHandle[Any]:
         try:
-            return workflow.start_local_activity(
+            handle = workflow.start_local_activity(
                 name, args=args, result_type=RawValue, activity_id=short_id(node.id), summary=summary(node),
                 start_to_close_timeout=timedelta(seconds=node.tool.options.timeout),
                 retry_policy=self._policy(node.tool),
             )  # fmt: skip
         except ValueError as error:  # the SDK's word for an Activity that this worker does not have
-            raise CallError(NOT_SERVED, RESULT_TOO_LARGE, shorten(str(error), 300)) from None
+            raise CallError(NOT_SERVED, shorten(str(error), 300)) from None
+        self._local_running += 1
+        handle.add_done_callback(self._local_ended)
+        return handle
+
+    def _local_ended(self, _: Any) -> None:
+        self._local_running -= 1
 
     async def background(self, node: Node, args: list[RawValue]) -> None:
         """The Call as a run of its own that outlives the plan; returns once it is started."""

@@ -22,6 +22,8 @@ from acts.wire import NOT_JSON, RESULT_TOO_LARGE
 MAX_PAYLOAD: Final = 2 * 1024 * 1024 - 64 * 1024
 # All commands of one workflow task travel in one gRPC message of at most 4 MiB
 MAX_TASK_BYTES: Final = 2 * 1024 * 1024
+# The result of one local activity; eight of them fit into a task beside the above
+MAX_LOCAL_RESULT: Final = 192 * 1024
 # A result that is larger loses its bulkiest parts (they can still be queried)
 MAX_RESULT: Final = 1536 * 1024
 

@@ -225,12 +225,16 @@ class PlanWorkflow:
 
     async def _make_room(self, size_: int) -> None:
         """End this workflow task before its commands outgrow one gRPC message."""
+        self._count(0)
+        if self._task_bytes and self._task_bytes + size_ > MAX_TASK_BYTES:
+            await workflow.sleep(timedelta(milliseconds=1), summary="large inputs go in several tasks")
+        self._count(size_)
+
+    def _count(self, size_: int) -> None:
+        """Add to the bytes that this workflow task records."""
         events = workflow.info().get_current_history_length()
         if events != self._task_events:
             self._task_events, self._task_bytes = events, 0
-        if self._task_bytes and self._task_bytes + size_ > MAX_TASK_BYTES:
-            await workflow.sleep(timedelta(milliseconds=1), summary="large inputs go in several tasks")
-            self._task_events, self._task_bytes = workflow.info().get_current_history_length(), 0
         self._task_bytes += size_
 
     def _settled(self, walk: Walk, rank: int, task: asyncio.Task[Any]) -> None:
@@ -245,6 +249,8 @@ class PlanWorkflow:
                 self._inbox.append(event)
                 return
             value = task.result()
+            if node.tool.options.local and value is not None:
+                self._count(size(value))
             found = None if node.detached or value is None else decode(value)
             event = partial(walk.detached, rank) if node.detached else partial(walk.completed, rank, found)
         except asyncio.CancelledError:
@@ -298,6 +304,8 @@ class PlanWorkflow:
             if size(carried) <= MAX_PAYLOAD:
                 workflow.continue_as_new(carried)
             self._not_before = workflow.info().get_current_history_length() + DRAIN_EVENTS // 3
+            if walk.draining:
+                self._drained(None)
             return  # too much to carry: go on here as long as the server lets us
         info = workflow.info()
         events, bytes_ = info.get_current_history_length(), info.get_current_history_size()
@@ -310,7 +318,7 @@ class PlanWorkflow:
             self._drain = asyncio.create_task(drain)
             self._drain.add_done_callback(self._drained)
 
-    def _drained(self, _: asyncio.Task[None]) -> None:
+    def _drained(self, _: asyncio.Task[None] | None) -> None:
         self._when_walking(lambda walk, _now: walk.drain(on=False))
 
     def _finish(self, walk: Walk) -> RawValue:

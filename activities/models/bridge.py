@@ -69,7 +69,7 @@ class Wire:
 
 
 def to_wire(schema: Json, provider: Provider) -> Wire:
-    """A schema for ``anthropic``, ``openai``, or ``plain`` (shown to the model, enforced by nobody).
+    """A valid schema (``acts.schemas.schema_defect``) for ``anthropic``, ``openai``, or ``plain`` (shown to the model, enforced by nobody).
 
     The root must be an object schema; anything else is sent as an object with ``value``.
     """

@@ -2,18 +2,24 @@
 
 * Fed with the text as it streams; the whole text, parsed at the end, stays the truth.
 * Only ``calls`` of the root object counts: a ``calls`` inside a value is just a value.
-* Nothing that a model writes raises here: garbage ends the reports, and no more.
+* Nothing that a model writes raises here: garbage ends the reports, and no more. The cost
+  is linear in the text, however it is nested (ijson's own ``items`` is quadratic in depth).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from decimal import Decimal
-from typing import Any
+from typing import Any, Final
 
 import ijson
 
-from acts.values import Json
+from acts.values import MAX_DEPTH, Json
+
+_BEGIN: Final = ("start_map", "start_array")
+_END: Final = ("end_map", "end_array")
+# Where the root's values stand, and where the Calls do: counted in open brackets
+_ROOT, _CALLS = 1, 2
 
 
 class Partial:
@@ -21,9 +27,13 @@ class Partial:
 
     def __init__(self, report: Callable[[int, Json], None]) -> None:
         self._report = report
-        self._found: Any = ijson.sendable_list()
-        self._parser: Any = ijson.items_coro(self._found, "calls.item")
+        self._events: Any = ijson.sendable_list()
+        self._parser: Any = ijson.basic_parse_coro(self._events)
         self._begun = False
+        self._depth = 0
+        self._key: str | None = None
+        self._inside = False
+        self._call: Any = None
         self._count = 0
 
     def feed(self, text: str) -> None:
@@ -41,11 +51,37 @@ class Partial:
             self._parser.send(text.encode())
         except (ijson.JSONError, ValueError, RecursionError, ArithmeticError, StopIteration):
             self._parser = None  # what was complete before the garbage is still reported
-        calls = list(self._found)
-        del self._found[:]
-        for call in calls:
-            index, self._count = self._count, self._count + 1
-            self._report(index, plain(call))
+        events = list(self._events)
+        del self._events[:]
+        for event, value in events:
+            self._take(event, value)
+            if self._depth > MAX_DEPTH:
+                self._parser = None
+                return
+
+    def _take(self, event: str, value: Any) -> None:
+        self._depth += (event in _BEGIN) - (event in _END)
+        if self._call is not None:
+            self._call.event(event, value)
+            if self._depth == _CALLS:
+                call, self._call = self._call.value, None
+                self._tell(call)
+        elif self._inside:
+            if event in _BEGIN:
+                self._call = ijson.ObjectBuilder()
+                self._call.event(event, value)
+            elif event in _END:
+                self._inside = False
+            else:
+                self._tell(value)
+        elif self._depth == _ROOT and event == "map_key":
+            self._key = value
+        elif self._depth == _CALLS and event == "start_array":
+            self._inside = self._key == "calls"
+
+    def _tell(self, call: Json) -> None:
+        index, self._count = self._count, self._count + 1
+        self._report(index, plain(call))
 
 
 def plain(value: Json) -> Json:

@@ -147,7 +147,6 @@ async def test_many_failures_with_large_details_still_end_the_run(foreign: Forei
     assert len((await status(handle))["calls"]) == 121
 
 
-@pytest.mark.skip(reason="known gap: a local activity result above 2 MB cannot be recorded and stops the run")
 @pytest.mark.parametrize(("count", "size"), [(1, 3_000_000), (4, 1_500_000)])
 async def test_local_results_too_large_to_record_fail_their_calls(foreign: Foreign, count: int, size: int) -> None:
     tools = [tool("big", activity="big", options={"local": True, "retry": {"maxAttempts": 1}})]

@@ -120,7 +120,6 @@ async def test_pauses_and_what_was_provided_outlive_a_new_run(hasty: Foreign) ->
     await renewed(hasty, handle)
 
 
-@pytest.mark.skip(reason="known gap: it goes on, but takes longer than the 30 s this test allows on a busy machine")
 async def test_a_run_too_large_to_carry_over_goes_on_as_it_is(hasty: Foreign, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan, "LAST_EVENTS", 60)
     loud = [call("noise", f"†state.x{i}") for i in range(3)]

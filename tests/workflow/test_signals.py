@@ -230,3 +230,13 @@ async def test_nothing_starts_after_a_cancellation(server: DevServer, foreign: F
             await cancelled(handle)
         reader.opened.set()
     assert reader.arrived == []
+
+
+async def test_of_a_signal_with_two_arguments_the_first_counts(foreign: Foreign) -> None:
+    async with foreign.serving(echo):
+        waits = call("echo", "†state.x", value="†input.name")
+        handle = await foreign.start(foreign.request(waits, missing="wait"))
+        await foreign.client.get_workflow_handle(handle.id).signal(
+            "provide", args=[{"type": "input", "name": "Ada"}, {"type": "input", "name": "Bob"}]
+        )
+        assert (await ended(handle))["state"] == {"x": "Ada"}
