@@ -19,6 +19,7 @@ PROGRAMS: Final = {
     "makespan": "calls that take their time: beside the critical path",
     "replay": "replaying what walk records",
     "resume": "kill -9 of the worker in mid-plan",
+    "agent": "an agent of 100 ticks over a context of 200,000 tokens, tick by tick",
     "settings": "one setting of server or worker at a time, against what we ship",
 }
 

@@ -63,6 +63,12 @@ async def step(call: Json, _tool: Any = None, _context: Any = None) -> Json:
     return {"depth": 1 + max((i["depth"] for i in found), default=0), "text": _TEXT}
 
 
+@activity.defn(name="bench.note")
+async def note(call: Json, _tool: Any = None, _context: Any = None) -> Json:
+    """What was found, as it was said."""
+    return {"found": call["found"]}
+
+
 @activity.defn(name=MARKED)
 async def marked(call: Json, tool: Any = None, context: Any = None) -> Json:
     """A ``step`` that writes a line when it begins and when it ends, and sends heartbeats in between."""

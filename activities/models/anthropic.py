@@ -65,7 +65,7 @@ class Anthropic:
         reading = begin(_PROVIDER, question, progress, strict=strict)
         try:
             async with await client.messages.create(**_body(question, reading), stream=True) as stream:
-                reading.requestId = stream.response.headers.get("request-id")
+                reading.begun, reading.requestId = True, stream.response.headers.get("request-id")
                 async for event in stream:
                     _take(reading, event)
         except sdk.APIStatusError as error:
@@ -77,8 +77,8 @@ class Anthropic:
             raise reading.failed("modelTimeout", str(error)) from error
         except (sdk.APIError, httpx2.HTTPError, ValueError) as error:
             # ValueError: an event that is no JSON, as when a proxy breaks off in the middle of one
-            code = "modelCut" if reading.requestId or reading.parts else "modelUnavailable"
-            raise reading.failed(code, str(error) or type(error).__name__) from error
+            code = "modelCut" if reading.begun else "modelUnavailable"
+            raise reading.failed(code, str(error.__cause__ or error) or type(error).__name__) from error
         return _ended(reading)
 
 

@@ -13,20 +13,23 @@ What is sent (``Wire.schema``):
 * definitions keep their names and order, and only those that are used are sent: the
   same schema gives the same bytes, which providers cache.
 
-``Wire.undo`` is exact for every answer that fits the wire schema, save one: the very text
-``LEFT_OUT`` at an optional property that also takes null is read as an absent property.
-An answer that does not fit comes back as near as can be, and never as an exception.
+``Wire.undo`` is exact for every answer that fits the wire schema, with two exceptions: the
+very text ``LEFT_OUT`` at an optional property that also takes null is read as an absent
+property; and of alternatives that differ only in that a property is JSON text in one and a
+plain string in the other, the first that fits is taken. An answer that does not fit
+comes back as near as can be, and never as an exception.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
 import jsonschema_rs
 
+from activities.models.definitions import DEFS, cyclic, normal, without
 from activities.models.parts import (
     LEFT_OUT,
     Array,
@@ -55,7 +58,6 @@ from activities.models.subset import (
 from acts.schemas import subschemas, with_null
 from acts.values import Json
 
-_DEFS: Final = "#/$defs/"
 # Schemas of runs in flight: each is asked with again and again
 _KEPT: Final = 256
 
@@ -69,9 +71,10 @@ class Wire:
 
 
 def to_wire(schema: Json, provider: Provider) -> Wire:
-    """A valid schema (``acts.schemas.schema_defect``) for ``anthropic``, ``openai``, or ``plain`` (shown to the model, enforced by nobody).
+    """A schema for ``anthropic``, ``openai``, or ``plain`` (shown to the model, enforced by nobody).
 
-    The root must be an object schema; anything else is sent as an object with ``value``.
+    It must be a valid one (``acts.schemas.schema_defect``). What is no object schema is
+    sent as an object with ``value``.
     """
     return _wire(compact(schema), provider)
 
@@ -96,9 +99,9 @@ class _Bridge:
 
     def __init__(self, root: Json, provider: Provider) -> None:
         self.provider = provider
-        self.root, self.defs = _normal(root)
+        self.root, self.defs = normal(root)
         self.known: dict[str, Part] = {}
-        self._cyclic = _cyclic(self.defs)
+        self._cyclic = cyclic(self.defs)
 
     def whole(self) -> tuple[Part, bool]:
         """The root's part, and whether it had to be wrapped in an object."""
@@ -118,7 +121,7 @@ class _Bridge:
         pending = [part.wire]
         while pending:
             for inner in subschemas(pending.pop()):
-                name = str(inner.get("$ref", "")).removeprefix(_DEFS)
+                name = str(inner.get("$ref", "")).removeprefix(DEFS)
                 if name in self.known and name not in used:
                     used[name] = self.known[name].wire
                     pending.append(used[name])
@@ -173,11 +176,11 @@ class _Bridge:
         if not isinstance(schema, dict):
             return None
         if "$ref" in schema:
-            name = schema["$ref"].removeprefix(_DEFS)
+            name = schema["$ref"].removeprefix(DEFS)
             target = self.defs.get(name)
             if name in self._cyclic or not isinstance(target, dict):
                 return None
-            inner = self._flat({**target, "allOf": [*target.get("allOf", []), _without(schema, "$ref")]})
+            inner = self._flat({**target, "allOf": [*target.get("allOf", []), without(schema, "$ref")]})
             return self._inlined(inner) if inner is not None and "$ref" in inner else inner
         return self._flat(schema)
 
@@ -193,10 +196,10 @@ class _Bridge:
 
     def reference(self, schema: dict[str, Any]) -> Part:
         """What a definition says."""
-        name, seen = schema["$ref"].removeprefix(_DEFS), set[str]()
+        name, seen = schema["$ref"].removeprefix(DEFS), set[str]()
         while isinstance(self.defs.get(name), dict) and set(self.defs[name]) - NOTES == {"$ref"} and name not in seen:
             seen.add(name)
-            name = self.defs[name]["$ref"].removeprefix(_DEFS)
+            name = self.defs[name]["$ref"].removeprefix(DEFS)
         if name in seen or name not in self.defs or not isinstance(self.defs[name], dict):
             return self.text(self.defs.get(name, {}) if name not in seen else {})
         if self.provider == "anthropic" and name in self._cyclic:
@@ -204,7 +207,7 @@ class _Bridge:
         if name not in self.known:
             self.known[name] = Text({})  # taken: it may refer to itself
             self.known[name] = self.part(self.defs[name], body=True)
-        return Ref({"$ref": _DEFS + name}, name, self.known)
+        return Ref({"$ref": DEFS + name}, name, self.known)
 
     def moved(self, found: Object) -> Part:
         """An inline object as a definition, where that keeps a provider's count of unions low."""
@@ -213,7 +216,7 @@ class _Bridge:
             return found
         name = next(n for n in (f"object_{i}" for i in range(1, len(self.known) + 2)) if self._free(n))
         self.known[name] = found
-        return Ref({"$ref": _DEFS + name}, name, self.known)
+        return Ref({"$ref": DEFS + name}, name, self.known)
 
     def _free(self, name: str) -> bool:
         return name not in self.known and name not in self.defs
@@ -358,10 +361,6 @@ def _with(wire: dict[str, Any], option: dict[str, Any]) -> dict[str, Any]:
     return wire if option in wire["anyOf"] else {**wire, "anyOf": [*wire["anyOf"], option]}
 
 
-def _without(schema: dict[str, Any], key: str) -> dict[str, Any]:
-    return {k: v for k, v in schema.items() if k != key}
-
-
 def _compiled(schema: Json) -> Any:
     try:
         return jsonschema_rs.validator_for(schema, retriever=_refuse)
@@ -371,70 +370,3 @@ def _compiled(schema: Json) -> Any:
 
 def _refuse(uri: str) -> Any:
     raise ValueError(f"{uri} is not fetched")
-
-
-# -- references ------------------------------------------------------------------
-
-
-def _normal(root: Json) -> tuple[Json, dict[str, Json]]:
-    """The schema with all its references being to ``$defs``, and these. What leads nowhere allows anything."""
-    if not isinstance(root, dict):
-        return root, {}
-    found = root.get("$defs")
-    defs: dict[str, Json] = dict(found) if isinstance(found, dict) else {}
-    for part in list(subschemas(root)):
-        target = part.get("$ref")
-        if target is None and "$dynamicRef" not in part:
-            continue
-        name = str(target).removeprefix(_DEFS)
-        if str(target).startswith(_DEFS) and name in defs:
-            continue
-        place = _pointed(root, target)
-        part.pop("$dynamicRef", None)
-        if place is None:
-            part.pop("$ref", None)
-            continue
-        name = "root" if target == "#" else str(target).strip("#/").replace("/", "_").replace("$", "")
-        while name in defs and defs[name] is not place:
-            name += "_"
-        defs[name] = place
-        part["$ref"] = _DEFS + name
-    return root, {k: _without(v, "$defs") if isinstance(v, dict) else v for k, v in defs.items()}
-
-
-def _pointed(root: dict[str, Any], target: Json) -> Json | None:
-    """What a local JSON pointer leads to, or None."""
-    if not isinstance(target, str) or not (target == "#" or target.startswith("#/")):
-        return None
-    place: Json = root
-    for token in target[2:].split("/") if target != "#" else ():
-        key = token.replace("~1", "/").replace("~0", "~")
-        if isinstance(place, dict) and key in place:
-            place = place[key]
-        elif isinstance(place, list) and key.isdigit() and int(key) < len(place):
-            place = place[int(key)]
-        else:
-            return None
-    return place if isinstance(place, (dict, bool)) else None
-
-
-def _targets(schema: Json) -> Iterator[str]:
-    for part in subschemas(schema):
-        if isinstance(part.get("$ref"), str):
-            yield part["$ref"].removeprefix(_DEFS)
-
-
-def _cyclic(defs: dict[str, Json]) -> frozenset[str]:
-    """The definitions that can reach themselves."""
-    arrows = {name: set(_targets(schema)) for name, schema in defs.items()}
-    out = set()
-    for name in defs:
-        seen, pending = set[str](), [name]
-        while pending and name not in seen:
-            for target in arrows.get(pending.pop(), ()):
-                if target not in seen:
-                    seen.add(target)
-                    pending.append(target)
-        if name in seen:
-            out.add(name)
-    return frozenset(out)

@@ -225,7 +225,7 @@ async def _once(client: sdk.AsyncOpenAI, api: str, body: dict[str, Any], reading
     create: Any = client.responses.create if api == "responses" else client.chat.completions.create
     try:
         async with await create(**body) as stream:
-            reading.requestId = stream.response.headers.get("x-request-id")
+            reading.begun, reading.requestId = True, stream.response.headers.get("x-request-id")
             async for event in stream:
                 if take(event):
                     break
@@ -233,7 +233,7 @@ async def _once(client: sdk.AsyncOpenAI, api: str, body: dict[str, Any], reading
         raise reading.failed("modelTimeout", str(error)) from error
     except (sdk.APIConnectionError, httpx2.HTTPError, ValueError) as error:
         # ValueError: an event that is no JSON, as when a proxy breaks off in the middle of one
-        code = "modelCut" if reading.parts else "modelUnavailable"
+        code = "modelCut" if reading.begun else "modelUnavailable"
         raise reading.failed(code, str(error.__cause__ or error) or type(error).__name__) from error
     except sdk.APIError as error:
         cause = _cause(error, model)
@@ -321,11 +321,10 @@ class _Responses:
             raise self._failed(getattr(error, "code", None), getattr(error, "message", None))
         answers = [i for i in self._texts if i not in self._aside]
         reading.parts = list(self._texts[max(answers)]) if answers else []
-        if kind == "response.incomplete":
-            reading.finish = getattr(getattr(response, "incomplete_details", None), "reason", None)
-        else:
-            reading.finish = "completed"
-        return kind == "response.incomplete"
+        incomplete = "incomplete" in (kind.removeprefix("response."), getattr(response, "status", None))
+        reason = getattr(getattr(response, "incomplete_details", None), "reason", None) if incomplete else "completed"
+        reading.finish = reason or "max_output_tokens"  # the likely one, where it is not said
+        return incomplete
 
     def _failed(self, code: Any, message: Any) -> Exception:
         reading = self._reading

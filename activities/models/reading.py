@@ -37,7 +37,10 @@ ONLY_JSON: Final = "Answer with one JSON value and nothing else. It must fit thi
 
 @dataclass
 class Reading:
-    """One answer, as it arrives. ``finish`` is the provider's word for why it ended, None: it broke off."""
+    """One answer, as it arrives. ``finish`` is the provider's word for why it ended, None: it broke off.
+
+    ``begun``: the provider has taken the request, so that what fails now breaks off an answer.
+    """
 
     provider: str
     question: Question
@@ -50,6 +53,7 @@ class Reading:
     requestId: str | None = None
     finish: str | None = None
     refusal: str | None = None
+    begun: bool = False
 
     def __post_init__(self) -> None:
         self._partial = Partial(self._call)
@@ -116,7 +120,6 @@ def shown(schema: Json) -> str:
 
 
 # -- JSON ------------------------------------------------------------------------
-
 
 
 def _refuse(name: str) -> Json:

@@ -96,7 +96,7 @@ def _head(writer: asyncio.StreamWriter, reply: Reply, kind: str, *, chunked: boo
 async def raw_server() -> AsyncIterator[RawServer]:
     server = RawServer()
     listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)
-    server.url = "http://127.0.0.1:{}".format(listening.sockets[0].getsockname()[1])
+    server.url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
     try:
         yield server
     finally:
@@ -157,7 +157,11 @@ def chat(
     def delta(finish: str | None = None, **content: Any) -> tuple[None, Any]:
         return chunk([{"index": 0, "delta": content, "finish_reason": finish}])
 
-    out = [delta(role="assistant"), *(delta(content=p) for p in pieces(text)), *(delta(refusal=p) for p in pieces(refusal))]
+    out = [
+        delta(role="assistant"),
+        *(delta(content=p) for p in pieces(text)),
+        *(delta(refusal=p) for p in pieces(refusal)),
+    ]
     if finish is not None:
         counted = {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18, **(usage or {})}
         out += [delta(finish), chunk([], usage=counted), (None, "[DONE]")]

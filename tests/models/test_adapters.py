@@ -59,7 +59,7 @@ async def test_the_schema_is_sent_strict_and_the_same_bytes_each_time(raw: RawSe
     assert first == json.dumps(api.schema_sent(raw.body))
     sent = api.schema_sent(raw.body)
     assert sent is not None
-    assert list(sent["$defs"]["tool_refund"]["properties"])[0] == "_tool"
+    assert next(iter(sent["$defs"]["tool_refund"]["properties"])) == "_tool"
     assert all(d["additionalProperties"] is False for d in sent["$defs"].values() if d["type"] == "object")
     required = sent["$defs"]["tool_refund"]["required"]
     assert ("_outputPath" in required) == (api.name != "anthropic")
@@ -307,7 +307,7 @@ async def test_an_error_in_mid_stream_is_told_by_its_type(
         ({"status": "failed", "error": {"code": "rate_limit_exceeded", "message": "x"}}, "modelRateLimit", True),
         ({"status": "failed", "error": {"code": "bio_policy", "message": "x"}}, "modelRefused", False),
         ({"status": "incomplete", "incomplete_details": {"reason": "content_filter"}}, "modelRefused", False),
-        ({"status": "incomplete", "incomplete_details": None}, "modelCut", True),
+        ({"status": "incomplete", "incomplete_details": None}, "modelTruncated", False),
     ],
 )
 async def test_a_response_that_failed_is_an_error_though_the_sdk_raises_nothing(
@@ -346,7 +346,15 @@ STATUS = [
 
 @pytest.mark.parametrize(("status", "error", "headers", "code", "retryable", "after"), STATUS)
 async def test_a_status_is_told_by_its_cause(
-    raw: RawServer, api: Api, status: int, error: Any, headers: dict[str, str], code: str, after: Any, *, retryable: bool
+    raw: RawServer,
+    api: Api,
+    status: int,
+    error: Any,
+    headers: dict[str, str],
+    code: str,
+    after: Any,
+    *,
+    retryable: bool,
 ) -> None:
     found = await failed(api, raw, Reply(status=status, body={"type": "error", "error": error}, headers=headers))
     assert (found.code, found.retryable, found.retryAfter) == (code, retryable, after)

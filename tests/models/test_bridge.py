@@ -331,7 +331,14 @@ def test_what_a_strict_schema_cannot_say_is_json_text(schema: dict[str, Any], pr
 
 
 def test_what_is_not_taken_is_told_in_the_description() -> None:
-    said = {"type": "string", "description": "Who", "minLength": 2, "pattern": "(?=x)y", "format": "iban", "default": "z"}
+    said = {
+        "type": "string",
+        "description": "Who",
+        "minLength": 2,
+        "pattern": "(?=x)y",
+        "format": "iban",
+        "default": "z",
+    }
     found = to_wire(obj(["x"], x=said), "anthropic").schema["properties"]["x"]
     assert found == {
         "type": "string",

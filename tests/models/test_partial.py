@@ -13,7 +13,9 @@ from activities.models.partial import Partial
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=6),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4) | st.just("calls"), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4) | st.just("calls"), inner, max_size=3)
+    ),
     max_leaves=8,
 )
 calls = st.lists(st.dictionaries(st.sampled_from(["_tool", "calls", "x", "ä"]), values, max_size=3), max_size=4)

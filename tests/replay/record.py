@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
+import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -160,8 +162,14 @@ async def continued(user: Foreign) -> list[Handle]:
         await handle.signal("provide", {"type": "input", "name": "Ada"})
         await came_to(handle)
 
+    return await runs_of(user, "recorded/continued")
+
+
+async def runs_of(user: Foreign, id_: str) -> list[Handle]:
+    """All the runs of a workflow that continued as new, in order."""
+
     async def several() -> list[WorkflowExecution]:
-        found = user.client.list_workflows("WorkflowId = 'recorded/continued'")
+        found = user.client.list_workflows(f"WorkflowId = '{id_}'")
         listed = sorted([r async for r in found], key=lambda r: r.start_time)
         return listed if len(listed) > 1 else []
 
@@ -193,6 +201,49 @@ async def cancellation(user: Foreign) -> Handle:
     return handle
 
 
+SUMMARIZE = tool("summarize", activity=None, text={"type": "string"})
+REPLAN = [
+    {"when": {"tick": 1}, "solution": {"calls": [call("refuse", "†state.a"), call("echo", "†state.b", value="word")]}},
+    {"when": {"tick": 2, "says": ["<error>"]}, "text": "not JSON"},
+    {"when": {"tick": 3}, "solution": {
+        "calls": [call("summarize", "†state.short", text="†state.b"), call("echo", "†state.c", value="†state.short")],
+        "output": {"short": "†state.c"},
+    }},
+    {"when": {"tool": "summarize"}, "output": "w", "path": "†state.short"},
+]  # fmt: skip
+ANSWERS = {
+    "replan": REPLAN,
+    "many": [
+        *[{"when": {"tick": i}, "solution": {"calls": [call("echo", f"†state.n{i}", value=i)]}} for i in range(1, 9)],
+        {"when": {"tick": 9}, "solution": {"output": ["†state.n1", "†state.n8"]}},
+    ],
+}
+
+
+async def agent(user: Foreign, name: str, script: str) -> Handle:
+    context = [user.tool("echo"), user.tool("refuse"), SUMMARIZE]
+    request = {"config": {"model": f"scripted:{script}"}, "context": context}
+    return await user.client.start_workflow("Agent", request, id=f"recorded/{name}", task_queue=user.engine)
+
+
+@scenario
+async def replanned(user: Foreign) -> list[Handle]:
+    """A failed call, an answer that is no JSON, a latent call, an output that refers to it."""
+    async with user.serving(echo, refuse):
+        handle = await agent(user, "replanned", "replan")
+        assert (await handle.result())["output"] == {"short": "w"}
+    return [handle, *(user.client.get_workflow_handle(f"recorded/replanned/plan-{i}") for i in (1, 3))]
+
+
+@scenario
+async def renewed_agent(user: Foreign) -> list[Handle]:
+    """Enough ticks for a new run on a server that suggests one early."""
+    async with user.serving(echo):
+        handle = await agent(user, "renewed_agent", "many")
+        assert (await handle.result())["output"] == [1, 8]
+    return await runs_of(user, "recorded/renewed_agent")
+
+
 @scenario
 async def refused(user: Foreign) -> Handle:
     handle = await plan(user, "refused", call("echo", "†state.a", value="†state.nothing"))
@@ -216,8 +267,16 @@ def scrubbed(value: Json) -> Json:
 
 async def record(names: list[str]) -> None:
     FOLDER.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory() as scripts:
+        os.environ["ACTS_SCRIPTS"] = scripts
+        for name, answers in ANSWERS.items():
+            (Path(scripts) / f"{name}.json").write_text(json.dumps({"answers": answers}), "utf-8")
+        await record_all(names)
+
+
+async def record_all(names: list[str]) -> None:
     for renewed in (False, True):
-        wanted = [n for n in names if (n == continued.__name__) is renewed]
+        wanted = [n for n in names if (n in (continued.__name__, renewed_agent.__name__)) is renewed]
         with dev_server(ui=False, extra_args=SMALL if renewed else ()) as server:
             client = await Client.connect(server.address, namespace=server.namespace)
             async with engine_on(server, "acts") as engine:
