@@ -32,8 +32,8 @@ from acts.usage import Spent
 from acts.values import Json, pointer
 from acts.wire import INVALID_ANSWER, MODEL
 
-# A worker that dies is missed after the workflow's heartbeat timeout (30 s); this is often enough
-HEARTBEAT_SECONDS: Final = 5.0
+# The workflow's heartbeat timeout (15 s) is five of these
+HEARTBEAT_SECONDS: Final = 3.0
 # A provider may ask for hours; sooner or later a person should see that nothing moves
 MAX_RETRY_AFTER_SECONDS: Final = 300.0
 # An answer with these faults may be mended by the model itself

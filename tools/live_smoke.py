@@ -4,7 +4,8 @@
 
 Each request sends the schema of a Solution with so many Tools. ``strict``: the provider
 took the schema; ``fell back``: it did not, and was asked in words; else the error. It costs a
-few cents. For a server of your own, name one of its models with --model. Without a key and without a base URL nothing is asked, and that is no failure.
+few cents. For a server of your own, name one of its models with --model. Without a key
+and without a base URL nothing is asked, and that is no failure.
 """
 
 from __future__ import annotations

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 # One request, thinking included. Providers' own limits are at ten minutes and more.
 REQUEST_SECONDS: Final = 900.0
-# Six times the activity's own rhythm
-HEARTBEAT_SECONDS: Final = 30.0
+# Five times the activity's own rhythm; a dead worker is missed after this long
+HEARTBEAT_SECONDS: Final = 15.0
 # … in the words of a Tool's options, for what is said of a failure
 OPTIONS: Final = Options(timeout=REQUEST_SECONDS, heartbeat=HEARTBEAT_SECONDS)
 # Overloads last minutes: 2, 4, 8, 16, 32 s and what the provider asks for

@@ -263,10 +263,12 @@ class _Bridge:
         wires = {k: p.wire for k, p in parts.items()}
         absent, optional = set[str](), set[str]()
         for key, part in parts.items():
-            if key in required:
-                continue
             encoded = isinstance(part, Text) and not part.plain
             nullable = self.fits(properties[key])(None)
+            if key in required:
+                # Null may be said plainly where it cannot mean that the property was left out
+                wires[key] = _with(wires[key], _NULL) if encoded and nullable else wires[key]
+                continue
             if not nullable or (encoded and self.provider == "openai"):
                 absent.add(key)
             if self.provider == "openai":

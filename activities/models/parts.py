@@ -231,7 +231,13 @@ class Union:
             return value
         if len(fitting) == 1:
             return fitting[0].part.undo(value, fuel)
-        undone = []
+        undone: list[Json] = []
+        if not isinstance(value, (dict, list)):
+            # Cheap to undo in every way; where all ways agree, nothing need be compiled and checked
+            undone = [b.part.undo(value, fuel) for b in fitting]
+            if all(type(u) is type(undone[0]) and u == undone[0] for u in undone):
+                return undone[0]
+            undone = []
         for branch in fitting:
             undone.append(branch.part.undo(value, fuel))
             if branch.fits(undone[-1]):

@@ -60,6 +60,9 @@ _STRUCTURE: Final = frozenset(
 _MAX_TOLD: Final = 1_500
 _HARD_PATTERN: Final = re.compile(r"\(\?(?!:)|\\[bBAZGKpP1-9k]")
 
+# Where a pattern does not simply begin and end: an alternative, or an anchor that may stand inside it
+_ENDS: Final = re.compile(r"\||.\^|\$.|\\\$$")
+
 
 def kind_of(value: Json) -> str:
     """The JSON Schema type of a value."""
@@ -111,12 +114,20 @@ def _whole(value: Json) -> bool:
 def limits(schema: dict[str, Any], kind: str, provider: Provider) -> dict[str, Any]:
     """The keywords of a leaf or list that the provider takes as they are."""
     words = _TAKEN.get(provider, {}).get("number" if kind == "integer" else kind, frozenset())
-    return {k: v for k, v in schema.items() if k in words and _takes(k, v, provider)}
+    kept = {k: v for k, v in schema.items() if k in words and _takes(k, v, provider)}
+    return {**kept, "pattern": whole_pattern(kept["pattern"])} if "pattern" in kept else kept
+
+
+def whole_pattern(pattern: str) -> str:
+    """A pattern that says the same when it must match the whole text, as some engines read it, and all others too."""
+    begin = "" if pattern.startswith("^") else "^.*"
+    return begin + pattern + ("" if pattern.endswith("$") else ".*$")
 
 
 def _takes(word: str, value: Json, provider: Provider) -> bool:
     if word == "pattern":
-        return isinstance(value, str) and not _HARD_PATTERN.search(value)
+        whole = isinstance(value, str) and value.startswith("^") and value.endswith("$")
+        return isinstance(value, str) and not _HARD_PATTERN.search(value) and (whole or not _ENDS.search(value))
     if word == "format":
         return value in _FORMATS or (value == "uri" and provider == "anthropic")
     return word != "minItems" or provider != "anthropic" or value in (0, 1)

@@ -40,13 +40,13 @@ class Program:
 
     def __init__(self, command: list[str], env: dict[str, str], log: Path) -> None:
         self._command, self._log = command, log
-        self._env = {k: v for k, v in os.environ.items() if not k.startswith(("TEMPORAL_", "ACTS_"))} | env
+        self.env = {k: v for k, v in os.environ.items() if not k.startswith(("TEMPORAL_", "ACTS_"))} | env
         self._process: subprocess.Popen[str] | None = None
 
     def start(self) -> None:
         with self._log.open("a") as log:
             self._process = subprocess.Popen(
-                self._command, cwd=ROOT, env=self._env, stdout=subprocess.PIPE, stderr=log, text=True
+                self._command, cwd=ROOT, env=self.env, stdout=subprocess.PIPE, stderr=log, text=True
             )
         assert self._process.stdout is not None
         assert self._process.stdout.readline(), self._log.read_text()[-2000:]

@@ -1,0 +1,60 @@
+"""``kill -9`` of the worker between and during the requests of an agent: what was answered is not asked again."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from temporalio.client import Client
+
+from tests.crash.model import model
+from tests.crash.test_kill import OPTIONS, world_in
+from tests.support import assert_eventually
+from tests.workflow.foreign import call, ended, tool
+
+Json = Any
+TICKS = 6
+
+
+def answer(tick: int) -> Json:
+    """Each tick adds one; the last says what it came to."""
+    if tick == TICKS:
+        return {"calls": [], "output": {"sum": f"†state.n{TICKS - 1}"}}
+    return {
+        "calls": [call("add_one", f"†state.n{tick}", value=f"†state.n{tick - 1}" if tick > 1 else "†input.zero")],
+        "output": None,
+    }
+
+
+async def test_an_agent_goes_on_where_it_was(tmp_path: Path) -> None:
+    async with model(answer) as asked:
+        with world_in(tmp_path) as world:
+            world.programs["engine"].env |= {"OPENAI_BASE_URL": asked.url, "ACTS_OPENAI_API": "chat"}
+            asked.held = {4}
+            world.start("engine")
+            client = await Client.connect(world.server.address)
+            request = {
+                "config": {"model": "openai:any"},
+                "context": [{"type": "input", "zero": 0}, tool("add_one", activity="add_one", options=OPTIONS)],
+            }
+            handle = await client.start_workflow("Agent", request, id=f"{world.queue}/agent", task_queue=world.queue)
+
+            async def second_call_runs() -> bool:
+                return world.begun() >= 2
+
+            await assert_eventually(second_call_runs, within=timedelta(seconds=30))
+            world.kill("engine")  # between two requests, in the middle of a call
+            world.start("engine")
+            await asked.waiting.wait()
+            world.kill("engine")  # during a request
+            asked.held.clear()
+            world.start("engine")
+            result = await ended(handle, within=60)
+            assert result["output"] == {"sum": TICKS - 1}
+            assert result["ticks"] == TICKS
+            assert result["usage"]["requests"] == TICKS
+            assert dict(asked.asked) == {tick: 2 if tick == 4 else 1 for tick in range(1, TICKS + 1)}
+            assert dict(asked.answered) == dict.fromkeys(range(1, TICKS + 1), 1)
+            (done,) = world.rows("SELECT count(*), count(DISTINCT id) FROM done")
+            assert done == (TICKS - 1, TICKS - 1)
