@@ -29,7 +29,7 @@ from typing import Any, Final
 
 import jsonschema_rs
 
-from activities.models.definitions import DEFS, cyclic, normal, without
+from activities.models.definitions import DEFS, cyclic, needed, normal, without
 from activities.models.parts import (
     LEFT_OUT,
     Array,
@@ -336,7 +336,8 @@ class _Bridge:
 
         def check(value: Json) -> bool:
             if not compiled:
-                compiled.append(_compiled({**schema, "$defs": self.defs} if isinstance(schema, dict) else schema))
+                whole = {**schema, "$defs": needed(schema, self.defs)} if isinstance(schema, dict) else schema
+                compiled.append(_compiled(whole))
             try:
                 return compiled[0] is None or bool(compiled[0].is_valid(value))
             except (ValueError, TypeError, OverflowError, RecursionError):

@@ -53,6 +53,18 @@ def _pointed(root: dict[str, Any], target: Json) -> Json | None:
     return place if isinstance(place, (dict, bool)) else None
 
 
+def needed(schema: Json, defs: dict[str, Json]) -> dict[str, Json]:
+    """The definitions that a schema can reach."""
+    out: dict[str, Json] = {}
+    pending = [schema]
+    while pending:
+        for name in _targets(pending.pop()):
+            if name in defs and name not in out:
+                out[name] = defs[name]
+                pending.append(defs[name])
+    return out
+
+
 def _targets(schema: Json) -> Iterator[str]:
     for part in subschemas(schema):
         if isinstance(part.get("$ref"), str):
@@ -61,18 +73,7 @@ def _targets(schema: Json) -> Iterator[str]:
 
 def cyclic(defs: dict[str, Json]) -> frozenset[str]:
     """The definitions that can reach themselves."""
-    arrows = {name: set(_targets(schema)) for name, schema in defs.items()}
-    out = set()
-    for name in defs:
-        seen, pending = set[str](), [name]
-        while pending and name not in seen:
-            for target in arrows.get(pending.pop(), ()):
-                if target not in seen:
-                    seen.add(target)
-                    pending.append(target)
-        if name in seen:
-            out.add(name)
-    return frozenset(out)
+    return frozenset(name for name in defs if name in needed(defs[name], defs))
 
 
 def without(schema: dict[str, Any], key: str) -> dict[str, Any]:

@@ -190,7 +190,7 @@ pairs = st.recursive(
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_what_a_model_would_write_is_undone_exactly(provider: Provider, data: st.DataObject) -> None:
     schema, values = data.draw(objects(pairs))
@@ -204,7 +204,7 @@ def test_what_a_model_would_write_is_undone_exactly(provider: Provider, data: st
 
 
 @pytest.mark.parametrize("provider", [*PROVIDERS, "plain"])
-@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_no_answer_whatever_makes_undo_raise(provider: Provider, data: st.DataObject) -> None:
     schema, _ = data.draw(pairs)
@@ -326,8 +326,35 @@ TEXTS: list[dict[str, Any]] = [
 def test_what_a_strict_schema_cannot_say_is_json_text(schema: dict[str, Any], provider: Provider) -> None:
     whole = {**obj(["x"], x=schema), "$defs": {"loop": {"$ref": "#/$defs/pool"}, "pool": {"$ref": "#/$defs/loop"}}}
     wire = to_wire(whole, provider)
-    assert is_text(wire.schema["properties"]["x"])
+    sent = wire.schema["properties"]["x"]
+    assert is_text(sent.get("anyOf", [sent])[0])
     assert wire.undo({"x": '{"a": [1]}'}) == {"x": {"a": [1]}}
+
+
+def test_null_may_be_said_plainly_where_it_cannot_mean_absent() -> None:
+    wire = to_wire(obj(["x"], x={}, y={}), "openai")
+    assert {"type": "null"} in wire.schema["properties"]["x"]["anyOf"]
+    assert wire.undo({"x": None, "y": None}) == {"x": None}
+    assert wire.undo({"x": "null", "y": "null"}) == {"x": None, "y": None}
+
+
+PATTERNS = {
+    "^†": "^†.*$",
+    "b": "^.*b.*$",
+    "b$": "^.*b$",
+    "^(a|b)$": "^(a|b)$",
+    "a|b": None,
+    r"^b\$": None,
+    r"\bb": None,
+    "(?!a)b": None,
+}
+
+
+@pytest.mark.parametrize(("pattern", "sent"), PATTERNS.items())
+def test_a_pattern_means_the_same_to_engines_that_match_the_whole_text(pattern: str, sent: str | None) -> None:
+    found = to_wire(obj(["x"], x={"type": "string", "pattern": pattern}), "anthropic").schema["properties"]["x"]
+    assert found.get("pattern") == sent
+    assert sent is not None or "pattern" in found["description"]
 
 
 def test_what_is_not_taken_is_told_in_the_description() -> None:

@@ -1,0 +1,131 @@
+"""What an agent hands to the plan of a tick is enough: walking that part gives what walking the whole gives."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, event, given, reject, settings
+from hypothesis import strategies as st
+
+from acts.errors import InvalidRequest
+from acts.handover import handed_over
+from acts.validate import Prepared, prepare
+from tests.property.drive import Drive
+from tests.strategies import INSTANCES, Case, cases, collisions, objects, orders, render, tool
+from tests.strategies import places as drawn_places
+
+Json = Any
+CHILD = {"model": "scripted:none"}
+
+many = settings(
+    max_examples=150,
+    deadline=None,  # a busy machine is not a slow engine
+    suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+
+
+def without_instances(case: Case) -> Case:
+    """The same plan in one context."""
+    request = json.loads(json.dumps(case.request))
+    kept = [m for m in request["context"] if "_instance" not in m]
+    for call in kept[-1]["plan"]:
+        call.pop("_instance", None)
+    return Case({**request, "context": kept}, case.results)
+
+
+def prepared_of(case: Case) -> Prepared:
+    try:
+        return prepare(case.request)
+    except InvalidRequest:
+        reject()
+
+
+def told(drive: Drive) -> dict[str, Json]:
+    """All that an agent learns of a plan: states, outputs, errors, and the messages for its context."""
+    seen = drive.seen()
+    return {**{k: seen[k] for k in ("states", "paths", "errors", "appended")}, "started": drive.started}
+
+
+def assert_the_part_gives_what_the_whole_gives(case: Case, order: list[int]) -> None:
+    whole = prepared_of(case)
+    part = json.loads(json.dumps(handed_over(whole, whole.log(), whole.nodes, CHILD)))
+    drives = [Drive(whole, case.results), Drive(part, case.results)]
+    for drive in drives:
+        drive.finish_all(order)
+    event(f"states: {sorted(set(drives[0].seen()['states'].values()))}")
+    assert [n.id for n in drives[1].walk.nodes] == [n.id for n in drives[0].walk.nodes]
+    assert told(drives[1]) == told(drives[0])
+
+
+plans = st.one_of(cases(instances=False), collisions().map(without_instances))
+
+
+@many
+@given(plans, orders())
+def test_the_part_that_a_plan_reads_gives_what_the_whole_gives(case: Case, order: list[int]) -> None:
+    assert_the_part_gives_what_the_whole_gives(case, order)
+
+
+@st.composite
+def nested(draw: st.DrawFn) -> Case:
+    """Few places, deep values and lists on the way: what a frame must not change."""
+    deep = st.sampled_from([
+        None, "s", 3, [], [1], [{"a": [1]}, 2], {}, {"a": None}, {"a": {"b": [1, {"a": 2}]}}, {"a": [], "b": "t"},
+        {"0": {"a": 1}}, {"a": "s"}, [[1], {"b": 2}], {"b": {"a": {"a": [0]}}},
+    ])  # fmt: skip
+    tails = st.lists(st.sampled_from(["a", "b", "0", "1"]), max_size=4).map(tuple)
+    where = tails.map(lambda t: ("state", *t)) | drawn_places()
+    plan, results = [], {}
+    for position in range(draw(st.integers(1, 4))):
+        method = draw(st.sampled_from(["set", "merge", "assign", "push", "concat"]))
+        call: dict[str, Json] = {"_tool": "act", "_outputPath": render(draw(where)), "_outputMethod": method}
+        if draw(st.booleans()):
+            call["_outputPath"] += f" || {render(draw(where))}.error"
+        if draw(st.booleans()):
+            call["x"] = f"{render(draw(where))} || {render(draw(where))} || †data.z"
+        if draw(st.booleans()):
+            call["_scopes"] = [render(w) for w in draw(st.lists(where, min_size=1, max_size=3))]
+        plan.append(call)
+        fit = {"concat": st.sampled_from([[7], "t"]), "merge": deep, "assign": deep, "push": deep, "set": deep}
+        failed = {"$fail": {"type": "Boom", "message": "it broke"}}
+        results[f"{position + 1}:act"] = draw(fit[method]) if draw(st.integers(0, 5)) else failed
+    context = [{"type": "data", "z": 0}, *({"type": "state", "state": draw(deep)} for _ in range(draw(st.integers(0, 2))))]
+    if draw(st.booleans()):
+        context.append({"type": "state", "schema": {"properties": {"a": draw(st.sampled_from([{}, {"type": "string"}]))}}})
+    tools = {"type": "tool", "tool": tool("act")}
+    return Case({"config": {}, "context": [tools, *context, {"type": "plan", "plan": plan}]}, results)
+
+
+@many
+@given(nested(), orders())
+def test_a_frame_that_is_there_for_its_shape_changes_nothing(case: Case, order: list[int]) -> None:
+    assert_the_part_gives_what_the_whole_gives(case, order)
+
+
+@many
+@given(cases(instances=True), orders())
+def test_with_instances_the_part_gives_what_the_whole_gives(case: Case, order: list[int]) -> None:
+    assert_the_part_gives_what_the_whole_gives(case, order)
+
+
+@many
+@given(st.one_of(plans, nested()))
+def test_the_first_call_alone_does_what_it_does_in_the_plan(case: Case) -> None:
+    """``step: "call"``: in plan order the first is ready, and no other has a say in what it reads and writes."""
+    whole = prepared_of(case)
+    first = next((n for n in whole.nodes if n.outcomes or n.how != "latent"), whole.nodes[0])
+    part = json.loads(json.dumps(handed_over(whole, whole.log(), [first], CHILD)))
+    alone = Drive(part, {f"1:{first.tool.name}": case.results.get(first.id)})
+    alone.finish_all()
+    among = Drive(whole, case.results)
+    if first.id in among.running:
+        among.finish(first.id)
+    found, expected = told(alone), told(among)
+    renamed = f"1:{first.tool.name}"
+    assert found["states"][renamed] == expected["states"][first.id] or expected["states"][first.id] == "running"
+    if expected["states"][first.id] != "running":
+        assert found["errors"][renamed] == expected["errors"][first.id]
+        assert found["paths"][renamed] == expected["paths"][first.id]
+    assert found["started"].get(renamed) == expected["started"].get(first.id)
