@@ -61,6 +61,7 @@ _MAX_TOLD: Final = 1_500
 _HARD_PATTERN: Final = re.compile(r"\(\?(?!:)|\\[bBAZGKpP1-9k]")
 
 # Where a pattern does not simply begin and end: an alternative, or an anchor that may stand inside it
+_WHOLE: Final = re.compile(r"\^\([^()]*\)\$$|\^[^|^$]*[^|^$\\]\$$")
 _ENDS: Final = re.compile(r"\||.\^|\$.|\\\$$")
 
 
@@ -126,8 +127,8 @@ def whole_pattern(pattern: str) -> str:
 
 def _takes(word: str, value: Json, provider: Provider) -> bool:
     if word == "pattern":
-        whole = isinstance(value, str) and value.startswith("^") and value.endswith("$")
-        return isinstance(value, str) and not _HARD_PATTERN.search(value) and (whole or not _ENDS.search(value))
+        simple = isinstance(value, str) and not _HARD_PATTERN.search(value)
+        return simple and (bool(_WHOLE.match(value)) or not _ENDS.search(value))
     if word == "format":
         return value in _FORMATS or (value == "uri" and provider == "anthropic")
     return word != "minItems" or provider != "anthropic" or value in (0, 1)

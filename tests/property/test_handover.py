@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, event, given, reject, settings
+from hypothesis import HealthCheck, event, example, given, reject, settings
 from hypothesis import strategies as st
 
 from acts.errors import InvalidRequest
 from acts.handover import handed_over
 from acts.validate import Prepared, prepare
 from tests.property.drive import Drive
-from tests.strategies import INSTANCES, Case, cases, collisions, objects, orders, render, tool
+from tests.strategies import MOST_CALLS, Case, cases, collisions, orders, render, tool
 from tests.strategies import places as drawn_places
 
 Json = Any
 CHILD = {"model": "scripted:none"}
 
 many = settings(
-    max_examples=150,
+    max_examples=int(os.environ.get("ACTS_EXAMPLES", "40")),  # more, to hunt
     deadline=None,  # a busy machine is not a slow engine
     suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow, HealthCheck.data_too_large],
 )
@@ -91,9 +92,14 @@ def nested(draw: st.DrawFn) -> Case:
         fit = {"concat": st.sampled_from([[7], "t"]), "merge": deep, "assign": deep, "push": deep, "set": deep}
         failed = {"$fail": {"type": "Boom", "message": "it broke"}}
         results[f"{position + 1}:act"] = draw(fit[method]) if draw(st.integers(0, 5)) else failed
-    context = [{"type": "data", "z": 0}, *({"type": "state", "state": draw(deep)} for _ in range(draw(st.integers(0, 2))))]
+    context = [
+        {"type": "data", "z": 0},
+        *({"type": "state", "state": draw(deep)} for _ in range(draw(st.integers(0, 2)))),
+    ]
     if draw(st.booleans()):
-        context.append({"type": "state", "schema": {"properties": {"a": draw(st.sampled_from([{}, {"type": "string"}]))}}})
+        context.append(
+            {"type": "state", "schema": {"properties": {"a": draw(st.sampled_from([{}, {"type": "string"}]))}}}
+        )
     tools = {"type": "tool", "tool": tool("act")}
     return Case({"config": {}, "context": [tools, *context, {"type": "plan", "plan": plan}]}, results)
 
@@ -104,7 +110,30 @@ def test_a_frame_that_is_there_for_its_shape_changes_nothing(case: Case, order: 
     assert_the_part_gives_what_the_whole_gives(case, order)
 
 
+# A global Call writes what an instance's Call reads: what was global before must not be handed over as the instance's
+OVERWRITTEN = Case(
+    {
+        "config": {"model": "scripted:none"},
+        "context": [
+            {"type": "tool", "tool": tool("act")},
+            {"type": "state", "state": {"a": "old"}},
+            {"type": "state", "state": {"own": 1}, "_instance": "A"},
+            {
+                "type": "plan",
+                "plan": [
+                    {"_tool": "act", "_outputPath": "†state.a"},
+                    {"_tool": "act", "_outputPath": "†state.b", "x": "†state.a", "_instance": "A"},
+                ],
+            },
+        ],
+    },
+    {"1:act": "new", "2:act": "read"},
+)
+
+
+@pytest.mark.xfail(strict=True, reason="acts/handover.py, _part: an instance is handed the global view as its own")
 @many
+@example(OVERWRITTEN, list(range(MOST_CALLS)))
 @given(cases(instances=True), orders())
 def test_with_instances_the_part_gives_what_the_whole_gives(case: Case, order: list[int]) -> None:
     assert_the_part_gives_what_the_whole_gives(case, order)
