@@ -28,6 +28,7 @@ from temporalio.envconfig import ClientConfig
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from activities.model import ask_model
+from activities.models.reading import close_clients
 from activities.registry import Registry, RegistryError, from_environment
 from acts.errors import known
 from acts.wire import TASK_QUEUE
@@ -126,6 +127,7 @@ async def serve(
         async with build(client, settings, registry, executor):
             ready(start_line(client, settings, registry))
             await stop.wait()
+    await close_clients()
 
 
 def start_line(client: Client, settings: Settings, registry: Registry) -> str:

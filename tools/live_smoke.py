@@ -2,7 +2,7 @@
 
     python -m tools.live_smoke [--model provider:name ...] [--tools 1,5,20]
 
-Each request sends the schema of a Solution with so many Tools. ``strict``: the provider
+Each request is one tick of an agent with so many Tools. ``strict``: the provider
 took the schema; ``fell back``: it did not, and was asked in words; else the error. It costs a
 few cents. For a server of your own, name one of its models with --model. Without a key
 and without a base URL nothing is asked, and that is no failure.
@@ -20,7 +20,11 @@ from typing import Any, Final
 
 from activities.models import client
 from activities.models.port import Answer, Block, ModelError, Question
+from acts.compose import solution_schema
+from acts.messages import parse_message
+from acts.prompt import planner_prompt
 from acts.schemas import checker
+from acts.tools import Tool, read_tool
 
 # provider: (what configures it, the model asked unless told otherwise)
 PROVIDERS: Final = {
@@ -77,11 +81,15 @@ async def asked(models: list[str], counts: list[int]) -> list[Row]:
 
 
 async def one(model: str, count: int) -> Row:
-    schema = solution(count)
+    offered = tools(count)
+    schema = solution_schema(offered, None)
+    task = 'Call the tool "tool_1" once, with amount 12.5 and the note "smoke". Call nothing else.'
+    said = parse_message({"type": "text", "text": task})
+    prompt = planner_prompt([said], offered, None, mode="eager", step="plan", tick=1)
     question = Question(
         model=model,
-        system=(Block('Plan calls of tools. Answer with one JSON object {"calls": […], "output": null}.', cache=True),),
-        user=(Block('Call the tool "tool_1" once, with amount 12.5 and the note "smoke". Call nothing else.'),),
+        system=tuple(Block(text, cache=True) for text in prompt.system),
+        user=tuple(Block(text) for text in prompt.user),
         schema=schema,
         maxOutputTokens=4_000,
         key="live-smoke",
@@ -108,38 +116,29 @@ def judged(value: Any, schema: dict[str, Any]) -> str:
     return "ok" if called == ["tool_1"] else f"fits, but calls {called}"
 
 
-def solution(count: int) -> dict[str, Any]:
-    """The schema of a Solution with ``count`` Tools, laid out as a run lays it out."""
-    reference = {"$ref": "#/$defs/reference"}
-    defs = {f"tool_tool_{i}": tool(f"tool_{i}", reference) for i in range(1, count + 1)}
-    return {
-        "type": "object",
-        "properties": {
-            "calls": {"type": "array", "items": {"anyOf": [{"$ref": f"#/$defs/{name}"} for name in defs]}},
-            "output": {},
-        },
-        "required": ["calls", "output"],
-        "additionalProperties": False,
-        "$defs": {**defs, "reference": {"type": "string", "pattern": "^†", "description": "a reference to a value"}},
-    }
-
-
-def tool(name: str, reference: dict[str, Any]) -> dict[str, Any]:
-    """A Tool with a required and some optional parameters, one of them an open map."""
-    return {
-        "type": "object",
-        "description": f"Does what {name} does.",
-        "properties": {
-            "_tool": {"const": name},
-            "amount": {"anyOf": [{"type": "number"}, reference]},
-            "note": {"type": "string"},
-            "level": {"anyOf": [{"enum": ["low", "high"]}, reference]},
-            "labels": {"anyOf": [{"type": "object", "additionalProperties": {"type": "string"}}, reference]},
-            "_outputPath": {"type": "string"},
-        },
-        "required": ["_tool", "amount"],
-        "additionalProperties": False,
-    }
+def tools(count: int) -> dict[str, Tool]:
+    """Tools with a required and some optional parameters, one of them an open map."""
+    out = {}
+    for name in (f"tool_{i}" for i in range(1, count + 1)):
+        schema = {
+            "type": "object",
+            "description": f"Does what {name} does.",
+            "properties": {
+                "_tool": {"const": name},
+                "_activity": {"const": name},
+                "amount": {"type": "number"},
+                "note": {"type": "string"},
+                "level": {"enum": ["low", "high"]},
+                "labels": {"type": "object", "additionalProperties": {"type": "string"}},
+                "_outputPath": {"type": "string"},
+            },
+            "required": ["amount"],
+            "additionalProperties": False,
+        }
+        tool, _ = read_tool(name, schema)
+        if tool is not None:
+            out[name] = tool
+    return out
 
 
 def print_table(rows: list[tuple[str, ...]]) -> None:

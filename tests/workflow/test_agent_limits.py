@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from temporalio.client import WorkflowExecutionStatus
 
 from cli.devserver import DevServer
 from tests.support import assert_eventually
@@ -221,12 +222,9 @@ async def test_latent_calls_of_a_tick_spend_the_budget_of_the_agent(agents: Agen
     handle = await agents.start(
         {"calls": [call("think", f"†state.a{i}", i=i) for i in range(3)]},
         *(({"tool": "think", "says": [f'"i":{i}}}']}, {"output": i, "path": f"†state.a{i}"}) for i in range(3)),
-        context=[think], mode_=None, budget={"requests": 3},
-    ) if False else await agents.start(
-        {"calls": [call("think", f"†state.a{i}", i=i) for i in range(3)]},
-        *(({"tool": "think", "says": [f'"i":{i}}}']}, {"output": i, "path": f"†state.a{i}"}) for i in range(3)),
-        context=[think], budget={"requests": 3},
-    )  # fmt: skip
+        context=[think],
+        budget={"requests": 3},
+    )
     error = await failure(handle)
     (result,) = error.details
     assert error.type == "LimitExceeded"
@@ -245,9 +243,23 @@ async def test_a_large_solution_is_walked(agents: Agents) -> None:
     assert result["usage"]["requests"] == 1
 
 
-async def test_a_solution_that_cannot_be_recorded_ends_the_run_and_says_why(agents: Agents) -> None:
-    error = await agents.failure({"output": "x" * 2_200_000}, context=[{"type": "text", "text": "Go."}])
-    assert error.type in ("PayloadTooLarge", "PayloadsTooLarge")
+@pytest.mark.xfail(
+    strict=True,
+    reason="activities/model.py, ask_model: an answer of over 2 MB is asked for, and paid, six times; its cost is lost",
+)
+async def test_an_answer_that_is_too_large_to_be_recorded_is_not_asked_for_again(agents: Agents) -> None:
+    handle = await agents.start({"output": "x" * 2_200_000}, context=[{"type": "text", "text": "Go."}])
+
+    async def decided() -> bool:
+        found = await handle.describe()
+        again = any(a.attempt > 1 for a in found.raw_description.pending_activities)
+        return again or found.status != WorkflowExecutionStatus.RUNNING
+
+    await assert_eventually(decided, why="another attempt, or the end")
+    found = await handle.describe()
+    if found.status == WorkflowExecutionStatus.RUNNING:
+        await handle.terminate("the test is over")
+    assert found.status != WorkflowExecutionStatus.RUNNING
 
 
 @pytest.mark.xfail(
@@ -269,7 +281,7 @@ async def test_a_lazy_agent_leaves_branches_open_and_asks_when_it_runs(agents: A
     think, write = tool("think", activity=""), tool("write", activity="")
     result = await agents.run(
         {"calls": [
-            call("think", "†state.yes || †state.no", _output="dropped") if False else call("think", "†state.yes || †state.no"),
+            call("think", "†state.yes || †state.no"),
             call("write", "†state.letter", x="†state.yes"), call("write", "†state.letter", x="†state.no", _output="guess"),
         ], "output": "†state.letter"},
         ({"tool": "think", "lacks": ["Only plan"]}, {"output": "why not", "path": "†state.no"}),
