@@ -21,11 +21,12 @@ class StartCall:
 
 @dataclass(frozen=True, slots=True)
 class AskHuman:
-    """A Call waits for a decision."""
+    """A Call waits for a decision: about itself (``what`` is ``call``), or about its ``scopes``."""
 
     rank: int
     node: Node
     call: dict[str, Any]
+    what: str = "call"
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,14 +49,11 @@ class Wait:
 
     def to_json(self) -> dict[str, Any]:
         """``{workflowId, what, call?, instance?, version, since, deadline?, …}``."""
-        out: dict[str, Any] = {"workflowId": self.workflow_id, "what": self.what}
-        for key, value in (("call", self.call), ("instance", self.instance)):
-            if value is not None:
-                out[key] = value
-        out |= {"version": self.version, "since": self.since}
-        if self.deadline is not None:
-            out["deadline"] = self.deadline
-        return {**out, **self.about}
+        out = {
+            "workflowId": self.workflow_id, "what": self.what, "call": self.call, "instance": self.instance,
+            "version": self.version, "since": self.since, "deadline": self.deadline,
+        }  # fmt: skip
+        return {k: v for k, v in out.items() if v is not None} | dict(self.about)
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Wait:
@@ -91,15 +88,11 @@ class Decision:
 
     def record(self, wait: Wait, date: str) -> dict[str, Any]:
         """Who decided what, when and why: ``{what, call?, decision, version, by?, reason?, date}``."""
-        out: dict[str, Any] = {"what": wait.what}
-        for key, value in (("call", wait.call), ("instance", wait.instance)):
-            if value is not None:
-                out[key] = value
-        out |= {"decision": self.decision, "version": wait.version}
-        for key, value in (("by", self.by), ("reason", self.reason)):
-            if value is not None:
-                out[key] = value
-        return {**out, "date": date}
+        out = {
+            "what": wait.what, "call": wait.call, "instance": wait.instance, "decision": self.decision,
+            "version": wait.version, "by": self.by, "reason": self.reason, "date": date,
+        }  # fmt: skip
+        return {k: v for k, v in out.items() if v is not None}
 
 
 def read(raw: Json, word: str | None = None) -> Decision:

@@ -6,12 +6,17 @@ through as Markdown or markup.
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any, Final
 
+from acts.decisions import summaries
 from acts.errors import known, shorten
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from acts.calls import Node
+    from acts.decisions import Wait
     from acts.loop import Loop
     from acts.usage import Spent
     from acts.walk import Walk
@@ -19,6 +24,8 @@ if TYPE_CHECKING:
 # A table longer than this is not read in a browser; larger plans show their counts,
 # what runs and what failed.
 MAX_ROWS: Final = 100
+# Pending decisions shown with their JSON
+MAX_WAITS: Final = 20
 # Failures named one by one in the message of a failed workflow
 MAX_FAILURES: Final = 50
 _ORDER: Final = (
@@ -118,6 +125,29 @@ def agent_page(loop: Loop, phase: str, notes: list[str]) -> str:
     if rows:
         parts.append("\n".join(["| tick | | call | tool | writes | note |", "|-|-|-|-|-|-|", *rows]))
     return "\n\n".join(parts)
+
+
+def waiting(waits: Sequence[Wait], records: Sequence[Mapping[str, Any]]) -> str:
+    """What waits for a decision, with the JSON to send for each, and what was decided."""
+    parts = []
+    if waits:
+        parts.append("\n\n### Waits for a decision\n\nSend the update `decide` (or the signal of that name) with:")
+    for wait in waits[:MAX_WAITS]:
+        asked = {k: v for k, v in wait.to_json().items() if k in ("workflowId", "call", "instance", "version")}
+        until = f", until {wait.deadline}" if wait.deadline else ""
+        parts.append(f"\n**{plain(str(wait))}** since {wait.since}{until}\n\n```json")
+        parts += [_code({"decision": "approve", **asked}), _code({"decision": "reject", "reason": "…", **asked}), "```"]
+    if len(waits) > MAX_WAITS:
+        parts.append(f"\n… and {len(waits) - MAX_WAITS} more: ask the query `pending`")
+    if records:
+        parts.append("\n\n### Decisions\n")
+        parts += [f"- {plain(line, 300)}" for line in summaries(records[-MAX_WAITS:])]
+    return "\n".join(parts)
+
+
+def _code(value: Any) -> str:
+    """JSON inside a fence, which nothing in it can close."""
+    return json.dumps(value, ensure_ascii=False).replace("`", "\\u0060")
 
 
 class Details:

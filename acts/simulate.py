@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from acts.advice import advice
+from acts.decisions import asked_about
 from acts.errors import MAX_PROBLEMS_REPORTED, Problem
 from acts.producers import Misfit, misfits
 from acts.schemas import sample
@@ -157,9 +158,7 @@ def _asks(prepared: Prepared, rank: int) -> bool:
     node, approve = prepared.nodes[rank], prepared.request.config.approve
     if rank in prepared.given or (node.how == "latent" and not node.outcomes):
         return False
-    listed = approve.calls is True or (isinstance(approve.calls, tuple) and node.tool.name in approve.calls)
-    scopes = approve.scopes and bool(node.scopes) and "_scopes" not in node.tool.consts
-    return listed or scopes or node.tool.approval or node.call.get("_approval") is True
+    return asked_about(node, approve) is not None
 
 
 def _call(prepared: Prepared, rank: int, asks: bool, template: bool) -> dict[str, Any]:  # noqa: FBT001

@@ -31,6 +31,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from acts.commands import AskHuman, Command, PlanOver, StartCall
+from acts.decisions import Refused, asked_about
 from acts.errors import CallError, EngineError, InvalidRequest, Problem
 from acts.messages import Data
 from acts.outputs import Writes, appended, place
@@ -39,7 +40,7 @@ from acts.schemas import Checker, checker
 from acts.scopes import scoped_context
 from acts.validate import Prepared, state_schema
 from acts.values import ABSENT, Json, pointer
-from acts.wire import CANCELLED, SCHEMA_MISMATCH, UNRESOLVED
+from acts.wire import APPROVAL_TIMEOUT, CANCELLED, REJECTED, SCHEMA_MISMATCH, UNRESOLVED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -64,6 +65,7 @@ class _Run:
     error: dict[str, Any] | None = None
     missing: tuple[str, ...] = ()
     approved: bool = False
+    edited: bool = False
     resolved: dict[str, Any] | None = None
     effect: tuple[Writes, str] | None = None
     written: tuple[tuple[Path, Json, str], ...] = ()
@@ -160,15 +162,17 @@ class Walk:
         return self._commands()
 
     def decide(self, rank: int, decision: str, reason: str, now: str) -> list[Command]:
-        """A human decided on an awaiting Call: ``approve`` or ``reject``."""
+        """It was decided about an awaiting Call: ``approve``, ``reject``, or ``fail`` (nobody did in time)."""
         run = self.runs[rank] if 0 <= rank < len(self.runs) else _Run()
         if run.state == "awaiting" and run.resolved is not None:
             if decision == "approve":
                 run.approved = True
                 self._move(rank, "ready")
                 heapq.heappush(self._startable, rank)
+            elif decision == "fail":
+                self._fail(rank, CallError(APPROVAL_TIMEOUT, reason), now)
             else:
-                run.error = {"code": "rejected", "message": reason}
+                run.error = {"code": REJECTED, "message": reason}
                 self._settle(rank, "rejected", now)
         return self._commands()
 
@@ -271,9 +275,10 @@ class Walk:
             return
         call = {k: v for k, v in node.call.items() if k not in parameters and k != "_output"}
         run.resolved = {**call, **parameters, "_id": self._identify(node)}
-        if self._needs_human(node) and not run.approved:
+        asked = self._asks(rank)
+        if asked is not None and not run.approved:
             self._move(rank, "awaiting")
-            self._asked.append(AskHuman(rank, node, run.resolved))
+            self._asked.append(AskHuman(rank, node, run.resolved, asked))
             return
         self._move(rank, "ready")
         heapq.heappush(self._startable, rank)
@@ -292,10 +297,12 @@ class Walk:
             node.scopes, lambda path: self.read(rank, path), lambda path: layer.shape(path, rank) == "list"
         )
 
-    def _needs_human(self, node: Node) -> bool:
-        calls = self.prepared.request.config.approve.calls
-        asked = calls is True or (isinstance(calls, tuple) and node.tool.name in calls)
-        return not self._dry and (asked or node.tool.approval or node.call.get("_approval") is True)
+    def _asks(self, rank: int) -> str | None:
+        """What of a Call a human confirms; one that was edited is confirmed in any case."""
+        if self._dry:
+            return None
+        about = asked_about(self.nodes[rank], self.prepared.request.config.approve)
+        return "call" if about is None and self.runs[rank].edited else about
 
     def _given(self, rank: int, now: str) -> None:
         node = self.nodes[rank]
@@ -484,7 +491,7 @@ class Walk:
     @property
     def status(self) -> str:
         """How the plan ends, or would end now."""
-        for state in ("cancelled", "rejected", "failed"):
+        for state in ("cancelled", "failed", "rejected"):
             if self.counts.get(state):
                 return state
         return "cancelled" if self.cancelling else "completed"
@@ -509,6 +516,79 @@ class Walk:
         found = self.log.view("state", instance=instance)
         return {} if found is ABSENT else found
 
+    # -- another plan ----------------------------------------------------------
+
+    def changed_plan(self, prepared: Prepared, now: str) -> tuple[Walk, list[Command]]:
+        """The walk of an edited plan: what has started stays as it is, what was changed is confirmed anew.
+
+        Raises:
+            Refused: the edit touches a Call that has started, or what one has read.
+        """
+        same = self.check_change(prepared)
+        new = self.anew(prepared)
+        for rank, node in enumerate(new.nodes):
+            old = same.get(node.index)
+            if old is None:
+                new.runs[rank].edited = True
+            else:
+                new.adopt(rank, self.runs[old], self.nodes[old])
+        new.count_settled()
+        return new, new.begin(now)
+
+    def anew(self, prepared: Prepared) -> Walk:
+        """A walk of another plan that has not begun; what was provided is kept."""
+        new = Walk(prepared, self._identify, dry=self._dry)
+        for message in self._provided:
+            new.log.layer(message.instance).take(message, set())
+        new._provided, new.provided = list(self._provided), list(self.provided)
+        new.paused, new.draining, new.cancelling = self.paused, self.draining, self.cancelling
+        return new
+
+    def check_change(self, prepared: Prepared) -> dict[int, int]:
+        """The Calls that an edited plan leaves alone, by their place: their ranks here.
+
+        Raises:
+            Refused: as ``changed_plan``.
+        """
+        before = {n.index: rank for rank, n in enumerate(self.nodes)}
+        kept = [n for n in prepared.nodes if n.index in before and self.nodes[before[n.index]].planned == n.planned]
+        same = {n.index: before[n.index] for n in kept}
+        for rank, node in enumerate(self.nodes):
+            if self._started(rank) and node.index not in same:
+                raise Refused(f"{node.id} has started and cannot be changed")
+        if [same[n.index] for n in kept] != sorted(same.values()):
+            raise Refused("the edit would change the order of calls that it leaves as they are")
+        changed: list[Path] = []
+        for node in prepared.nodes:
+            if node.index not in same:
+                changed.extend((*node.writes, *(p for read in node.reads for p in read.paths)))
+            elif self._started(same[node.index]):
+                touched = [*node.writes, *(p for read in node.reads for p in read.paths), *node.scopes]
+                if any(p.overlaps(q) for p in touched for q in changed):
+                    raise Refused(f"{node.id} has started: the edit would change what it reads, or writes onto")
+        return same
+
+    def _started(self, rank: int) -> bool:
+        return self.runs[rank].state in SETTLED or self.runs[rank].state == "running"
+
+    def adopt(self, rank: int, old: _Run, was: Node) -> None:
+        """Take over what is known of a Call that an edit left alone."""
+        run, node = self.runs[rank], self.nodes[rank]
+        run.approved, run.edited = old.approved, old.edited
+        if old.state not in SETTLED and old.state != "running":
+            return
+        run.error, run.outcome, run.written = old.error, old.outcome, old.written
+        for path, value, _ in old.written:
+            self.log.layer(was.instance).write(path, node.method, value, rank)
+        if old.effect is not None and old.outcome is not None:
+            self._delayed.append((rank, old.outcome, *old.effect))
+            return
+        self._move(rank, old.state)
+        if old.state == "running":
+            self.running += 1
+        else:
+            self.open -= 1
+
     # -- carrying over ---------------------------------------------------------
 
     def snapshot(self) -> dict[str, Any]:
@@ -522,6 +602,8 @@ class Walk:
                 item["e"] = run.error
             if run.approved:
                 item["a"] = True
+            if run.edited:
+                item["c"] = True
             if run.written:
                 item["o"] = run.outcome
                 item["w"] = [[value, date] for _, value, date in run.written]
@@ -542,6 +624,10 @@ class Walk:
         self.paused = bool(data["paused"])
         for key, item in data["runs"].items():
             self._restore_run(int(key), item)
+        self.count_settled()
+
+    def count_settled(self) -> None:
+        """Bring the chains up to what is settled already."""
         for progress in self._progress.values():
             while (
                 progress.done < len(progress.chain.entries)
@@ -553,7 +639,7 @@ class Walk:
 
     def _restore_run(self, rank: int, item: Mapping[str, Any]) -> None:
         node, run = self.nodes[rank], self.runs[rank]
-        run.error, run.approved = item.get("e"), item.get("a", False)
+        run.error, run.approved, run.edited = item.get("e"), item.get("a", False), item.get("c", False)
         if "s" in item:
             self._move(rank, item["s"])
             self.open -= 1

@@ -23,6 +23,8 @@ PROVIDE: Final = "provide"
 PAUSE: Final = "pause"
 RESUME: Final = "resume"
 DECIDE: Final = "decide"
+# From a run to the one above: what waits there
+WAITS: Final = "waits"
 
 # Queries
 STATUS: Final = "status"
@@ -41,7 +43,8 @@ MODEL: Final = "acts.model"
 # Types of ApplicationError
 INVALID_REQUEST: Final = "InvalidRequest"
 PLAN_FAILED: Final = "PlanFailed"
-PLAN_REJECTED: Final = "PlanRejected"
+APPROVAL_TIMEOUT: Final = "ApprovalTimeout"
+REFUSED: Final = "DecisionRefused"
 LIMIT_EXCEEDED: Final = "LimitExceeded"
 RESULT_TOO_LARGE: Final = "PayloadTooLarge"
 SDK_PAYLOADS_TOO_LARGE: Final = "PayloadsTooLarge"
@@ -53,6 +56,7 @@ NON_RETRYABLE_TYPES: Final = (INVALID_REQUEST, PLAN_FAILED, SDK_PAYLOADS_TOO_LAR
 # Codes of failed Calls, where the failure is not an ApplicationError's own type
 TIMEOUT: Final = "timeout"
 CANCELLED: Final = "cancelled"
+REJECTED: Final = "rejected"
 UNRESOLVED: Final = "UnresolvedReference"
 SCHEMA_MISMATCH: Final = "SchemaMismatch"
 WRONG_KIND: Final = "WrongKind"

@@ -10,4 +10,8 @@ MODULES: Final = (
     "examples.fanout.activities",
     "examples.wait.activities",
     "examples.foreign.activities",
+    "examples.refund.activities",
+    "examples.trip.activities",
+    "examples.translation.activities",
+    "examples.research.activities",
 )

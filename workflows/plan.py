@@ -24,29 +24,35 @@ from temporalio.exceptions import ApplicationError
 from acts import report
 from acts.commands import AskHuman, Command, PlanOver, StartCall
 from acts.config import Config
+from acts.decisions import Decision, Refused, Wait
 from acts.draw import mermaid
-from acts.errors import ActsError, CallError, InvalidRequest, Problem, shorten
-from acts.messages import Data, parse_message, read_request
+from acts.errors import ActsError, CallError, EngineError, InvalidRequest, Problem, shorten
+from acts.messages import Data, parse_message, parse_request, read_request
 from acts.usage import Spent
 from acts.validate import Prepared, prepare_parsed
 from acts.walk import Walk
 from acts.wire import (
+    APPROVAL_TIMEOUT,
+    APPROVE,
     CANCELLED,
     CONTEXT,
+    EDIT,
     GRAPH,
     INVALID_REQUEST,
     MATERIAL,
     PAUSE,
-    PENDING,
     PLAN,
     PLAN_FAILED,
     PLAN_QUERY,
     PROVIDE,
+    REJECT,
+    REJECTED,
     RESULT_TOO_LARGE,
     RESUME,
     STATUS,
 )  # fmt: skip
 from workflows.asking import OPTIONS, Asking, Source, material, own_context
+from workflows.decidable import Decidable
 from workflows.dispatch import Dispatcher, call_error
 from workflows.payloads import (
     MAX_PAYLOAD,
@@ -64,12 +70,14 @@ from workflows.payloads import (
     trimmed,
     unpack,
 )  # fmt: skip
-from workflows.requests import look_up, not_yet, page_of, read_given
+from workflows.requests import asks_for_plan, edited_request, look_up, not_yet, page_of, read_given
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from acts.calls import Node
+
+    Event = Callable[[Walk, str], list[Command]]
 
 # Continue-as-new is free at a moment when nothing runs. Without such a moment we make
 # one, well before the server terminates a run (at 51,200 events or 50 MB): new calls
@@ -90,19 +98,22 @@ FATAL: Final = (ActsError, TypeError, ValueError, KeyError, RuntimeError)
 
 
 @workflow.defn(name=PLAN, failure_exception_types=FATAL)
-class PlanWorkflow:
+class PlanWorkflow(Decidable):
     """Walks the plan of a Request, without a planner."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._request: Any = None
         self._registry: dict[str, Any] = {}
-        self._inbox: deque[Callable[[str], list[Command]]] = deque()
+        self._inbox: deque[Event] = deque()
         self._walk: Walk | None = None
         self._details: report.Details | None = None
         self._phase = "planning"
         self._notes: list[str] = []
         self._over: str | None = None
-        self._handles: dict[int, asyncio.Task[Any]] = {}
+        self._handles: dict[str, asyncio.Task[Any]] = {}
+        self._version = 1
+        self._approved = True
         self._dispatch = Dispatcher()
         self._handed: dict[str, Any] = {}
         self._asking = Asking(Config(), Source("", "", 0), Spent())
@@ -111,6 +122,7 @@ class PlanWorkflow:
         self._drain_after = DRAIN_EVENTS
         self._not_before = 0
         self._drain: asyncio.Task[None] | None = None
+        self._reporting: asyncio.Task[None] | None = None
 
     @workflow.run
     async def run(self, request: RawValue = NOTHING) -> RawValue:
@@ -144,16 +156,22 @@ class PlanWorkflow:
         walk = self._walk = Walk(prepared, partial(_identify, run_key))
         if carried:
             walk.restore(carried["walk"], data_message)
+            self._desk.restore(carried.get("desk"))
+            self._version = carried.get("version", 1)
         self._details = report.Details(walk)
         self._notes += [p.text() for p in prepared.warnings if p.code == "limitLowered"]
-        self._inbox.append(walk.begin)
         self._phase = "paused" if walk.paused else "running"
+        self._approved = bool(carried) or not asks_for_plan(prepared.request)
+        if self._approved:
+            self._inbox.append(Walk.begin)
+        else:
+            self._desk.open("plan", self._version, prepared.request.config.approve)
         try:
-            await self._loop(walk)
+            await self._loop()
         except asyncio.CancelledError:
-            await self._cancel(walk)
+            await self._cancel()
             raise
-        return self._finish(walk)
+        return await self._finish()
 
     async def _prepare(self, registry: dict[str, Any] | None) -> Prepared:
         """Parse, look up what the worker has (recorded in history), validate."""
@@ -167,39 +185,63 @@ class PlanWorkflow:
 
     # -- the loop --------------------------------------------------------------
 
-    async def _loop(self, walk: Walk) -> None:
+    @property
+    def _now_walking(self) -> Walk:
+        if self._walk is None:
+            raise EngineError("nothing is walked yet")
+        return self._walk
+
+    async def _loop(self) -> None:
+        self._show()
         while self._over is None:
             await workflow.wait_condition(lambda: bool(self._inbox))
-            held = self._hold(walk)
+            held = self._hold()
             while self._inbox:
                 event = self._inbox.popleft()
                 try:
-                    commands = event(_now())
+                    commands = event(self._now_walking, _now())
                 except InvalidRequest as error:
                     self._note(f"a message was refused: {error.problems[0].message}")
                     continue
-                for command in commands:
-                    await self._perform(walk, command)
+                except Refused as error:
+                    self._note(f"a decision was refused: {shorten(str(error), 200)}")
+                    continue
+                await self._perform_all(commands)
             if self._over is None:
-                self._renew(walk)
-            for command in walk.drain(on=False) if held else ():
-                await self._perform(walk, command)
+                self._renew()
+            await self._perform_all(self._now_walking.drain(on=False) if held else ())
             self._show()
+            if self._desk.changed:
+                self._reporting = asyncio.create_task(self._desk.report())
 
-    async def _perform(self, walk: Walk, command: Command) -> None:
+    async def _perform_all(self, commands: Iterable[Command]) -> None:
+        for command in commands:
+            await self._perform(command)
+
+    async def _perform(self, command: Command) -> None:
         if isinstance(command, PlanOver):
             self._over = command.status
         elif isinstance(command, StartCall):
-            await self._start(walk, command)
+            await self._start(command)
         elif isinstance(command, AskHuman):
-            self._note(f"{command.node.id} waits for approval, which this version cannot give")
+            approve = self._now_walking.prepared.request.config.approve
+            node = command.node
+            self._desk.open(command.what, self._version, approve, call=node.id, instance=node.instance)
 
-    async def _start(self, walk: Walk, command: StartCall) -> None:
-        rank, node = command.rank, command.node
+    def _report_of(self, node: Node, what: Callable[..., list[Command]], *told: Any, **more: Any) -> None:
+        """An event about a Call, which has its rank in the plan that is walked when it is handled."""
+
+        def event(walk: Walk, now: str) -> list[Command]:
+            return what(walk, walk.ids[node.id], *told, now, **more)
+
+        self._inbox.append(event)
+
+    async def _start(self, command: StartCall) -> None:
+        node = command.node
         try:
             if node.how == "latent":
                 await self._make_room(len(dump([command.call, command.context])))
-                self._watch(walk, rank, self._asking.start(command, self._unasked(walk)))
+                self._watch(node, self._asking.start(command, self._unasked()))
                 return
             args, size_ = self._dispatch.arguments(command)
             await self._make_room(size_)
@@ -208,16 +250,17 @@ class PlanWorkflow:
             else:
                 task = self._dispatch.activity(node, args)
         except CallError as error:
-            self._inbox.append(partial(walk.failed, rank, error))
+            self._report_of(node, Walk.failed, error)
             return
-        self._watch(walk, rank, task)
+        self._watch(node, task)
 
-    def _watch(self, walk: Walk, rank: int, task: asyncio.Task[Any]) -> None:
-        self._handles[rank] = task
-        task.add_done_callback(partial(self._settled, walk, rank))
+    def _watch(self, node: Node, task: asyncio.Task[Any]) -> None:
+        self._handles[node.id] = task
+        task.add_done_callback(partial(self._settled, node))
 
-    def _unasked(self, walk: Walk) -> int:
+    def _unasked(self) -> int:
         """How many latent Calls may still need a request, where that is limited."""
+        walk = self._now_walking
         if walk.prepared.request.config.budget.requests is None:
             return 0
         waiting = ("pending", "ready", "awaiting")
@@ -237,43 +280,99 @@ class PlanWorkflow:
             self._task_events, self._task_bytes = events, 0
         self._task_bytes += size_
 
-    def _settled(self, walk: Walk, rank: int, task: asyncio.Task[Any]) -> None:
+    def _settled(self, node: Node, task: asyncio.Task[Any]) -> None:
         """An activity or child ended: its outcome becomes an event."""
-        self._handles.pop(rank, None)
-        node = walk.nodes[rank]
-        event: Callable[[str], list[Command]]
+        self._handles.pop(node.id, None)
         try:
             if node.how == "latent":
                 result, chosen = self._asking.settled(task)
-                event = partial(walk.completed, rank, result, chosen=chosen)
-                self._inbox.append(event)
+                self._report_of(node, Walk.completed, result, chosen=chosen)
                 return
             value = task.result()
+            if node.detached:
+                self._report_of(node, Walk.detached)
+                return
             if node.tool.options.local and value is not None:
                 self._count(size(value))
-            found = None if node.detached or value is None else decode(value)
-            event = partial(walk.detached, rank) if node.detached else partial(walk.completed, rank, found)
+            self._report_of(node, Walk.completed, None if value is None else decode(value))
         except asyncio.CancelledError:
-            event = partial(walk.failed, rank, CallError(CANCELLED, "the call was cancelled"))
+            self._report_of(node, Walk.failed, CallError(CANCELLED, "the call was cancelled"))
         except Exception as error:  # noqa: BLE001 - whatever came of the call is its outcome
             latent = node.how == "latent"
             failed = call_error(error, OPTIONS if latent else node.tool.options, workflow.info().task_queue)
-            if latent:  # its details are what it cost
-                failed = CallError(failed.code, failed.message)
-            event = partial(walk.failed, rank, failed)
-        self._inbox.append(event)
+            # The details of a model's failure are what it cost
+            self._report_of(node, Walk.failed, CallError(failed.code, failed.message) if latent else failed)
 
-    async def _cancel(self, walk: Walk) -> None:
+    async def _cancel(self) -> None:
         """Reach what runs, and wait until each has said how it ended."""
         self._phase = "cancelled"
-        self._inbox.append(walk.cancel)
+        self._approved = True
+        self._desk.close()
+        walk = self._now_walking
+        self._inbox.append(Walk.cancel)
         for handle in list(self._handles.values()):
             handle.cancel()
         gone = CallError(CANCELLED, "the call was cancelled before it was started")
-        for rank, run in enumerate(walk.runs):  # commands that the cancellation cut off
-            if run.state == "running" and run.effect is None and rank not in self._handles:
-                self._inbox.append(partial(walk.failed, rank, gone))
-        await self._loop(walk)
+        for node, run in zip(walk.nodes, walk.runs, strict=True):  # commands that the cancellation cut off
+            if run.state == "running" and run.effect is None and node.id not in self._handles:
+                self._report_of(node, Walk.failed, gone)
+        await self._loop()
+
+    # -- decisions -------------------------------------------------------------
+
+    def _at_rest(self) -> bool:
+        return not self._inbox or self._over is not None
+
+    def _may_be_decided(self, wait: Wait, decision: Decision) -> None:
+        if decision.decision == EDIT:
+            prepared = self._edited(wait, decision)
+            if self._approved:
+                self._now_walking.check_change(prepared)
+
+    def _edited(self, wait: Wait, decision: Decision) -> Prepared:
+        """The plan as a decision changes it, validated."""
+        plan = self._now_walking.prepared.request.plan
+        if plan is None:
+            raise EngineError("a plan without a plan message")
+        calls = list(decision.calls) if decision.calls is not None else list(plan.calls)
+        if decision.calls is None:
+            place = next((n.index for n in self._now_walking.nodes if n.id == wait.call), None)
+            if place is None:
+                raise Refused(f"there is no call {wait.call}")
+            calls[place] = decision.call_with
+        request = edited_request(self._request, plan.index, calls)
+        return prepare_parsed(parse_request(request), self._registry["tools"], self._registry["served"])
+
+    def _decided(self, wait: Wait, decision: Decision) -> None:
+        if decision.decision == EDIT:
+            self._inbox.append(partial(self._change, wait, decision))
+        elif wait.what == "plan":
+            self._inbox.append(partial(self._decided_plan, decision))
+        else:
+            node = next(n for n in self._now_walking.nodes if n.id == wait.call)
+            self._report_of(node, Walk.decide, decision.decision, decision.reason or "")
+
+    def _decided_plan(self, decision: Decision, walk: Walk, now: str) -> list[Command]:
+        if decision.decision == APPROVE:
+            self._approved = True
+            return walk.begin(now)
+        self._over = REJECTED if decision.decision == REJECT else "failed"
+        return []
+
+    def _change(self, wait: Wait, decision: Decision, walk: Walk, now: str) -> list[Command]:
+        """Walk the edited plan from now on; it waits for an approval of its own."""
+        prepared = self._edited(wait, decision)
+        commands: list[Command] = []
+        if self._approved:
+            new, commands = walk.changed_plan(prepared, now)
+            self._desk.settle(str(wait.call), wait.instance)
+        else:
+            new = walk.anew(prepared)
+        self._walk, self._request = new, prepared.request.raw
+        self._details = report.Details(new)
+        self._version += 1
+        self._desk.raise_version(self._version)
+        return commands
 
     # -- the end of a run ------------------------------------------------------
 
@@ -284,22 +383,24 @@ class PlanWorkflow:
             return False
         return info.is_continue_as_new_suggested() or info.get_current_history_length() >= self._drain_after
 
-    def _hold(self, walk: Walk) -> bool:
+    def _hold(self) -> bool:
         """When all that runs has just ended, hold back what comes next: a free moment for a new run."""
+        walk = self._now_walking
         if not self._due() or walk.draining or walk.cancelling or walk.running > len(self._inbox):
             return False
         walk.drain(on=True)
         return True
 
-    def _renew(self, walk: Walk) -> None:
+    def _renew(self) -> None:
         """Continue as new, when it is time and nothing runs; else make such a moment."""
-        if walk.cancelling or not self._due():
+        walk = self._now_walking
+        if walk.cancelling or not self._approved or not self._due() or not workflow.all_handlers_finished():
             return
         if walk.quiet:
+            handed_on = {**self._handed, "request": None, "registry": None} if self._handed else None
             carried = pack({
-                "request": self._request, "registry": self._registry, "walk": walk.snapshot(),
-                "spent": self._asking.spent.to_json(), "handed": {**self._handed, "request": None, "registry": None}
-                if self._handed else None,
+                "request": self._request, "registry": self._registry, "walk": walk.snapshot(), "handed": handed_on,
+                "spent": self._asking.spent.to_json(), "desk": self._desk.snapshot(), "version": self._version,
             })  # fmt: skip
             if size(carried) <= MAX_PAYLOAD:
                 workflow.continue_as_new(carried)
@@ -319,15 +420,22 @@ class PlanWorkflow:
             self._drain.add_done_callback(self._drained)
 
     def _drained(self, _: asyncio.Task[None] | None) -> None:
-        self._when_walking(lambda walk, _now: walk.drain(on=False))
+        self._inbox.append(lambda walk, _now: walk.drain(on=False))
 
-    def _finish(self, walk: Walk) -> RawValue:
+    async def _finish(self) -> RawValue:
+        walk = self._now_walking
+        self._desk.close()
+        await workflow.wait_condition(workflow.all_handlers_finished)
         status = self._phase = str(self._over)
         self._show()
         result = report.result(walk, self._asking.spent, status)
+        if self._desk.records:
+            result["decisions"] = self._desk.records
         if self._handed:
             return self._for_agent(result)
         result = trimmed(result, "ask the query context for pages: {offset, limit} or {path}")
+        if self._desk.expired is not None and not self._approved:
+            raise ApplicationError(self._desk.expired, raw(dump(result)), type=APPROVAL_TIMEOUT, non_retryable=True)
         if status == "failed":
             raise ApplicationError(report.failure_text(walk), raw(dump(result)), type=PLAN_FAILED, non_retryable=True)
         return raw(dump(result))
@@ -344,12 +452,13 @@ class PlanWorkflow:
 
     def _show(self) -> None:
         if self._details is not None:
-            workflow.set_current_details(self._details.page(self._phase_now(), self._notes))
+            page = self._details.page(self._phase_now(), self._notes)
+            workflow.set_current_details(page + report.waiting(self._desk.all(), self._desk.records))
 
     def _phase_now(self) -> str:
         """The phase; ``awaiting`` while nothing runs and something is waited for."""
         walk = self._walk
-        waits = walk is not None and not walk.running and walk.counts.get("awaiting")
+        waits = walk is not None and not walk.running and (walk.counts.get("awaiting") or not self._approved)
         return "awaiting" if waits and self._phase == "running" else self._phase
 
     def _note(self, text: str) -> None:
@@ -361,12 +470,12 @@ class PlanWorkflow:
     @workflow.signal(name=PAUSE, description="Start no more calls; what runs goes on. No input needed.")
     def pause(self, *_: Any) -> None:
         """Start no more calls."""
-        self._when_walking(self._pause)
+        self._inbox.append(self._pause)
 
     @workflow.signal(name=RESUME, description="Go on after pause. No input needed.")
     def resume(self, *_: Any) -> None:
         """Go on."""
-        self._when_walking(self._resume)
+        self._inbox.append(self._resume)
 
     @workflow.signal(
         name=PROVIDE,
@@ -374,15 +483,7 @@ class PlanWorkflow:
     )
     def provide(self, message: RawValue = NOTHING) -> None:
         """Append a data-like message to the context."""
-        self._when_walking(partial(self._provide, message))
-
-    def _when_walking(self, event: Callable[[Walk, str], list[Command]]) -> None:
-        """Into the inbox; an event that comes before the walk waits there for it."""
-
-        def apply(now: str) -> list[Command]:
-            return event(self._walk, now) if self._walk is not None else []
-
-        self._inbox.append(apply)
+        self._inbox.append(partial(self._provide, message))
 
     def _pause(self, walk: Walk, _now: str) -> list[Command]:
         self._phase = "paused"
@@ -404,6 +505,9 @@ class PlanWorkflow:
     @workflow.query(name=STATUS, description="{phase, calls: [{id, tool, state, error?}], usage, notes?}")
     def status(self, _: RawValue = NOTHING) -> RawValue:
         """Where the run is."""
+        return raw(dump(self._told()))
+
+    def _told(self) -> dict[str, Any]:
         found: dict[str, Any] = {"phase": self._phase_now(), "calls": [], "usage": self._asking.spent.to_json()}
         if self._walk is not None:
             found["calls"] = report.calls(self._walk)
@@ -411,7 +515,7 @@ class PlanWorkflow:
             found["notes"] = self._notes
         if len(dump(found)) > MAX_RESULT:
             found["calls"] = [{**c, "error": brief([c["error"]])[0]} if "error" in c else c for c in found["calls"]]
-        return raw(dump(found))
+        return found
 
     @workflow.query(name=PLAN_QUERY, description="The plan's calls, as they were written.")
     def plan(self, _: RawValue = NOTHING) -> RawValue:
@@ -441,11 +545,6 @@ class PlanWorkflow:
         prepared, asked = self._walk.prepared, decode(page)
         mode = prepared.request.plan.mode if prepared.request.plan is not None else "eager"
         return raw(dump(material(prepared.request, prepared.tools.values(), mode, asked)))
-
-    @workflow.query(name=PENDING, description="What waits for a human decision.")
-    def pending(self, _: RawValue = NOTHING) -> RawValue:
-        """Decisions that are waited for."""
-        return raw(dump([]))
 
     @workflow.query(name=GRAPH, description="The plan as a Mermaid flowchart.")
     def graph(self, _: RawValue = NOTHING) -> str:

@@ -81,6 +81,28 @@ def read_given(given: RawValue) -> Any:
     return decode_request(given)
 
 
+def asks_for_plan(request: Request) -> bool:
+    """True when a human approves the plan before any of it runs: the default for lazy plans."""
+    wanted = request.config.approve.plan
+    return wanted is True or (wanted is None and request.plan is not None and request.plan.mode == "lazy")
+
+
+def edited_request(request: Any, index: int, calls: list[Any]) -> dict[str, Any]:
+    """A Request with other Calls in its plan message.
+
+    Raises:
+        InvalidRequest: it is too large to be kept.
+    """
+    context = list(request["context"])
+    context[index] = {**context[index], "plan": calls}
+    out = {**request, "context": context}
+    bytes_ = len(dump(out))
+    if bytes_ > MAX_PAYLOAD:
+        text = f"the edited Request has {bytes_:,} bytes; at most {MAX_PAYLOAD:,} can be kept"
+        raise InvalidRequest([Problem("limitExceeded", text)])
+    return out
+
+
 def not_yet(prepared: Prepared) -> list[Problem]:
     """What the protocol has and this version does not run. Said before anything starts."""
     out = _not_yet_at_all(prepared.request)
@@ -89,8 +111,6 @@ def not_yet(prepared: Prepared) -> list[Problem]:
             out.append(
                 Problem("notSupported", "delegates are not run by this version", f"{node.pointer}/_delegate", node.id)
             )
-        elif node.tool.approval or node.call.get("_approval") is True:
-            out.append(Problem("notSupported", "approvals are not asked for by this version", node.pointer, node.id))
     return out
 
 
@@ -101,19 +121,11 @@ def not_yet_planned(request: Request, tools: Iterable[Tool]) -> list[Problem]:
         if "_delegate" in tool.meta:
             text = f'tool "{tool.name}" has a delegate: delegates are not run by this version'
             out.append(Problem("notSupported", text, "/context"))
-        elif "_approval" in tool.meta:
-            text = f'tool "{tool.name}" asks for approval: approvals are not asked for by this version'
-            out.append(Problem("notSupported", text, "/context"))
     return out
 
 
 def _not_yet_at_all(request: Request) -> list[Problem]:
     out = []
-    approve = request.config.approve
-    lazy = request.plan is not None and request.plan.mode == "lazy"
-    if approve.plan or approve.calls or approve.scopes or (lazy and approve.plan is None):
-        out.append(Problem("notSupported", "approvals are not asked for by this version", "/config/approve",
-                           hint='a lazy plan runs with "approve": {"plan": false}'))  # fmt: skip
     if request.instances():
         out.append(Problem("notSupported", "instances are not run by this version", "/context"))
     return out

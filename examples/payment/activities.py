@@ -42,42 +42,66 @@ _LETTER: Final[dict[str, Any]] = {
 }
 
 
-def _schema(name: str, output: dict[str, Any], **parameters: dict[str, Any]) -> dict[str, Any]:
-    """A Tool whose Activity has its name, and whose Calls say where the result goes."""
-    meta = {
-        "_tool": {"const": name},
-        "_activity": {"const": name},
-        "_outputPath": {"type": "string", "pattern": "^†"},
-        "_output": output,
-    }
+def _schema(
+    name: str, description: str, meta: dict[str, Any], output: dict[str, Any], **parameters: dict[str, Any]
+) -> dict[str, Any]:
+    """A Tool whose Activity has its name."""
+    own = {"_tool": {"const": name}, "_activity": {"const": name}, "_output": output, **meta}
     return {
         "type": "object",
-        "properties": meta | parameters,
+        "description": description,
+        "properties": own | parameters,
         "required": ["_tool", "_outputPath", *parameters],
         "additionalProperties": False,
     }
 
 
+_PAYMENT: Final[dict[str, Any]] = {
+    # A Call says where the receipt goes, and where the failure
+    "_outputPath": {"type": "string", "pattern": "^†"},
+    # The card is no parameter: the Activity sees it, and who writes the plan never handles it
+    "_scopes": {"const": ["†input.card"]},
+}
+
 TOOLS: Final[dict[str, dict[str, Any]]] = {
     "processPayment": _schema(
-        "processPayment", _RECEIPT, card={"type": "string"}, amount={"type": "number", "exclusiveMinimum": 0}
+        "processPayment",
+        "Charges the card of the input; the result is a receipt, a failure says why there is none.",
+        _PAYMENT,
+        _RECEIPT,
+        amount={"type": "number", "exclusiveMinimum": 0},
     ),
-    "confirmOrder": _schema("confirmOrder", _LETTER, receipt=_RECEIPT),
-    "reportFailure": _schema("reportFailure", _LETTER, error=_ERROR),
+    "confirmOrder": _schema(
+        "confirmOrder",
+        "Thanks the customer for a payment.",
+        {"_outputPath": {"const": "†state.confirmation"}},
+        _LETTER,
+        receipt=_RECEIPT,
+    ),
+    "reportFailure": _schema(
+        "reportFailure",
+        "Tells the customer why nothing was paid.",
+        {"_outputPath": {"const": "†state.apology"}},
+        _LETTER,
+        error=_ERROR,
+    ),
 }
 
 
 @activity.defn(name="processPayment")
-def process_payment(call: Json, _tool: Json, _context: list[Json]) -> Json:
-    """A receipt, or ``card_declined``.
+def process_payment(call: Json, _tool: Json, context: list[Json]) -> Json:
+    """A receipt, or ``card_declined``. The card is what the Tool's scope shows of the input.
 
     The ledger's row is the decision. Its key is the Call's ``_id``, so another attempt neither
     charges again nor decides anew: it finds the row and gives the same answer, a refusal too.
     """
+    if not context:
+        raise ApplicationError("the input holds no card", type="no_card", non_retryable=True)
+    card = context[0]["input"]["card"]
     cents = int(Decimal(str(call["amount"])) * 100)
-    allowed = _CARD_LIMITS.get(call["card"], 0)
+    allowed = _CARD_LIMITS.get(card, 0)
     with database("payment", _TABLES) as db:
-        row = (call["_id"], call["card"], cents, "charged" if cents <= allowed else "declined")
+        row = (call["_id"], card, cents, "charged" if cents <= allowed else "declined")
         db.execute("INSERT INTO payments (call, card, cents, outcome) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING", row)
         number, card, cents, outcome = db.execute(
             "SELECT number, card, cents, outcome FROM payments WHERE call = ?", (call["_id"],)

@@ -501,13 +501,29 @@ def test_a_message_too_deep_for_a_plan_is_refused() -> None:
     prepare(step.request)
 
 
+@pytest.mark.xfail(strict=True, reason="acts/loop.py, provide: a Plan refuses such a message, an agent takes it")
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"type": "state", "state": {"x": 1}, "_instance": "nobody"},
+        {"type": "state", "state": {"s": 1}, "_outputPath": "†state.s", "_outputMethod": "push"},
+    ],
+)
+def test_a_message_that_cannot_be_folded_into_the_context_is_refused(message: Json) -> None:
+    loop = loop_of(STATE)
+    with pytest.raises(InvalidRequest):
+        loop.provide(parse_message(message))  # type: ignore[arg-type]
+
+
 ODD_NAMES = ("type", "tool", "_tool", "items", "$ref", "a b", "†x", "a/b~c", "ключ", "properties", "$schema")
 
 
-@pytest.mark.parametrize("name", [
-    pytest.param(n, marks=pytest.mark.xfail(strict=True, reason="acts/handover.py: a map of name to schema reads as one schema"))
-    if n in ("properties", "$schema") else n for n in ODD_NAMES
-])  # fmt: skip
+MISREAD = pytest.mark.xfail(strict=True, reason="acts/handover.py: the map of its name to its schema reads as a schema")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[MISREAD] if n in ("properties", "$schema") else []) for n in ODD_NAMES]
+)
 def test_a_tool_of_any_name_can_be_handed_over(name: str) -> None:
     schema = {"properties": tool(name)["tool"]["properties"]}
     loop = loop_of({"type": "tool", "tool": schema})

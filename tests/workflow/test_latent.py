@@ -20,7 +20,7 @@ REFUSED = {"error": {"code": "modelRefused", "message": "it will not"}}
 NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"], "additionalProperties": False}
 
 
-def latent(name: str = "think", output: Json = True, **properties: Json) -> dict[str, Json]:
+def latent(name: str = "think", *, output: Json = True, **properties: Json) -> dict[str, Json]:
     """A Tool without a program behind it."""
     made = tool(name, activity="", **properties)
     made["tool"]["properties"]["_output"] = output

@@ -1,0 +1,226 @@
+"""Plans that wait for people: approved, rejected, edited, by signal and by update, in time and too late."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from temporalio.client import WorkflowUpdateFailedError
+from temporalio.exceptions import ApplicationError
+
+from tests.support import assert_eventually
+from tests.workflow.foreign import Foreign, Handle, call, ended, failure, phase, states, status, tool
+from tests.workflow.tools import Gate, echo
+
+Json = Any
+LAZY = {"mode": "lazy"}
+
+
+async def pending(handle: Handle, count: int = 1) -> list[dict[str, Json]]:
+    async def found() -> list[dict[str, Json]]:
+        listed: list[dict[str, Json]] = await handle.query("pending")
+        return listed if len(listed) == count else []
+
+    result: list[dict[str, Json]] = await assert_eventually(found)
+    return result
+
+
+async def lazy(foreign: Foreign, *calls: dict[str, Json], **config: Json) -> Handle:
+    request = foreign.request(*calls, **config)
+    request["context"][-1] |= LAZY
+    return await foreign.start(request)
+
+
+async def decide(handle: Handle, **decision: Json) -> dict[str, Json]:
+    found: dict[str, Json] = await handle.execute_update("decide", decision)
+    return found
+
+
+async def refusal(handle: Handle, **decision: Json) -> ApplicationError:
+    with pytest.raises(WorkflowUpdateFailedError) as refused:
+        await decide(handle, **decision)
+    cause = refused.value.cause
+    assert isinstance(cause, ApplicationError)
+    return cause
+
+
+# -- whole plans -------------------------------------------------------------------
+
+
+async def test_a_lazy_plan_runs_when_it_is_approved(foreign: Foreign) -> None:
+    async with foreign.serving(echo):
+        handle = await lazy(foreign, call("echo", "†state.a", value=1))
+        (wait,) = await pending(handle)
+        assert (wait["what"], wait["version"], wait["workflowId"]) == ("plan", 1, handle.id)
+        assert (await status(handle))["phase"] == "awaiting"
+        await decide(handle, decision="approve", by="Ada", reason="looks right", version=1)
+        result = await ended(handle)
+    assert result["state"] == {"a": 1}
+    (record,) = result["decisions"]
+    assert (record["what"], record["decision"], record["by"], record["reason"]) == (
+        "plan", "approve", "Ada", "looks right",
+    )  # fmt: skip
+    assert await handle.query("pending") == []
+
+
+async def test_a_rejected_plan_ends_rejected_and_nothing_ran(foreign: Foreign) -> None:
+    handle = await lazy(foreign, call("echo", "†state.a", value=1))
+    await pending(handle)
+    await handle.signal("reject", {"reason": "too expensive", "by": "Ada"})
+    result = await ended(handle)
+    assert (result["status"], result["state"]) == ("rejected", {})
+    assert result["decisions"][0]["reason"] == "too expensive"
+
+
+async def test_a_signal_that_comes_before_the_wait_is_kept_for_it(foreign: Foreign) -> None:
+    request = foreign.request(call("echo", "†state.a", value=1))
+    request["context"][-1] |= LAZY
+    async with foreign.serving(echo):
+        handle = await foreign.start(request, start_signal="approve", start_signal_args=[{"by": "Ada"}])
+        assert (await ended(handle))["state"] == {"a": 1}
+
+
+async def test_an_edit_is_validated_and_waits_for_an_approval_of_its_own(foreign: Foreign) -> None:
+    async with foreign.serving(echo):
+        handle = await lazy(foreign, call("echo", "†state.a", value=1))
+        await pending(handle)
+        error = await refusal(handle, decision="edit", plan=[call("nope", "†state.a")])
+        assert (error.type, "unknownTool" in str(error)) == ("InvalidRequest", True)
+        assert [p["code"] for p in error.details[0]] == ["unknownTool"]
+        await decide(
+            handle, decision="edit", plan=[call("echo", "†state.b", value=2), call("echo", "†state.c", value=3)]
+        )
+        (wait,) = await pending(handle)
+        assert wait["version"] == 2
+        assert len(await handle.query("plan")) == 2
+        error = await refusal(handle, decision="approve", version=1)
+        assert (error.type, "version 1" in str(error)) == ("DecisionRefused", True)
+        await decide(handle, decision="approve", version=2)
+        result = await ended(handle)
+    assert result["state"] == {"b": 2, "c": 3}
+    assert [d["decision"] for d in result["decisions"]] == ["edit", "approve"]
+
+
+@pytest.mark.parametrize(("on_timeout", "status_"), [("reject", "rejected"), ("approve", "completed")])
+async def test_a_deadline_decides_when_nobody_does(foreign: Foreign, on_timeout: str, status_: str) -> None:
+    async with foreign.serving(echo):
+        handle = await lazy(
+            foreign, call("echo", "†state.a", value=1), approve={"timeout": "100ms", "onTimeout": on_timeout}
+        )
+        result = await ended(handle)
+    assert result["status"] == status_
+    assert result["decisions"][0]["by"] == "onTimeout"
+
+
+async def test_a_deadline_may_fail_the_run(foreign: Foreign) -> None:
+    handle = await lazy(foreign, call("echo", "†state.a", value=1), approve={"timeout": "100ms", "onTimeout": "fail"})
+    error = await failure(handle)
+    assert error.type == "ApprovalTimeout"
+    assert error.details[0]["state"] == {}
+
+
+async def test_a_lazy_plan_may_do_without(foreign: Foreign) -> None:
+    async with foreign.serving(echo):
+        handle = await lazy(foreign, call("echo", "†state.a", value=1), approve={"plan": False})
+        assert (await ended(handle))["state"] == {"a": 1}
+
+
+# -- single calls ------------------------------------------------------------------
+
+
+async def test_calls_wait_each_by_itself_while_the_rest_goes_on(foreign: Foreign) -> None:
+    gate = Gate()
+    plan = [
+        call("echo", "†state.a", value=1), call("pay", "†state.b", value=2), call("pay", "†state.c", value=3),
+        call("echo", "†state.d", value="†state.b"),
+    ]  # fmt: skip
+    context = [foreign.tool("echo"), tool("pay", activity="echo", options={"taskQueue": foreign.queue})]
+    async with foreign.serving(echo, gate.activity()):
+        handle = await foreign.start(foreign.request(*plan, context=context, approve={"calls": ["pay"]}))
+        waits = await pending(handle, 2)
+        assert [(w["what"], w["call"]) for w in waits] == [("call", "2:pay"), ("call", "3:pay")]
+        error = await refusal(handle, decision="approve")
+        assert "2 waits" in str(error)
+        await handle.signal("approve", {"call": "2:pay", "by": "Ada"})
+        await pending(handle, 1)
+        await decide(handle, decision="reject", call="3:pay", reason="not this one")
+        result = await ended(handle)
+    assert states(result) == {
+        "1:echo": "completed", "2:pay": "completed", "3:pay": "rejected", "4:echo": "completed",
+    }  # fmt: skip
+    assert result["status"] == "rejected"
+    assert result["state"] == {"a": 1, "b": 2, "d": 2}
+    assert result["errors"] == [{"call": "3:pay", "code": "rejected", "message": "not this one"}]
+
+
+async def test_a_call_is_edited_and_confirmed_anew(foreign: Foreign) -> None:
+    plan = [call("echo", "†state.a", value=1), call("echo", "†state.b", value="†state.a", _approval=True)]
+    definition = foreign.tool("echo")
+    definition["tool"]["properties"]["_approval"] = {"type": "boolean"}
+    async with foreign.serving(echo):
+        handle = await foreign.start(foreign.request(*plan, context=[definition]))
+        await pending(handle)
+        error = await refusal(handle, decision="edit", call="1:echo", **{"with": call("echo", "†state.a", value=9)})
+        assert "nothing that waits" in str(error)
+        new = call("echo", "†state.b", value=["†state.a", 2])
+        await decide(handle, decision="edit", call="2:echo", **{"with": new})
+        (wait,) = await pending(handle)
+        assert (wait["call"], wait["version"]) == ("2:echo", 2)
+        await decide(handle, decision="approve", call="2:echo", version=2)
+        result = await ended(handle)
+    assert result["state"] == {"a": 1, "b": [1, 2]}
+
+
+async def test_scopes_that_the_model_chose_are_confirmed(foreign: Foreign) -> None:
+    async with foreign.serving(echo):
+        handle = await foreign.start(
+            foreign.request(
+                call("echo", "†state.a", value=1), call("echo", "†state.b", value=2, _scopes=["input"]),
+                context=[foreign.tool("echo"), {"type": "input", "x": 1}], approve={"scopes": True},
+            )
+        )  # fmt: skip
+        (wait,) = await pending(handle)
+        assert (wait["what"], wait["call"]) == ("scopes", "2:echo")
+        await handle.signal("approve")
+        assert (await ended(handle))["state"] == {"a": 1, "b": 2}
+
+
+@pytest.mark.parametrize(
+    ("decision", "words"),
+    [
+        ({"decision": "maybe"}, "allowed: approve, reject, edit"),
+        ({"decision": "reject"}, "reason"),
+        ({"decision": "approve", "call": "9:echo"}, "nothing that waits"),
+        ({"decision": "approve", "workflowId": "other"}, "nothing that waits"),
+        ({"decision": "approve", "nmae": "x"}, "unknown key nmae"),
+        ({"decision": "approve", "plan": []}, "belong to the decision edit"),
+        ({"decision": "edit"}, '"plan"'),
+        ({"decision": "edit", "with": {"_tool": "echo"}}, "names it"),
+        ({"decision": "approve", "version": "1"}, '"version" is a number'),
+        ({"decision": "approve", "by": ["Ada"]}, '"by" is a string'),
+    ],
+)  # fmt: skip
+async def test_a_decision_that_cannot_be_taken_is_refused_and_leaves_no_trace(
+    foreign: Foreign, decision: Json, words: str
+) -> None:
+    handle = await lazy(foreign, call("echo", "†state.a", value=1))
+    await pending(handle)
+    before = (await handle.describe()).history_length
+    error = await refusal(handle, **decision)
+    assert words in str(error)
+    assert (await handle.describe()).history_length == before
+    await handle.signal("reject", {"reason": "over"})
+    await ended(handle)
+
+
+async def test_a_signal_that_cannot_be_understood_is_told_in_the_status(foreign: Foreign) -> None:
+    handle = await lazy(foreign, call("echo", "†state.a", value=1))
+    await pending(handle)
+    await handle.signal("approve", ["what?"])
+
+    async def noted() -> bool:
+        return any("a decision is an object" in note for note in (await status(handle)).get("notes", []))
+
+    await assert_eventually(noted)
+    await phase(handle, "awaiting")
+    await handle.cancel()

@@ -1,0 +1,249 @@
+"""The desk where a run's decisions are made: what waits, what was decided, until when.
+
+One desk per run, of plans and agents alike. It matches decisions with waits, keeps those
+that came too early, counts down deadlines with durable timers, and remembers who decided
+what, when and why. What a decision *does* is the run's business: it is told of each one.
+
+The waits of runs below are listed here as they report them, and decisions about them are
+passed on, so that a person has to know the root alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from temporalio import workflow
+
+from acts.decisions import APPROVE, REJECT, Decision, Refused, Wait, match, read
+from acts.errors import PlanError, shorten
+from acts.wire import WAITS
+from workflows.payloads import encode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from acts.config import Approve
+
+# Decisions that came before their wait; a flood of them must not grow without end
+MAX_KEPT: Final = 100
+MAX_RECORDS: Final = 1_000
+ENGINE: Final = "onTimeout"
+
+
+class Desk:
+    """``decided`` is told of each decision that was taken, ``check`` may refuse one before it is."""
+
+    def __init__(
+        self,
+        decided: Callable[[Wait, Decision], None],
+        check: Callable[[Wait, Decision], None],
+        note: Callable[[str], None],
+    ) -> None:
+        self.records: list[dict[str, Any]] = []
+        self.expired: str | None = None
+        self._decided, self._check, self._note = decided, check, note
+        self._waits: dict[tuple[str, str | None, str | None], Wait] = {}
+        self._timers: dict[tuple[str, str | None, str | None], asyncio.Task[None]] = {}
+        self._below: dict[str, list[Wait]] = {}
+        self._kept: list[Decision] = []
+        self._told: list[dict[str, Any]] = []
+        self._since: dict[str, str] = {}
+
+    # -- waits -----------------------------------------------------------------
+
+    def open(
+        self, what: str, version: int, approve: Approve, *, call: str | None = None, instance: str | None = None,
+        about: dict[str, Any] | None = None,
+    ) -> None:  # fmt: skip
+        """Wait for a decision; one that came early may settle it at once."""
+        key = (what, call, instance)
+        if key in self._waits:
+            self._waits[key] = replace(self._waits[key], version=version)
+            return
+        began = self._since.pop(f"{what}/{call}/{instance}", None) or _text(workflow.now())
+        deadline = None
+        if approve.timeout is not None:
+            ends = datetime.fromisoformat(began) + timedelta(seconds=approve.timeout)
+            deadline = _text(ends)
+            left = max(timedelta(milliseconds=1), ends - workflow.now())
+            timer = asyncio.create_task(workflow.sleep(left, summary=f"decision about {call or 'the plan'}"))
+            timer.add_done_callback(partial(self._expire, key, approve.onTimeout))
+            self._timers[key] = timer
+        self._waits[key] = Wait(
+            workflow.info().workflow_id, what, version, began, call, instance, deadline, about or {}
+        )
+        for early in list(self._kept):
+            if key in self._waits and self._fits(self._waits[key], early):
+                self._kept.remove(early)
+                self._take(self._waits[key], early)
+
+    def close(self) -> None:
+        """Nothing waits any more."""
+        for key in list(self._waits):
+            self._close(key)
+
+    def _close(self, key: tuple[str, str | None, str | None]) -> None:
+        self._waits.pop(key, None)
+        timer = self._timers.pop(key, None)
+        if timer is not None and not timer.done():
+            timer.cancel()
+
+    def raise_version(self, version: int) -> None:
+        """Another version waits now; the time that is left goes on."""
+        for key, wait in list(self._waits.items()):
+            self._waits[key] = replace(wait, version=version)
+
+    def settle(self, call: str, instance: str | None) -> None:
+        """A Call does not wait any more, whoever settled it."""
+        for what in ("call", "scopes"):
+            self._close((what, call, instance))
+
+    def own(self) -> list[Wait]:
+        """What waits in this very run."""
+        return list(self._waits.values())
+
+    def all(self) -> list[Wait]:
+        """What waits here and in the runs below."""
+        return [*self._waits.values(), *(w for waits in self._below.values() for w in waits)]
+
+    @property
+    def changed(self) -> bool:
+        """True when the run above does not know yet what waits here."""
+        return workflow.info().parent is not None and [w.to_json() for w in self.all()] != self._told
+
+    # -- decisions -------------------------------------------------------------
+
+    def judge(self, raw: Any, word: str | None = None) -> tuple[Wait, Decision]:
+        """The wait that a decision is for.
+
+        Raises:
+            Refused, InvalidRequest: it cannot be taken, and why.
+        """
+        decision = read(raw, word)
+        wait = match(self.all(), decision)
+        if wait.workflow_id == workflow.info().workflow_id:
+            self._check(wait, decision)
+        return wait, decision
+
+    def signalled(self, raw: Any, word: str) -> tuple[Wait, Decision] | None:
+        """A decision by signal: taken, kept for a wait that is still to come, or noted as refused.
+
+        What is returned is for a run below, to be passed on.
+        """
+        try:
+            decision = read(raw, word)
+            if not any(self._fits(w, decision) for w in self.all()) and len(self._kept) < MAX_KEPT:
+                self._kept.append(decision)
+                return None
+            return self.take(raw, word)
+        except PlanError as error:
+            self._note(f"the signal {word} was refused: {shorten(str(error), 200)}")
+            return None
+
+    def take(self, raw: Any, word: str | None = None) -> tuple[Wait, Decision] | None:
+        """Take a decision; what is for a run below is returned, to be passed on.
+
+        Raises:
+            Refused, InvalidRequest: it cannot be taken, and why.
+        """
+        wait, decision = self.judge(raw, word)
+        if wait.workflow_id != workflow.info().workflow_id:
+            return wait, decision
+        self._take(wait, decision)
+        return None
+
+    def _take(self, wait: Wait, decision: Decision) -> None:
+        try:
+            self._check(wait, decision)
+        except PlanError as error:
+            self._note(f"the decision {decision.decision} was refused: {shorten(str(error), 200)}")
+            return
+        if len(self.records) < MAX_RECORDS:
+            self.records.append(decision.record(wait, _text(workflow.now())))
+        if decision.decision in (APPROVE, REJECT):
+            self._close((wait.what, wait.call, wait.instance))
+        self._decided(wait, decision)
+
+    @staticmethod
+    def _fits(wait: Wait, decision: Decision) -> bool:
+        try:
+            match([wait], decision)
+        except Refused:
+            return False
+        return True
+
+    def _expire(self, key: tuple[str, str | None, str | None], on_timeout: str, timer: asyncio.Task[None]) -> None:
+        wait = self._waits.get(key)
+        if timer.cancelled() or wait is None:
+            return
+        self._timers.pop(key, None)
+        reason = "nobody decided in time"
+        if on_timeout == "fail":
+            self._close(key)
+            self.expired = f"{reason}: {wait}"
+            self._decided(wait, Decision("fail", by=ENGINE, reason=reason))
+        else:
+            self._take(wait, Decision(on_timeout, by=ENGINE, reason=reason))
+
+    # -- runs below and above --------------------------------------------------
+
+    def reported(self, raw: Any) -> list[tuple[Wait, Decision]]:
+        """A run below says what waits there; early decisions that fit are returned, to be passed on."""
+        if not (
+            isinstance(raw, dict) and isinstance(raw.get("workflowId"), str) and isinstance(raw.get("waits"), list)
+        ):
+            return []
+        self._below[raw["workflowId"]] = waits = [Wait.from_json(w) for w in raw["waits"]]
+        if not waits:
+            del self._below[raw["workflowId"]]
+        out = []
+        for wait in waits:
+            for early in list(self._kept):
+                if self._fits(wait, early):
+                    self._kept.remove(early)
+                    out.append((wait, early))
+                    break
+        return out
+
+    def forget(self, workflow_id: str) -> None:
+        """A run below is over."""
+        self._below.pop(workflow_id, None)
+
+    async def report(self) -> None:
+        """Tell the run above what waits here, if that has changed."""
+        parent = workflow.info().parent
+        waits = [w.to_json() for w in self.all()]
+        if parent is None or waits == self._told:
+            return
+        self._told = waits
+        told = {"workflowId": workflow.info().workflow_id, "waits": waits}
+        try:
+            await workflow.get_external_workflow_handle(parent.workflow_id).signal(WAITS, encode(told))
+        except Exception as error:  # noqa: BLE001 - a parent that is gone needs no report
+            self._note(f"{parent.workflow_id} could not be told of what waits here: {error}")
+
+    # -- carrying over ---------------------------------------------------------
+
+    def snapshot(self) -> dict[str, Any]:
+        """What a next run must know."""
+        return {
+            "records": self.records, "kept": [{**d.raw, "decision": d.decision} for d in self._kept],
+            "since": {f"{w.what}/{w.call}/{w.instance}": w.since for w in self._waits.values()}, "told": self._told,
+        }  # fmt: skip
+
+    def restore(self, data: dict[str, Any] | None) -> None:
+        """Take it over; the waits are opened again by who has them. None: from a version without decisions."""
+        if data is None:
+            return
+        self.records = list(data["records"])
+        self._kept = [read(raw) for raw in data["kept"]]
+        self._told = list(data["told"])
+        self._since = dict(data["since"])
+
+
+def _text(moment: datetime) -> str:
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
