@@ -170,7 +170,10 @@ def match(waits: Sequence[Wait], decision: Decision) -> Wait:
 def _is_for(wait: Wait, decision: Decision) -> bool:
     if decision.calls is not None and wait.call is not None and decision.call is None:
         return False  # a whole plan does not answer a question about one Call
-    wanted = ((decision.call, wait.call), (decision.instance, wait.instance), (decision.workflow_id, wait.workflow_id))
+    one = (
+        None if wait.what == "plan" and decision.decision == EDIT else decision.call
+    )  # one Call of the plan that waits
+    wanted = ((one, wait.call), (decision.instance, wait.instance), (decision.workflow_id, wait.workflow_id))
     return all(given is None or given == held for given, held in wanted)
 
 

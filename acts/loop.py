@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from acts.compose import output_schema
 from acts.context import Log
-from acts.errors import ExpressionError, InvalidRequest, Problem, shorten
+from acts.errors import EngineError, ExpressionError, InvalidRequest, Problem, shorten
 from acts.handover import handed_over
 from acts.messages import Data, Message, Request, parse_message
 from acts.references import Expression, evaluate, is_reference, parse, resolve
@@ -24,7 +24,7 @@ from acts.tools import Tool, read_tools
 from acts.usage import Spent
 from acts.validate import Prepared, prepare_plan, settings_problems_of
 from acts.values import ABSENT, Json, defect, pointer, type_name
-from acts.wire import LIMIT_EXCEEDED, SCHEMA_MISMATCH, UNRESOLVED
+from acts.wire import LIMIT_EXCEEDED, REJECTED, SCHEMA_MISMATCH, UNRESOLVED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -63,7 +63,14 @@ class Over:
     code: str = ""
 
 
-Next = Ask | RunPlan | Over
+@dataclass(frozen=True, slots=True)
+class Propose:
+    """A person approves the plan of this tick before any of it runs: ``approved``, ``rejected``, ``edited``."""
+
+    tick: int
+
+
+Next = Ask | Propose | RunPlan | Over
 
 
 class Loop:
@@ -103,6 +110,7 @@ class Loop:
         self.prepared: Prepared | None = None
         self.calls: list[dict[str, Any]] = []
         self.errors: list[dict[str, Any]] = []
+        self._proposal: tuple[Prepared, list[Json]] | None = None
         self._wanted: Json = None
         self._planned: list[Node] = []
         self._open: list[dict[str, Any]] = []
@@ -147,7 +155,54 @@ class Loop:
             return self._refuse([*problems, *(p for p in error.problems if p.fatal)], calls)
         if problems:
             return self._refuse(problems, calls)
+        self._proposal = (prepared, calls)
+        self.prepared, self.plan_tick = prepared, self.tick
+        return Propose(self.tick) if self.asks_for_plan else self.approved()
+
+    # -- decisions about the plan of a tick ---------------------------------------
+
+    @property
+    def asks_for_plan(self) -> bool:
+        """True when a person approves each plan: the default where the model only plans."""
+        wanted = self.request.config.approve.plan
+        return self.mode == "lazy" if wanted is None else wanted
+
+    @property
+    def proposed(self) -> list[Json]:
+        """The Calls that are proposed."""
+        return [] if self._proposal is None else self._proposal[1]
+
+    def approved(self) -> Next:
+        """Run what was proposed."""
+        if self._proposal is None:
+            raise EngineError("nothing is proposed")
+        (prepared, calls), self._proposal = self._proposal, None
         return self._run(prepared, calls)
+
+    def rejected(self, reason: str) -> Next:
+        """Nothing of it runs; the model is told why and plans again."""
+        calls, self._proposal = self.proposed, None
+        self._append([{"type": "plan", "plan": calls, "mode": self.mode}])
+        self._say([Problem(REJECTED, reason)], [])
+        return self.next()
+
+    def check_edit(self, calls: list[Json]) -> Prepared:
+        """An edited proposal, validated.
+
+        Raises:
+            InvalidRequest: with every problem.
+        """
+        return self._prepare(calls)
+
+    def edited(self, calls: list[Json]) -> None:
+        """Another plan is proposed instead; raises InvalidRequest."""
+        self.prepared = self._prepare(calls)
+        self._proposal = (self.prepared, calls)
+
+    def decision(self, record: Mapping[str, Any]) -> None:
+        """Who decided what becomes part of the context."""
+        told = {k: v for k, v in record.items() if k in ("what", "call", "decision", "by", "reason")}
+        self._append([{"type": "data", "kind": "decision", "data": told}])
 
     def unusable(self, code: str, message: str) -> Next:
         """The model's answer was no Solution at all."""
@@ -184,7 +239,6 @@ class Loop:
 
     def _run(self, prepared: Prepared, calls: list[Json]) -> RunPlan:
         """Hand the plan over: all of it, or with ``step: call`` the first Call that is to be run."""
-        self.prepared, self.plan_tick = prepared, self.tick
         nodes = sorted(prepared.nodes, key=lambda n: n.index)
         if self.request.config.step == "call":  # in plan order the first is ready; a thought is none
             nodes = [next((n for n in prepared.nodes if n.outcomes or n.how != "latent"), nodes[0])]

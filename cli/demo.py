@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from acts.wire import PLAN
+from acts.wire import AGENT, PLAN
 from cli import server
 from cli.engine import Engine, Setup, engine, stops_by_signal
 from cli.failures import DONE, INTERRUPTED, PLAN_FAILED, Block, Refusal
@@ -25,7 +25,8 @@ from cli.local import draw
 from cli.output import console, print_blocks, say
 from cli.problems import blocks
 from cli.run import new_id, start
-from cli.tables import print_outcome
+from cli.tables import headline, print_outcome
+from cli.ticks import print_ticks
 from cli.watch import watched
 
 
@@ -46,6 +47,11 @@ SCENES: Final = (
     Scene("weather", "A branch: what a service answers decides which calls run."),
     Scene("payment", "A failure as data: the payment is declined, and the plan takes the other way."),
     Scene("fanout", "Twelve calls side by side, and one that joins them in the order of the plan."),
+    Scene(
+        "refund",
+        "An agent: a model plans, one call of its plan runs, and it plans again with the result.\n"
+        "   (The model is scripted here and needs no key; a real one is a change of one line.)",
+    ),
 )
 _STATE_ROWS: Final = 24
 
@@ -85,13 +91,19 @@ async def _play(running: Engine, scenes: Sequence[Scene]) -> bool:
         if verdict.errors:
             print_blocks(blocks(verdict.problems, source))
             return False
-        handle = await start(client, PLAN, source.value, new_id(str(scene.file)), source.name)
+        workflow = AGENT if verdict.agent else PLAN
+        handle = await start(client, workflow, source.value, new_id(str(scene.file)), source.name)
         began = time.monotonic()
-        outcome = await watched(handle)
+        outcome = await watched(client, handle)
         good = good and outcome.status == "completed"
-        print_outcome(outcome, handle.id, f"{time.monotonic() - began:.1f} s", rows=_STATE_ROWS)
+        took = f"{time.monotonic() - began:.1f} s"
+        if verdict.agent and verdict.request is not None and outcome.status == "completed":
+            screen.print(headline(outcome.status, handle.id, took))
+            print_ticks(verdict.request, outcome.result)
+            continue
+        print_outcome(outcome, handle.id, took, rows=_STATE_ROWS)
         print_blocks(blocks(outcome.problems, source))
-        if outcome.result is not None:
+        if outcome.result is not None and not verdict.agent:
             screen.print("\ngraph", style="bold")
             states = {str(c.get("id")): str(c.get("state")) for c in outcome.result.get("calls", ())}
             draw(source.value, verdict, mermaid=False, states=states)
@@ -112,4 +124,5 @@ def _print_end(seconds: float, *, done: bool) -> None:
     screen.print(f"\nall of it ran in {seconds:.1f} s, and everything is stopped again", style="bold green")
     screen.print("  next    make dev (or: acts dev) keeps a server with a Web UI running, and its state in .acts")
     screen.print("  then    acts run examples/weather/plan.yaml --watch --input city=Bergen")
+    screen.print("          acts run examples/replan/plan.yaml --watch   (an agent; examples/README.md has more)")
     screen.print("  also    acts simulate FILE, acts graph FILE, acts show ID; acts --help lists all")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from acts.values import Json
-from acts.wire import GRAPH, PLAN
+from acts.wire import AGENT, GRAPH, PLAN
 from cli import server
 from cli.failures import DONE, refuse
 from cli.known import judge
@@ -41,7 +41,8 @@ async def _graph(run: str, *, mermaid: bool) -> int:
     if not isinstance(text, str) or not text:
         raise refuse(f"nobody can draw the run {run!r}: it has no plan yet, or no worker answers")
     if not mermaid:
-        say("this run plans as it goes; its plan as the worker draws it (Mermaid):", "dim")
+        what = "this run plans as it goes; its latest plan" if found.workflow_type == AGENT else "the plan"
+        say(f"{what}, as the worker draws it (Mermaid):", "dim")
     out(text.rstrip("\n"))
     return DONE
 

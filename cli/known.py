@@ -4,7 +4,8 @@ Laws of this file:
 - a Request is looked at before anything is imported: only one that leaves something to
   the worker costs the import of the worker's modules (and with them of Temporal);
 - the worker has the last word. What it may know and we do not is a warning here, unless
-  ``strict``: an error is what no worker could make right.
+  ``strict``: an error is what no worker could make right;
+- what a file is run as (``Plan`` or ``Agent``) is decided here, once, and with a reason.
 """
 
 from __future__ import annotations
@@ -31,12 +32,18 @@ _DEPENDS_ON_TOOLS: Final = ("unknownReference", "cycle")
 
 @dataclass(frozen=True)
 class Verdict:
-    """What was found, and what it was found with (stand-ins for unseen Tools included)."""
+    """What was found, and what it was found with (stand-ins for unseen Tools included).
+
+    ``agent``: it is one for an ``Agent``, else for a ``Plan``; ``why`` says it to a person,
+    where it could be doubted.
+    """
 
     problems: list[Problem]
     tools: Mapping[str, dict[str, Any]]
     served: tuple[str, ...]
     request: Request | None = None
+    agent: bool = False
+    why: str = ""
 
     @property
     def errors(self) -> list[Problem]:
@@ -44,14 +51,39 @@ class Verdict:
         return [p for p in self.problems if p.fatal]
 
     @property
-    def agent(self) -> bool:
-        """True when the Request has no plan to walk: somebody must plan first."""
+    def calls(self) -> int:
+        """How many Calls the latest plan of the Request has."""
         plan = self.request.plan if self.request is not None else None
-        return self.request is not None and (plan is None or not plan.calls)
+        return 0 if plan is None else len(plan.calls)
 
 
-def judge(raw: Json, *, strict: bool = False, file: str | None = None, modules: str | None = None) -> Verdict:
+def kind_of(request: Request) -> tuple[bool, str]:
+    """Whether a Request is for an Agent, and why.
+
+    It is, when it has a model and no Calls, or a model, Calls, and something that only an
+    agent has a use for (``schema``, ``maxTicks``, ``step``): those Calls are then shown to
+    the model. Any other Request is a Plan.
+    """
+    config = request.config
+    calls = request.plan is not None and bool(request.plan.calls)
+    if config.model is None:
+        return False, ""
+    if not calls:
+        return True, f"no calls are given: {config.model} plans them"
+    signs = [*(["a schema"] if request.schema is not None else []),
+             *(k for k in ("maxTicks", "step") if k in config.model_fields_set)]  # fmt: skip
+    if signs:
+        why = f"it has {' and '.join(signs)}, so its calls are shown to {config.model}; --plan runs them as they stand"
+        return True, why
+    return False, f"its calls run as they stand; --agent shows them to {config.model}"
+
+
+def judge(
+    raw: Json, *, strict: bool = False, file: str | None = None, modules: str | None = None, agent: bool | None = None
+) -> Verdict:
     """Every problem of a Request, Tools being looked up in this environment (or in ``modules``).
+
+    ``agent`` says what it is to be run as; None leaves that to the Request.
 
     Raises:
         Refusal: the environment names modules or folders that cannot be loaded.
@@ -62,17 +94,18 @@ def judge(raw: Json, *, strict: bool = False, file: str | None = None, modules: 
         return Verdict(list(error.problems), {}, ())
     registered, undecided = registered_names(request), undecided_names(request)
     tools, served = registry(file, modules) if registered or undecided else ({}, ())
+    found, why = kind_of(request) if agent is None else (agent, "--agent" if agent else "--plan")
     missing = [] if strict else [n for n in registered if n not in tools]
-    unsure = [] if strict else [n for n in undecided if n not in served]
+    unsure = [] if strict or found else [n for n in undecided if n not in served]
     tools = {**tools, **{n: _stand_in(n) for n in missing}}
-    problems = _validate(request, raw, tools, served)
+    problems = _for_agent(request, tools, served) if found else _validate(request, raw, tools, served)
     if unsure:
         problems = _lenient(problems, _validate(request, raw, tools, (*served, *unsure)))
     if missing:
         hint = f"the worker may know it; here {MODULES} and {FOLDERS} say what is loaded"
         problems = [replace(p, severity="warning") if p.code in _DEPENDS_ON_TOOLS else p for p in problems]
         problems += [_unseen(request, n, hint) for n in missing]
-    return Verdict(problems, tools, (*served, *unsure), request)
+    return Verdict(problems, tools, (*served, *unsure), request, found, why)
 
 
 def registry(file: str | None = None, modules: str | None = None) -> tuple[dict[str, dict[str, Any]], tuple[str, ...]]:
@@ -115,11 +148,22 @@ def _is_example(file: str) -> bool:
 
 
 def _validate(request: Request, raw: Json, tools: Mapping[str, Any], served: Iterable[str]) -> list[Problem]:
-    """The problems; a Request without a plan is one for an agent, if it has a model to plan with."""
+    """The problems of a plan."""
     problems = validate(raw, tools, served)
-    if request.config.model is None:
-        return problems
-    return [p for p in problems if p.code != "noPlan"]
+    hint = "; or set config.model: then an agent makes the plan" if request.config.model is None else ""
+    return [replace(p, hint=f"{p.hint or ''}{hint}") if p.code == "noPlan" else p for p in problems]
+
+
+def _for_agent(request: Request, tools: Mapping[str, Any], served: Iterable[str]) -> list[Problem]:
+    """The problems that an agent has before its first tick, with the worker's own words."""
+    from acts.loop import Loop
+    from workflows.requests import not_yet_planned
+
+    try:
+        loop = Loop(request, tools, served)
+    except InvalidRequest as error:
+        return list(error.problems)
+    return [*loop.warnings, *not_yet_planned(request, loop.tools.values())]
 
 
 def _lenient(ours: list[Problem], theirs: list[Problem]) -> list[Problem]:

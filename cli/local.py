@@ -2,7 +2,7 @@
 
 Laws of this file:
 - Temporal is not imported, unless a Request leaves something to Activities that this
-  environment loads;
+  environment loads, or is one for an agent;
 - findings go to stderr, what was asked for to stdout.
 """
 
@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from acts.errors import InvalidRequest
 from acts.values import Json
-from cli.failures import DONE, WRONG_INPUT, Refusal, refuse
+from cli.failures import DONE, WRONG_INPUT, Block, Refusal, refuse
 from cli.files import STDIN, Source, read
 from cli.inputs import with_inputs
 from cli.known import Verdict, judge
@@ -26,10 +26,10 @@ MAX_COMBINATIONS: Final = 16
 MAX_NAMES: Final = 20
 
 
-def validate(given: str, inputs: Sequence[str], *, strict: bool, as_json: bool) -> int:
+def validate(given: str, inputs: Sequence[str], *, strict: bool, as_json: bool, agent: bool | None = None) -> int:
     """Print every problem. 0 when a worker may run it, else 2."""
     source, request = _read(given, inputs)
-    verdict = judge(request, strict=strict, file=_file(given))
+    verdict = judge(request, strict=strict, file=_file(given), agent=agent)
     if as_json:
         out_json([p.to_json() for p in verdict.problems])
         return WRONG_INPUT if verdict.errors else DONE
@@ -107,36 +107,44 @@ def _file(given: str) -> str | None:
 
 
 def _sound(given: str, inputs: Sequence[str]) -> tuple[Source, Verdict, Json]:
-    """A Request that can be drawn and walked."""
+    """A Request that can be drawn and walked: its own plan, also where that is only shown to an agent."""
     source, request = _read(given, inputs)
     verdict = judge(request, file=_file(given))
+    if verdict.agent and not verdict.errors:
+        if not verdict.calls:
+            raise refuse(
+                "there is no plan to look at: an agent makes it when it runs",
+                where=source.name,
+                hint=f"acts run {source.name}",
+            )
+        text = "an agent is shown this plan and makes its own; this is the one in the file"
+        print_blocks([Block(text, source.name, severity="note")])
+        verdict = judge(request, file=_file(given), agent=False)
     if verdict.errors:
         raise Refusal(*blocks(verdict.problems, source))
-    if verdict.agent:
-        raise refuse(
-            "there is no plan to look at: an agent makes it when it runs",
-            where=source.name,
-            hint=f"acts run {source.name}",
-        )
     return source, verdict, request
 
 
 def _counted(verdict: Verdict) -> str:
     errors = len(verdict.errors)
     warnings = len(verdict.problems) - errors
-    return f"{errors} error{'s' * (errors != 1)}" + (f", {warnings} warning{'s' * (warnings != 1)}" if warnings else "")
+    return _many(errors, "error") + (f", {_many(warnings, 'warning')}" if warnings else "")
 
 
 def _summary(verdict: Verdict) -> str:
     request = verdict.request
-    if request is None or request.plan is None or not request.plan.calls:
-        parts = ["a task for an agent"]
-    else:
-        parts = [f"{len(request.plan.calls)} call{'s' * (len(request.plan.calls) != 1)}"]
-        instances = len(request.instances())
-        parts += [f"{instances} instance{'s' * (instances != 1)}"] if instances else []
+    parts = [_many(verdict.calls, "call")]
+    if verdict.agent and request is not None:
+        parts = ["a task for an agent", clean(f"model {request.config.model}", 100)]
+        parts += [f"{_many(verdict.calls, 'call')} to be shown to it"] if verdict.calls else []
+    elif request is not None and request.instances():
+        parts.append(_many(len(request.instances()), "instance"))
     warnings = len(verdict.problems)
-    return ", ".join([*parts, *([f"{warnings} warning{'s' * (warnings != 1)}"] if warnings else [])])
+    return ", ".join([*parts, *([_many(warnings, "warning")] if warnings else [])])
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}{'s' * (count != 1)}"
 
 
 def _print_simulation(found: Mapping[str, Any]) -> None:

@@ -95,8 +95,10 @@ Inputs = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON only.")]
 State = Annotated[Path, typer.Option(envvar="ACTS_STATE", help="The folder of the state; one server per folder.")]
-Call = Annotated[str | None, typer.Option(help="The call that is meant, if several wait.")]
-By = Annotated[str | None, typer.Option(help="Who decides (default: you).")]
+Agent = Annotated[
+    bool | None,
+    typer.Option("--agent/--plan", help="What the file is (default: see above).", show_default=False),
+]
 
 
 @command("dev")
@@ -140,18 +142,21 @@ def run(
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON only.")] = False,
     run_id: Annotated[str | None, typer.Option("--id", help="The id of the run (default: a new one).")] = None,
     detach: Annotated[bool, typer.Option("--detach", "-d", help="Start it, print its id, do not wait.")] = False,
-    workflow: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Plan or Agent (default: Plan if the file has calls).")
-    ] = None,
+    agent: Agent = None,
 ) -> int:
     """Run a plan, or an agent, and wait for its end.
+
+    A file with calls is a plan: they run as they stand. A file with config.model and
+    without calls is for an agent: the model plans them. A file with both is a plan too,
+    unless it has something that only an agent has a use for (a schema, config.maxTicks
+    or config.step): then its calls are shown to the model, which plans its own.
 
     A batch of which some instances failed (partial) ends with code 1.
     """
     from cli.run import Options
     from cli.run import run as start
 
-    return start(file, Options(inputs or (), watch, as_json, detach, run_id, workflow))
+    return start(file, Options(inputs or (), watch, as_json, detach, run_id, agent))
 
 
 @command("show")
@@ -162,7 +167,7 @@ def show(
         str | None, typer.Option(help="One of several runs of the same id (default: the latest).")
     ] = None,
 ) -> int:
-    """Show a run: its calls, its result, its errors."""
+    """Show a run: its calls, its result, its errors; of an agent also its ticks and what it spent."""
     from cli.show import show as look
 
     return look(run, run_id, as_json=as_json)
@@ -176,11 +181,15 @@ def validate(
         bool, typer.Option("--strict", help="What this environment does not load is an error, not a warning.")
     ] = False,
     as_json: AsJson = False,
+    agent: Agent = None,
 ) -> int:
-    """Tell every problem of a request at once. Needs no server."""
+    """Tell every problem of a request at once. Needs no server.
+
+    What a file is (a plan, or a task for an agent) is told as `acts run` tells it.
+    """
     from cli.local import validate as check
 
-    return check(file, inputs or (), strict=strict, as_json=as_json)
+    return check(file, inputs or (), strict=strict, as_json=as_json, agent=agent)
 
 
 @command("simulate")

@@ -25,7 +25,7 @@ from cli.failures import DONE, Block, Refusal, refuse
 from cli.files import STDIN, Source, read
 from cli.inputs import with_inputs
 from cli.known import judge
-from cli.outcome import Outcome
+from cli.outcome import Outcome, wait
 from cli.output import clean, out, out_json, print_blocks, say
 from cli.problems import blocks
 from cli.tables import print_outcome
@@ -47,7 +47,8 @@ class Options:
     as_json: bool = False
     detach: bool = False
     run: str | None = None
-    workflow: str | None = None
+    agent: bool | None = None
+    """What to run it as; None: what the file says."""
 
 
 def run(given: str, options: Options) -> int:
@@ -58,12 +59,14 @@ def run(given: str, options: Options) -> int:
     """
     source = read(given)
     request = with_inputs(source.value, options.inputs)
-    verdict = judge(request, file=None if given == STDIN else given)
+    verdict = judge(request, file=None if given == STDIN else given, agent=options.agent)
     found = blocks(verdict.problems, source)
     if verdict.errors:
         raise Refusal(*found)
     print_blocks(found)
-    workflow = options.workflow or (AGENT if verdict.agent else PLAN)
+    workflow = AGENT if verdict.agent else PLAN
+    if verdict.why:
+        say(clean(f"starting {'an' if verdict.agent else 'a'} {workflow} ({verdict.why})"), "dim")
     return server.go(
         _start_and_wait(request, workflow, new_id(given) if options.run is None else options.run, source, options)
     )
@@ -100,7 +103,7 @@ async def _start_and_wait(request: Json, workflow: str, run_id: str, source: Sou
         out(handle.id)
         return DONE
     say(f"{workflow} {clean(handle.id)} at {target.address}" + (f"  {link}" if link else ""), "dim")
-    return await finish(handle, workflow, source, options)
+    return await finish(client, handle, workflow, source, options)
 
 
 async def start(client: Client, workflow: str, request: Json, run_id: str, name: str) -> WorkflowHandle[Any, Any]:
@@ -133,13 +136,15 @@ async def start(client: Client, workflow: str, request: Json, run_id: str, name:
         ) from None
 
 
-async def finish(handle: WorkflowHandle[Any, Any], workflow: str, source: Source | None, options: Options) -> int:
+async def finish(
+    client: Client, handle: WorkflowHandle[Any, Any], workflow: str, source: Source | None, options: Options
+) -> int:
     """Wait for the end of a run and show it."""
-    from cli.watch import follow, watched
+    from cli.watch import watched
 
     began = time.monotonic()
     try:
-        outcome = await (watched(handle) if options.watch else follow(handle, None))
+        outcome = await (watched(client, handle) if options.watch else wait(handle))
     except asyncio.CancelledError:  # Ctrl-C
         say(f"stopped waiting; the run goes on: acts show {clean(handle.id)}, acts cancel {clean(handle.id)}")
         raise

@@ -10,8 +10,8 @@ from cli.failures import DONE
 from cli.outcome import Outcome, wait
 from cli.output import clean, console, out_json, print_blocks, say
 from cli.problems import blocks
-from cli.tables import MAX_ROWS, calls_table, failure_blocks, headline, print_outcome
-from cli.watch import status_of
+from cli.tables import MAX_ROWS, calls_table, failure_blocks, headline, print_outcome, usage_text
+from cli.watch import progress, status_of
 
 if TYPE_CHECKING:
     from temporalio.client import Client, WorkflowExecutionDescription
@@ -32,7 +32,7 @@ async def _show(run: str, run_id: str | None, *, as_json: bool) -> int:
     found = await server.about(run, handle.describe(rpc_timeout=server.RPC))
     running = found.status is not None and found.status.name == "RUNNING"
     if running:
-        status = await status_of(handle)
+        status = await progress(client, handle)
         if as_json:
             out_json({**_facts(found), "progress": status})
         else:
@@ -66,6 +66,8 @@ def _print_running(found: WorkflowExecutionDescription, status: dict[str, Any] |
         return
     if status.get("calls"):
         screen.print(calls_table(status["calls"], MAX_ROWS))
+    if (status.get("usage") or {}).get("requests"):
+        screen.print(f"usage  {clean(usage_text(status['usage']))}", style="dim")
     for text in status.get("notes") or ():
         screen.print(f"note: {clean(text)}", style="dim")
     if any(c.get("waitsFor") for c in status.get("calls") or ()):

@@ -50,17 +50,21 @@ def calls_table(calls: Sequence[Mapping[str, Any]], limit: int | None = None) ->
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, header_style="dim")
-    for title in ("", "call", "state", "writes", "note"):
-        table.add_column(title, overflow="fold", no_wrap=title in ("", "state"))
+    ticks = ("tick",) if any(call.get("tick") for call in calls) else ()
+    for title in (*ticks, "", "call", "state", "writes", "note"):
+        table.add_column(title, overflow="fold", no_wrap=title in ("", "tick", "state"))
     shown, left = _chosen(calls, limit)
+    tick = None
     for call in shown:
         state = str(call.get("state", ""))
         mark, style = STATES.get(state, ("?", ""))
         name = clean(call.get("id", ""), 100) + (f" [{clean(call['instance'], 60)}]" if call.get("instance") else "")
         path = clean(call.get("outputPath") or "", 100)
-        table.add_row(Text(mark, style), Text(name), Text(clean(state), style), Text(path), Text(note(call)))
+        own = [Text("" if call.get("tick") == tick else clean(call.get("tick") or ""), "dim")] if ticks else []
+        tick = call.get("tick")
+        table.add_row(*own, Text(mark, style), Text(name), Text(clean(state), style), Text(path), Text(note(call)))
     if left:
-        table.add_row("", Text(f"… and {sum(left.values())} more: {counts_text(left)}", "dim"))
+        table.add_row(*("" for _ in ticks), "", Text(f"… and {sum(left.values())} more: {counts_text(left)}", "dim"))
     return table
 
 
@@ -110,7 +114,7 @@ def print_outcome(outcome: Outcome, run: str, *facts: str, rows: int = MAX_ROWS)
     screen = console()
     result = outcome.result
     ticks = result.get("ticks") if isinstance(result, dict) else None
-    screen.print(headline(outcome.status, run, *facts, f"{ticks} ticks" if ticks else ""))
+    screen.print(headline(outcome.status, run, *facts, f"{ticks} tick{'s' * (ticks != 1)}" if ticks else ""))
     if isinstance(result, dict):
         _print_result(result, rows)
     elif result is not None:
@@ -126,6 +130,10 @@ def _print_result(result: Mapping[str, Any], rows: int) -> None:
         screen.print(calls_table(calls, rows))
     if isinstance(instances, dict) and instances:
         screen.print(_instances_table(instances))
+    told = [e for e in result.get("errors") or () if isinstance(e, dict) and e.get("tick")]
+    if told:
+        screen.print("\ntold to the model", style="bold")
+        screen.print(_errors_table(told[:rows]))
     for name in ("output", "state"):
         if result.get(name) not in (None, {}):
             screen.print(f"\n{name}", style="bold")
@@ -137,10 +145,27 @@ def _print_result(result: Mapping[str, Any], rows: int) -> None:
 
 def usage_text(usage: Mapping[str, Any]) -> str:
     """What a run spent on models."""
-    cost = f", {usage['cost']:.4f} USD" if isinstance(usage.get("cost"), (int, float)) and usage["cost"] else ""
+    requests, cost = usage.get("requests"), usage.get("cost")
+    cached = f" ({usage['cachedTokens']:,} cached)" if usage.get("cachedTokens") else ""
+    price = ", price unknown" if cost is None else f", {cost:.4f} USD" if cost else ""
     return (
-        f"{usage.get('requests')} requests, {usage.get('inputTokens')} tokens in, {usage.get('outputTokens')} out{cost}"
+        f"{requests} request{'s' * (requests != 1)}, {usage.get('inputTokens', 0):,} tokens in{cached}, "
+        f"{usage.get('outputTokens', 0):,} out{price}"
     )
+
+
+def _errors_table(errors: Sequence[Mapping[str, Any]]) -> Table:
+    """What an agent's model was told that went wrong, tick by tick."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for title in ("tick", "call", "error"):
+        table.add_column(title, overflow="fold")
+    for error in errors:
+        text = clean(f"{error.get('code')}: {error.get('message')}", MAX_NOTE)
+        table.add_row(Text(clean(error["tick"])), Text(clean(error.get("call") or "", 100)), Text(text))
+    return table
 
 
 def _instances_table(instances: Mapping[str, Any]) -> Table:
@@ -167,11 +192,11 @@ def value_text(value: Any, limit: int = MAX_ROWS) -> str:
 
 
 def failure_blocks(outcome: Outcome) -> list[Block]:
-    """What failed in a run, each as a block."""
+    """What failed in a run, each as a block; what an agent's model was told stands in its outcome already."""
     errors = outcome.result.get("errors") if isinstance(outcome.result, dict) else None
     out = []
     for item in errors if isinstance(errors, list) else []:
-        if isinstance(item, dict):
+        if isinstance(item, dict) and not item.get("tick") and item.get("call"):
             where = f"call {item.get('call')}" + (f" of instance {item['instance']}" if item.get("instance") else "")
             out.append(Block(f"{item.get('message')} [{item.get('code')}]", where))
     return out[:20]

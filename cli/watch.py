@@ -5,7 +5,8 @@ Laws of this file:
   second, and less often while nothing changes;
 - a question that is not answered (no worker, a moment between two runs) is no failure:
   what was last known stays on the screen;
-- a terminal sees one picture that changes, anything else a line per change.
+- a terminal sees one picture that changes, anything else a line per change;
+- an agent does not hear what the plan of its tick does until that is over: the plan is asked too.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 from acts.wire import STATUS
 from cli.outcome import Outcome, wait
 from cli.output import clean, console
-from cli.tables import calls_table, counts_text, headline, note
+from cli.tables import calls_table, counts_text, headline, note, usage_text
 
 if TYPE_CHECKING:
     from rich.console import Group, RenderableType
-    from temporalio.client import WorkflowHandle
+    from temporalio.client import Client, WorkflowHandle
 
 # Each question costs the worker a look at the run. Four per second look alive; an
 # unchanged picture is asked for once per second.
@@ -45,26 +46,27 @@ class Screen(Protocol):
         """Nobody has answered for this long."""
 
 
-async def follow(handle: WorkflowHandle[Any, Any], screen: Screen | None) -> Outcome:
+async def follow(client: Client, handle: WorkflowHandle[Any, Any], screen: Screen) -> Outcome:
     """The outcome of a run; what it does meanwhile goes to the screen."""
     ending = asyncio.ensure_future(wait(handle))
     try:
-        if screen is not None:
-            await _watch(handle, screen, ending)
+        await _watch(client, handle, screen, ending)
         outcome = await ending
-        if screen is not None and isinstance(outcome.result, dict):
+        if isinstance(outcome.result, dict):
             screen.show({**outcome.result, "phase": outcome.status})  # what happened since the last question
         return outcome
     finally:
         ending.cancel()
 
 
-async def _watch(handle: WorkflowHandle[Any, Any], screen: Screen, ending: asyncio.Future[Outcome]) -> None:
+async def _watch(
+    client: Client, handle: WorkflowHandle[Any, Any], screen: Screen, ending: asyncio.Future[Outcome]
+) -> None:
     seen: Any = None
     answered = time.monotonic()
     pause = FIRST_PAUSE_SECONDS
     while not ending.done():
-        asked = asyncio.ensure_future(status_of(handle))
+        asked = asyncio.ensure_future(progress(client, handle))
         either: list[asyncio.Future[Any]] = [ending, asked]
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if not asked.done():
@@ -79,6 +81,24 @@ async def _watch(handle: WorkflowHandle[Any, Any], screen: Screen, ending: async
         pause = FIRST_PAUSE_SECONDS if found != seen else min(pause * 1.5, LONGEST_PAUSE_SECONDS)
         seen = found
         await asyncio.wait({ending}, timeout=pause)
+
+
+async def progress(client: Client, handle: WorkflowHandle[Any, Any]) -> dict[str, Any] | None:
+    """``status_of``; in that of an agent, the calls of the plan it walks are as that plan tells them."""
+    status = await status_of(handle)
+    calls = (status or {}).get("calls") or []
+    tick = (status or {}).get("tick")
+    walked = [i for i, call in enumerate(calls) if call.get("tick") == tick and call.get("state") == "pending"]
+    if status is None or not tick or not walked:
+        return status
+    child = await status_of(client.get_workflow_handle(f"{handle.id}/plan-{tick}"))
+    told = (child or {}).get("calls") or []
+    if len(told) != len(walked):
+        return status
+    # the child numbers its calls anew; their order is the same
+    for index, call in zip(walked, told, strict=True):
+        calls[index] = {**call, **{k: calls[index][k] for k in ("id", "tool", "tick")}}
+    return status
 
 
 async def status_of(handle: WorkflowHandle[Any, Any]) -> dict[str, Any] | None:
@@ -106,17 +126,19 @@ class Lines:
         self._run = run
         self._console = console(stderr=True)
         self._states: dict[str, str] = {}
-        self._phase = ""
+        self._phase: tuple[Any, Any] = ("", None)
         self._began = time.monotonic()
         self._told = False
 
     def show(self, status: Mapping[str, Any]) -> None:
         """Say what is new."""
-        if status.get("phase") != self._phase:
-            self._phase = str(status.get("phase"))
-            self._line(f"{self._run}: {self._phase}")
+        phase, tick = status.get("phase"), status.get("tick")
+        if (phase, tick) != self._phase:
+            self._phase = (phase, tick)
+            self._line(f"{self._run}: {phase}" + (f", tick {tick}" if tick else ""))
         for call in status.get("calls") or ():
             key, state = f"{call.get('id')} {call.get('instance') or ''}".strip(), str(call.get("state"))
+            key = f"tick {call['tick']}  {key}" if call.get("tick") else key
             if self._states.get(key) != state and not (state == "pending" and key not in self._states):
                 self._line(" ".join(x for x in (key, state, note(call)) if x))
             self._states[key] = state
@@ -171,7 +193,8 @@ class Picture:
         tick = f"tick {status['tick']}" if status.get("tick") else ""
         counts = counts_text(Counter(str(c.get("state")) for c in calls))
         seconds = f"{time.monotonic() - self._began:.1f} s"
-        head = headline(str(status.get("phase") or "starting"), self._run, tick, counts, seconds)
+        spent = usage_text(status["usage"]) if (status.get("usage") or {}).get("requests") else ""
+        head = headline(str(status.get("phase") or "starting"), self._run, tick, counts, spent, seconds)
         parts: list[RenderableType] = [Columns([self._spinner, head])]
         if self._silence > SILENCE_SECONDS:
             parts.append(Text(f"no worker has answered for {self._silence:.0f} s; is one running?", "yellow"))
@@ -188,9 +211,9 @@ class Picture:
         return Group(*parts)
 
 
-async def watched(handle: WorkflowHandle[Any, Any]) -> Outcome:
+async def watched(client: Client, handle: WorkflowHandle[Any, Any]) -> Outcome:
     """``follow`` on the screen that fits: a picture for a terminal, else lines."""
     if console(stderr=True).is_terminal:
         with Picture(handle.id) as picture:
-            return await follow(handle, picture)
-    return await follow(handle, Lines(handle.id))
+            return await follow(client, handle, picture)
+    return await follow(client, handle, Lines(handle.id))

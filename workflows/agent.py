@@ -8,6 +8,8 @@ in it, however long the conversation.
 
 from __future__ import annotations
 
+import asyncio
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from temporalio import workflow
@@ -20,26 +22,31 @@ from temporalio.exceptions import (
     is_cancelled_exception,
 )
 
+from acts.decisions import Decision, Refused, Wait
 from acts.draw import mermaid
 from acts.errors import CallError, InvalidRequest, shorten
-from acts.loop import Ask, Loop, Next, Over, RunPlan
+from acts.loop import Ask, Loop, Next, Over, Propose, RunPlan
 from acts.messages import read_request
-from acts.report import agent_page
+from acts.report import agent_page, waiting
 from acts.wire import (
     AGENT,
+    APPROVAL_TIMEOUT,
+    APPROVE,
     CONTEXT,
+    EDIT,
     GRAPH,
     INVALID_REQUEST,
     MATERIAL,
     PAUSE,
-    PENDING,
     PLAN,
     PLAN_QUERY,
     PROVIDE,
+    REJECT,
     RESUME,
     STATUS,
 )  # fmt: skip
 from workflows.asking import OPTIONS, ask_solution, material, may_repair, own_context, usage_of
+from workflows.decidable import Decidable
 from workflows.dispatch import call_error, short_id
 from workflows.payloads import MAX_PAYLOAD, MAX_RESULT, NOTHING, decode, dump, hand, pack, raw, size, trimmed, unpack
 from workflows.plan import FATAL, data_message
@@ -60,10 +67,13 @@ class _Stopped(Exception):
 
 
 @workflow.defn(name=AGENT, failure_exception_types=FATAL)
-class AgentWorkflow:
+class AgentWorkflow(Decidable):
     """Asks the model, walks what it planned, and again, until an output stands."""
 
     def __init__(self) -> None:
+        super().__init__()
+        self._verdicts: deque[Decision] = deque()
+        self._version = 1
         self._raw: Any = None
         self._registry: dict[str, Any] = {}
         self._loop: Loop | None = None
@@ -72,6 +82,7 @@ class AgentWorkflow:
         self._notes: list[str] = []
         self._provided: list[RawValue] = []
         self._child: workflow.ChildWorkflowHandle[Any, Any] | None = None
+        self._reporting: asyncio.Task[None] | None = None
 
     @workflow.run
     async def run(self, request: RawValue = NOTHING) -> RawValue:
@@ -105,6 +116,7 @@ class AgentWorkflow:
         if carried:
             loop.restore(carried["loop"])
             self._paused = carried["paused"]
+            self._desk.restore(carried.get("desk"))
         self._notes += [p.text() for p in loop.warnings if p.code == "limitLowered"]
         self._loop = loop
         try:
@@ -121,10 +133,62 @@ class AgentWorkflow:
             if self._paused:
                 self._show("paused")
                 await workflow.wait_condition(lambda: not self._paused)
-            step = await (self._ask(loop, step) if isinstance(step, Ask) else self._walk(loop, step))
+            step = await self._step(loop, step)
             if isinstance(step, Ask):
                 self._renew(loop)
         return step
+
+    async def _step(self, loop: Loop, step: Ask | Propose | RunPlan) -> Next:
+        if isinstance(step, Ask):
+            return await self._ask(loop, step)
+        return await (self._propose(loop) if isinstance(step, Propose) else self._walk(loop, step))
+
+    async def _propose(self, loop: Loop) -> Next:
+        """Wait until somebody approves or rejects the plan of this tick; edits make new versions of it."""
+        self._version = 1
+        self._desk.open("plan", self._version, loop.request.config.approve)
+        try:
+            while True:
+                self._show("awaiting")
+                self._reporting = asyncio.create_task(self._desk.report())
+                await workflow.wait_condition(lambda: bool(self._verdicts))
+                decision = self._verdicts.popleft()
+                if decision.decision == EDIT:
+                    loop.edited(self._changed(loop, decision))
+                    self._version += 1
+                    self._desk.raise_version(self._version)
+                    continue
+                if decision.decision == REJECT:
+                    return loop.rejected(decision.reason or "")
+                if decision.decision == APPROVE:
+                    return loop.approved()
+                raise _Stopped(APPROVAL_TIMEOUT, self._desk.expired or "nobody decided in time")
+        finally:
+            self._desk.close()
+
+    @staticmethod
+    def _changed(loop: Loop, decision: Decision) -> list[Any]:
+        """The proposed Calls as an edit makes them."""
+        if decision.calls is not None:
+            return list(decision.calls)
+        place = next((n.index for n in loop.prepared.nodes if n.id == decision.call), None) if loop.prepared else None
+        if place is None:
+            raise Refused(f"there is no call {decision.call} in the plan that waits")
+        calls = list(loop.proposed)
+        calls[place] = decision.call_with
+        return calls
+
+    def _may_be_decided(self, decision: Decision) -> None:
+        if decision.decision == EDIT and self._loop is not None:
+            self._loop.check_edit(self._changed(self._loop, decision))
+
+    def _decided(self, wait: Wait, decision: Decision) -> None:
+        self._verdicts.append(decision)
+        if self._loop is not None and decision.decision in (APPROVE, EDIT):
+            self._loop.decision(decision.record(wait, ""))
+
+    def _at_rest(self) -> bool:
+        return not self._verdicts
 
     async def _ask(self, loop: Loop, ask: Ask) -> Next:
         self._show("planning")
@@ -162,8 +226,11 @@ class AgentWorkflow:
             code = cause.type if isinstance(cause, ApplicationError) and cause.type else type(cause).__name__
             raise _Stopped(code, f"tick {plan.tick}: its plan did not end by itself: {cause}") from error
         finally:
+            if self._child is not None:
+                self._desk.forget(self._child.id)
             self._child = None
         self._absorb(loop)
+        self._desk.records += [{**record, "tick": plan.tick} for record in result.get("decisions", ())]
         return loop.walked(result)
 
     async def _start(self, name: str, given: RawValue, label: str) -> workflow.ChildWorkflowHandle[Any, Any]:
@@ -190,11 +257,17 @@ class AgentWorkflow:
 
     def _renew(self, loop: Loop) -> None:
         """Continue as new between two ticks, when the history is long enough."""
-        if not workflow.info().is_continue_as_new_suggested():
+        if not workflow.info().is_continue_as_new_suggested() or not workflow.all_handlers_finished():
             return
         loop.untick()
         carried = pack(
-            {"request": self._raw, "registry": self._registry, "loop": loop.snapshot(), "paused": self._paused}
+            {
+                "request": self._raw,
+                "registry": self._registry,
+                "loop": loop.snapshot(),
+                "paused": self._paused,
+                "desk": self._desk.snapshot(),
+            }
         )
         if size(carried) <= MAX_PAYLOAD:
             workflow.continue_as_new(carried)
@@ -204,6 +277,8 @@ class AgentWorkflow:
         await workflow.wait_condition(workflow.all_handlers_finished)
         self._show(over.status)
         result = loop.result(over.status)
+        if self._desk.records:
+            result["decisions"] = self._desk.records
         if over.status == "completed":
             return raw(dump(trimmed(result, _HOW)))
         result["errors"] = [*result["errors"], {"call": None, "code": over.code, "message": over.message}]
@@ -212,7 +287,8 @@ class AgentWorkflow:
     def _show(self, phase: str) -> None:
         self._phase = phase
         if self._loop is not None:
-            workflow.set_current_details(agent_page(self._loop, phase, self._notes))
+            page = agent_page(self._loop, phase, self._notes)
+            workflow.set_current_details(page + waiting(self._desk.all(), self._desk.records))
 
     def _note(self, text: str) -> None:
         self._notes.append(shorten(text, 300))
@@ -253,6 +329,9 @@ class AgentWorkflow:
     @workflow.query(name=STATUS, description="{phase, tick, calls: [{id, tool, state, tick, error?}], usage, notes?}")
     def status(self, _: RawValue = NOTHING) -> RawValue:
         """Where the run is."""
+        return raw(dump(self._told()))
+
+    def _told(self) -> dict[str, Any]:
         found: dict[str, Any] = {"phase": self._phase, "tick": 0, "calls": [], "usage": {}}
         if self._loop is not None:
             found.update(tick=self._loop.tick, calls=self._loop.current(), usage=self._loop.spent.to_json())
@@ -260,7 +339,7 @@ class AgentWorkflow:
             found["notes"] = self._notes
         if len(dump(found)) > MAX_RESULT:
             found["calls"] = [{k: v for k, v in c.items() if k != "error"} for c in found["calls"][-10_000:]]
-        return raw(dump(found))
+        return found
 
     @workflow.query(name=PLAN_QUERY, description="The latest plan's calls, as they were written.")
     def plan(self, _: RawValue = NOTHING) -> RawValue:
@@ -288,11 +367,6 @@ class AgentWorkflow:
             return raw(dump({"messages": []}))
         loop = self._loop
         return raw(dump(material(loop.request, loop.tools.values(), loop.mode, _page(page))))
-
-    @workflow.query(name=PENDING, description="What waits for a human decision.")
-    def pending(self, _: RawValue = NOTHING) -> RawValue:
-        """Decisions that are waited for."""
-        return raw(dump([]))
 
     @workflow.query(name=GRAPH, description="The latest plan as a Mermaid flowchart.")
     def graph(self, _: RawValue = NOTHING) -> str:

@@ -31,7 +31,7 @@ class Decidable:
         """A decision was taken."""
         raise NotImplementedError
 
-    def _may_be_decided(self, wait: Wait, decision: Decision) -> None:
+    def _may_be_decided(self, decision: Decision) -> None:
         """Raises Refused or InvalidRequest for a decision that cannot be taken now."""
         raise NotImplementedError
 

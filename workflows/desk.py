@@ -40,7 +40,7 @@ class Desk:
     def __init__(
         self,
         decided: Callable[[Wait, Decision], None],
-        check: Callable[[Wait, Decision], None],
+        check: Callable[[Decision], None],
         note: Callable[[str], None],
     ) -> None:
         self.records: list[dict[str, Any]] = []
@@ -126,7 +126,7 @@ class Desk:
         decision = read(raw, word)
         wait = match(self.all(), decision)
         if wait.workflow_id == workflow.info().workflow_id:
-            self._check(wait, decision)
+            self._check(decision)
         return wait, decision
 
     def signalled(self, raw: Any, word: str) -> tuple[Wait, Decision] | None:
@@ -158,7 +158,7 @@ class Desk:
 
     def _take(self, wait: Wait, decision: Decision) -> None:
         try:
-            self._check(wait, decision)
+            self._check(decision)
         except PlanError as error:
             self._note(f"the decision {decision.decision} was refused: {shorten(str(error), 200)}")
             return

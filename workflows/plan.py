@@ -323,22 +323,22 @@ class PlanWorkflow(Decidable):
     def _at_rest(self) -> bool:
         return not self._inbox or self._over is not None
 
-    def _may_be_decided(self, wait: Wait, decision: Decision) -> None:
+    def _may_be_decided(self, decision: Decision) -> None:
         if decision.decision == EDIT:
-            prepared = self._edited(wait, decision)
+            prepared = self._edited(decision)
             if self._approved:
                 self._now_walking.check_change(prepared)
 
-    def _edited(self, wait: Wait, decision: Decision) -> Prepared:
+    def _edited(self, decision: Decision) -> Prepared:
         """The plan as a decision changes it, validated."""
         plan = self._now_walking.prepared.request.plan
         if plan is None:
             raise EngineError("a plan without a plan message")
         calls = list(decision.calls) if decision.calls is not None else list(plan.calls)
         if decision.calls is None:
-            place = next((n.index for n in self._now_walking.nodes if n.id == wait.call), None)
+            place = next((n.index for n in self._now_walking.nodes if n.id == decision.call), None)
             if place is None:
-                raise Refused(f"there is no call {wait.call}")
+                raise Refused(f"there is no call {decision.call}")
             calls[place] = decision.call_with
         request = edited_request(self._request, plan.index, calls)
         return prepare_parsed(parse_request(request), self._registry["tools"], self._registry["served"])
@@ -361,7 +361,7 @@ class PlanWorkflow(Decidable):
 
     def _change(self, wait: Wait, decision: Decision, walk: Walk, now: str) -> list[Command]:
         """Walk the edited plan from now on; it waits for an approval of its own."""
-        prepared = self._edited(wait, decision)
+        prepared = self._edited(decision)
         commands: list[Command] = []
         if self._approved:
             new, commands = walk.changed_plan(prepared, now)

@@ -30,12 +30,13 @@ def _tool(description: str, activity_name: str, output: Json, **parameters: Json
 TOOLS: Final[dict[str, dict[str, Any]]] = {
     "detectLanguage": _tool("The language of a text: en, fr, de or es.", "detectLanguage", _TEXT, text=_TEXT),
     "isEnglish": _tool("Whether a language is English.", "isEnglish", {"type": "boolean"}, language=_TEXT),
-    # No Activity: a model answers it
+    # No Activity: a model answers it. It is shown its parameters and the language, and nothing else
     "translateText": _tool(
         "The text in English; as it is, where it is English already.", "", _TEXT,
         text=_TEXT, isEnglish={"type": "boolean"},
     ),
 }  # fmt: skip
+TOOLS["translateText"]["properties"]["_scopes"] = {"const": ["†state.language"]}
 
 
 @activity.defn(name="detectLanguage")

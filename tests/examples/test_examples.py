@@ -3,72 +3,65 @@
 from __future__ import annotations
 
 import ast
-import asyncio
 import importlib
-import os
 import re
-import sqlite3
-import subprocess
 import sys
-import uuid
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from temporalio.api.enums.v1 import EventType
-from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
+from temporalio.client import Client, WorkflowFailureError
 from temporalio.exceptions import ApplicationError
 
 import examples
-from acts.validate import validate
-from acts.wire import PLAN, PLAN_FAILED, PROVIDE, STATUS, TASK_QUEUE
-from cli import yamltext
+from acts.wire import PLAN_FAILED, PROVIDE, STATUS, TASK_QUEUE
 from cli.devserver import DevServer
+from cli.known import judge
 from examples import effects
 from examples.fanout.activities import count_words, summarize
 from examples.foreign.activities import write_factors
 from examples.linear.activities import compute_totals, read_orders, write_report
 from examples.payment.activities import confirm_order, process_payment, report_failure
+from examples.refund.activities import check_billing_history, escalate_to_supervisor, issue_refund
+from examples.research.activities import search_texts, write_answer
+from examples.translation.activities import detect_language, is_english
+from examples.trip.activities import book_flight, book_hotel, find_pet_friendly_hotel
 from examples.wait.activities import book_room, quote_room, write_welcome
 from examples.weather.activities import ask_weather, book_museum, plan_picnic, write_invitation
+from tests.examples.running import (
+    RESULT_SECONDS,
+    ROOT,
+    STOP_SECONDS,
+    ActsWorker,
+    activities_of,
+    acts_worker,
+    files,
+    finished,
+    load,
+    registered,
+    rows,
+    start,
+    started,
+    states,
+)
 from tests.support import assert_eventually
 
-ROOT = Path(__file__).parents[2]
 PLANS = sorted(p.relative_to(ROOT).as_posix() for p in (ROOT / "examples").glob("*/*.yaml"))
 NAMES = sorted({Path(p).parent.name for p in PLANS})
-
-RESULT_SECONDS = 60  # a run needs less than one; a laptop under full load may take many times that
-STOP_SECONDS = 30
-
+AGENTS = {"refund", "trip", "replan", "translation", "research"}
 
 # -- the files -----------------------------------------------------------------
 
 
-def load(plan: str) -> dict[str, Any]:
-    """The Request in a plan file, as the CLI reads it."""
-    found = yamltext.parse((ROOT / plan).read_text("utf-8"))
-    assert isinstance(found, dict)
-    return found
-
-
-def registered() -> dict[str, Any]:
-    """The Tools that a worker with all examples registers."""
-    tools: dict[str, Any] = {}
-    for name in examples.MODULES:
-        tools.update(getattr(importlib.import_module(name), "TOOLS", {}))
-    return tools
-
-
 @pytest.mark.parametrize("plan", PLANS)
 def test_the_plan_validates(plan: str) -> None:
-    problems = validate(load(plan), registered())
+    verdict = judge(load(plan), strict=True, modules=",".join(examples.MODULES))
     expected = ["unknownReference"] if plan == "examples/wait/plan.yaml" else []  # that nobody has said it is the point
-    assert [p.code for p in problems] == expected
-    assert not any(p.fatal for p in problems)
+    assert [p.code for p in verdict.problems] == expected
+    assert verdict.errors == []
+    assert verdict.agent is (Path(plan).parent.name in AGENTS)
 
 
 @pytest.mark.parametrize("plan", PLANS)
@@ -82,7 +75,12 @@ def test_the_plan_opens_with_what_it_shows_and_the_command_that_runs_it(plan: st
 def test_the_list_of_modules_names_every_example_once() -> None:
     found = sorted((ROOT / "examples").glob("*/activities.py"))
     assert sorted(examples.MODULES) == [f"examples.{p.parent.name}.activities" for p in found]
-    assert [p.parent.name for p in found] == NAMES
+    assert [p.parent.name for p in found] == [n for n in NAMES if n != "replan"]  # which has those of payment
+
+
+def test_no_two_modules_register_the_same_tool() -> None:
+    listed = [n for name in examples.MODULES for n in getattr(importlib.import_module(name), "TOOLS", {})]
+    assert sorted(listed) == sorted(registered())
 
 
 def test_the_readme_tells_of_every_plan() -> None:
@@ -110,18 +108,6 @@ def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def rows(state: Path, example: str, query: str, *values: Any) -> list[tuple[Any, ...]]:
-    """What an example's database holds; opened for reading, so that a look at it cannot create it."""
-    path = state / "examples" / example / f"{example}.db"
-    with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as connection:
-        return connection.execute(query, values).fetchall()
-
-
-def files(state: Path, example: str) -> list[str]:
-    """The names of the texts that an example has written, drafts among them if any were left."""
-    return sorted(p.name for p in (state / "examples" / example).iterdir() if not p.name.endswith(".db"))
-
-
 ORDERS = [{"order": 1, "customer": "Ada", "cents": 250}, {"order": 2, "customer": "Tony", "cents": 900}]
 TOTALS = [{"customer": "Tony", "orders": 1, "cents": 900}, {"customer": "Ada", "orders": 1, "cents": 250}]
 WEATHER = {"city": "Lisbon", "sky": "clear", "celsius": 24}
@@ -130,6 +116,8 @@ COUNTS = [{"file": "a.txt", "words": 2, "sha256": "0" * 64}]
 FACTORS = {"number": 6, "factors": [2, 3]}
 BOOKING = {"number": 1, "guest": "Ada", "room": "tower", "nights": 1}
 QUOTE = {"room": "tower", "nights": 1, "cents": 11_000}
+ANSWER = {"text": "Because.", "files": ["a.txt"]}
+SCOPED = {process_payment: [{"type": "input", "input": {"card": "card-of-ada"}}]}  # what a Tool's scopes show
 
 # Activity, parameters, and where its effect is counted: a table, or None for its one file
 EFFECTS: list[tuple[str, Callable[..., Any], dict[str, Any], str | None]] = [
@@ -138,13 +126,19 @@ EFFECTS: list[tuple[str, Callable[..., Any], dict[str, Any], str | None]] = [
     ("weather", plan_picnic, {"weather": WEATHER}, "outings"),
     ("weather", book_museum, {"weather": WEATHER, "people": 2}, "outings"),
     ("weather", write_invitation, {"outing": OUTING}, None),
-    ("payment", process_payment, {"card": "card-of-ada", "amount": 9.99}, "payments"),
+    ("payment", process_payment, {"amount": 9.99}, "payments"),
     ("payment", confirm_order, {"receipt": {"number": 1, "card": "x", "cents": 999}}, "letters"),
     ("payment", report_failure, {"error": {"code": "card_declined", "message": "No."}}, "letters"),
     ("fanout", summarize, {"counts": COUNTS}, None),
     ("wait", book_room, {"guest": {"name": "Ada", "people": 1}, "quote": QUOTE}, "bookings"),
     ("wait", write_welcome, {"booking": BOOKING}, None),
     ("foreign", write_factors, {"first": FACTORS, "second": FACTORS}, None),
+    ("refund", issue_refund, {"customerId": "cust_123", "amount": 50.0}, "refunds"),
+    ("refund", escalate_to_supervisor, {"customerId": "cust_123", "reason": "x"}, "cases"),
+    ("trip", book_flight, {"destination": "Berlin"}, "bookings"),
+    ("trip", book_hotel, {"destination": "Berlin"}, "bookings"),
+    ("trip", find_pet_friendly_hotel, {"destination": "Berlin"}, "bookings"),
+    ("research", write_answer, {"question": "Why?", "answer": ANSWER}, None),
 ]
 
 
@@ -159,15 +153,19 @@ def test_another_attempt_at_a_call_gives_the_same_answer_and_no_second_effect(
             return len(files(own_state, example))
         return int(rows(own_state, example, f"SELECT count(*) FROM {table}")[0][0])  # noqa: S608 - the table above
 
-    first = function({"_id": "one", **parameters}, {}, [])
-    assert function({"_id": "one", **parameters}, {}, []) == first
+    scoped = SCOPED.get(function, [])
+    first = function({"_id": "one", **parameters}, {}, scoped)
+    assert function({"_id": "one", **parameters}, {}, scoped) == first
     assert effects_so_far() == 1
-    function({"_id": "two", **parameters}, {}, [])
+    function({"_id": "two", **parameters}, {}, scoped)
     assert effects_so_far() == 2
 
 
 def test_every_effect_of_the_examples_is_in_that_table() -> None:
-    without = {read_orders, ask_weather, count_words, quote_room}  # they only look, and may look again
+    without = {  # they only look, and may look again
+        read_orders, ask_weather, count_words, quote_room,
+        check_billing_history, search_texts, detect_language, is_english,
+    }  # fmt: skip
     known = {f.__name__ for f in without} | {f.__name__ for _, f, _, _ in EFFECTS}
     modules = [importlib.import_module(name) for name in examples.MODULES]
     found = {f.__name__ for m in modules for f in vars(m).values() if hasattr(f, "__temporal_activity_definition")}
@@ -175,12 +173,33 @@ def test_every_effect_of_the_examples_is_in_that_table() -> None:
 
 
 def test_a_refused_card_stays_refused_on_another_attempt(own_state: Path) -> None:
-    call = {"_id": "one", "card": "card-of-tony", "amount": 20.01}
+    call, scoped = {"_id": "one", "amount": 20.01}, [{"type": "input", "input": {"card": "card-of-tony"}}]
     for _ in range(2):
         with pytest.raises(ApplicationError, match="declined") as refused:
-            process_payment(call, {}, [])
+            process_payment(call, {}, scoped)
         assert (refused.value.type, refused.value.non_retryable) == ("card_declined", True)
     assert rows(own_state, "payment", "SELECT call, cents, outcome FROM payments") == [("one", 2001, "declined")]
+
+
+REFUSALS: list[tuple[Callable[..., Any], dict[str, Any], str, str]] = [
+    (process_payment, {"amount": 1}, "no_card", "the input holds no card"),
+    (check_billing_history, {"customerId": "x"}, "unknown_customer", 'no customer "x" has ever ordered'),
+    (issue_refund, {"customerId": "cust_123", "amount": 50.01}, "more_than_paid", "50.01 are more than that"),
+    (book_flight, {"destination": "Atlantis"}, "no_flight", "no flight to Atlantis"),
+    (find_pet_friendly_hotel, {"destination": "Oslo"}, "no_hotel", "no hotel in Oslo takes pets"),
+    (detect_language, {"text": "xyzzy"}, "unknown_language", "small words of en, fr, de, es"),
+]
+
+
+@pytest.mark.parametrize(
+    ("function", "parameters", "code", "words"), REFUSALS, ids=lambda v: getattr(v, "__name__", "")
+)
+def test_what_cannot_be_done_is_refused_with_a_code_and_not_tried_again(
+    own_state: Path, function: Callable[..., Any], parameters: dict[str, Any], code: str, words: str
+) -> None:
+    with pytest.raises(ApplicationError, match=words) as refused:
+        function({"_id": "one", **parameters}, {}, [])
+    assert (refused.value.type, refused.value.non_retryable) == (code, True)
 
 
 @pytest.mark.parametrize("name", ["../linear/orders.csv", "/etc/passwd", "texts", "texts/13-undecember.txt"])
@@ -202,106 +221,6 @@ def test_a_row_that_is_no_order_is_named(monkeypatch: pytest.MonkeyPatch, tmp_pa
 
 
 # -- on a real server ----------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class ActsWorker:
-    """The project's worker in a process of its own."""
-
-    process: subprocess.Popen[str]
-    queue: str
-    state: Path
-
-
-@contextmanager
-def started(command: list[str], log: Path, folder: Path, env: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
-    """A process that has said its first line; it is stopped, and waited for, at the end."""
-    settings = {k: v for k, v in os.environ.items() if not k.startswith(("TEMPORAL_", "ACTS_"))}
-    with (
-        log.open("a", encoding="utf-8") as errors,
-        subprocess.Popen(
-            command, cwd=folder, env=settings | env, stdout=subprocess.PIPE, stderr=errors, text=True, encoding="utf-8"
-        ) as process,
-    ):
-        try:
-            assert process.stdout is not None
-            assert process.stdout.readline(), f"{command} ended: {log.read_text('utf-8')}"
-            yield process
-        finally:
-            process.terminate()
-            try:
-                process.wait(STOP_SECONDS)
-            except subprocess.TimeoutExpired:
-                process.kill()
-
-
-@contextmanager
-def acts_worker(server: DevServer, queue: str, folder: Path) -> Iterator[ActsWorker]:
-    """``python -m worker`` with all examples, started in an empty folder where nothing may appear."""
-    state, cwd = folder / "state", folder / "empty"
-    cwd.mkdir(exist_ok=True)
-    env = {
-        "TEMPORAL_ADDRESS": server.address,
-        "TEMPORAL_NAMESPACE": server.namespace,
-        "ACTS_TASK_QUEUE": queue,
-        "ACTS_ACTIVITIES": ",".join(examples.MODULES),
-        "ACTS_STATE": str(state),
-        "PYTHONPATH": str(ROOT),
-    }
-    with started([sys.executable, "-m", "worker"], folder / "worker.log", cwd, env) as process:
-        yield ActsWorker(process, queue, state)
-    assert list(cwd.iterdir()) == []
-
-
-@pytest.fixture(scope="module")
-def worker(server: DevServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ActsWorker]:
-    with acts_worker(server, f"examples-{uuid.uuid4().hex[:8]}", tmp_path_factory.mktemp("examples")) as running:
-        yield running
-
-
-Handle = WorkflowHandle[Any, Any]
-
-
-async def start(client: Client, worker: ActsWorker, request: dict[str, Any]) -> Handle:
-    return await client.start_workflow(PLAN, request, id=f"example-{uuid.uuid4()}", task_queue=worker.queue)
-
-
-async def finished(handle: Handle) -> dict[str, Any]:
-    found = await asyncio.wait_for(handle.result(), RESULT_SECONDS)
-    assert isinstance(found, dict)
-    return found
-
-
-def states(result: dict[str, Any]) -> dict[str, str]:
-    return {call["id"]: call["state"] for call in result["calls"]}
-
-
-@dataclass(frozen=True)
-class Started:
-    """An Activity as history has it. ``decision`` is the same for all that one workflow task scheduled."""
-
-    call: dict[str, Any]
-    queue: str
-    decision: int
-    identity: str
-
-
-async def activities_of(client: Client, handle: Handle) -> dict[str, Started]:
-    """What was really started, by the id of the Call."""
-    events = (await handle.fetch_history()).events
-    identities = {
-        e.activity_task_started_event_attributes.scheduled_event_id: e.activity_task_started_event_attributes.identity
-        for e in events
-        if e.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_STARTED
-    }
-    out = {}
-    for event in events:
-        if event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
-            what = event.activity_task_scheduled_event_attributes
-            (call, *_) = await client.data_converter.decode(what.input.payloads)
-            decision, identity = what.workflow_task_completed_event_id, identities.get(event.event_id, "")
-            out[what.activity_id] = Started(call, what.task_queue.name, decision, identity)
-    return out
 
 
 async def test_linear_turns_a_csv_into_rows_and_a_report(client: Client, worker: ActsWorker) -> None:

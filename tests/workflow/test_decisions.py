@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from temporalio.client import WorkflowUpdateFailedError
 from temporalio.exceptions import ApplicationError
 
 from tests.support import assert_eventually
+from tests.workflow.agents import Agents
 from tests.workflow.foreign import Foreign, Handle, call, ended, failure, phase, states, status, tool
 from tests.workflow.tools import Gate, echo
 
@@ -224,3 +226,58 @@ async def test_a_signal_that_cannot_be_understood_is_told_in_the_status(foreign:
     await assert_eventually(noted)
     await phase(handle, "awaiting")
     await handle.cancel()
+
+
+# -- agents ------------------------------------------------------------------------
+
+
+@pytest.fixture
+def agents(foreign: Foreign, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Agents:
+    monkeypatch.setenv("ACTS_SCRIPTS", str(tmp_path))
+    return Agents(foreign, tmp_path)
+
+
+async def test_a_lazy_agent_replans_with_the_reason_of_a_rejection(agents: Agents, foreign: Foreign) -> None:
+    async with foreign.serving(echo):
+        handle = await agents.start(
+            {"calls": [call("echo", "†state.a", value="dear")]},
+            ({"tick": 2, "says": ["<plan>", "dear", "too dear for us"]},
+             {"calls": [call("echo", "†state.a", value="cheap")]}),
+            ({"tick": 3, "says": ["<decision>", "fine"]}, {"output": "†state.a"}),
+            context=[foreign.tool("echo"), {"type": "plan", "plan": [], "mode": "lazy"}],
+        )  # fmt: skip
+        (wait,) = await pending(handle)
+        assert (wait["what"], wait["workflowId"]) == ("plan", handle.id)
+        assert [c["value"] for c in (await handle.query("status"))["calls"]] == []
+        await decide(handle, decision="reject", reason="too dear for us", by="Ada")
+        await phase(handle, "awaiting")
+        await pending(handle)
+        await decide(handle, decision="edit", call="1:echo", **{"with": call("echo", "†state.a", value="cheaper")})
+        assert [w["version"] for w in await pending(handle)] == [2]
+        await decide(handle, decision="approve", by="Bob", reason="fine")
+        result = await ended(handle)
+    assert result["output"] == "cheaper"
+    assert [(d["decision"], d.get("by")) for d in result["decisions"]] == [
+        ("reject", "Ada"), ("edit", None), ("approve", "Bob"),
+    ]  # fmt: skip
+
+
+async def test_a_call_of_an_agents_plan_is_decided_at_the_agent(agents: Agents, foreign: Foreign) -> None:
+    async with foreign.serving(echo):
+        handle = await agents.start(
+            {"calls": [call("echo", "†state.a", value=1), call("echo", "†state.b", value=2)]},
+            ({"tick": 2, "says": ["rejected", "not two"]}, {"output": "†state"}),
+            context=[foreign.tool("echo")],
+            approve={"calls": True},
+        )
+        waits = await pending(handle, 2)
+        assert [(w["workflowId"], w["call"]) for w in waits] == [
+            (f"{handle.id}/plan-1", "1:echo"), (f"{handle.id}/plan-1", "2:echo"),
+        ]  # fmt: skip
+        await decide(handle, decision="approve", call="1:echo", by="Ada")
+        await handle.signal("reject", {"call": "2:echo", "reason": "not two"})
+        result = await ended(handle)
+    assert result["output"] == {"a": 1}
+    assert sorted((d["call"], d["decision"], d["tick"]) for d in result["decisions"]) == [
+        ("1:echo", "approve", 1), ("2:echo", "reject", 1),
+    ]  # fmt: skip

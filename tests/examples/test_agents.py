@@ -1,0 +1,204 @@
+"""Each agent of the examples plans what its script says, and really does it: ticks, plans, state, output, effects."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from temporalio.client import Client, WorkflowFailureError
+from temporalio.exceptions import ApplicationError
+
+from acts.wire import AGENT, LIMIT_EXCEEDED
+from cli.devserver import DevServer
+from tests.examples.running import (
+    ROOT,
+    ActsWorker,
+    Handle,
+    activities_of,
+    acts_worker,
+    finished,
+    load,
+    rows,
+    start,
+)
+
+SCRIPTS = sorted((ROOT / "examples").glob("*/script.json"))
+CHECK = {"_tool": "checkBillingHistory", "customerId": "†input.customerId"}
+REFUND = {"_tool": "issueRefund", "customerId": "†input.customerId", "amount": "†input.amount"}
+HISTORY = {"orders": 5, "lastChargeback": "2025-09-10"}
+DECLINED = {"code": "card_declined", "message": "Your card was declined."}
+PAY = {"_tool": "processPayment", "amount": "†input.amount", "_outputPath": "†state.receipt || †state.error"}
+CONFIRM = {"_tool": "confirmOrder", "receipt": "†state.receipt"}
+
+
+async def begin(client: Client, worker: ActsWorker, name: str, **inputs: Any) -> Handle:
+    """An agent's example, started as its file says, or with other inputs."""
+    request = load(f"examples/{name}/plan.yaml")
+    if inputs:
+        request["context"].append({"type": "input", "input": inputs})
+    return await start(client, worker, request, AGENT)
+
+
+def plans(result: dict[str, Any]) -> list[list[Any]]:
+    """What each tick planned, as the model wrote it."""
+    return [m["plan"] for m in result["context"] if m["type"] == "plan"]
+
+
+def walked(result: dict[str, Any]) -> list[tuple[int, str, str]]:
+    return [(c["tick"], c["id"], c["state"]) for c in result["calls"]]
+
+
+async def ran(client: Client, handle: Handle, tick: int) -> dict[str, Any]:
+    """The Calls that the plan of a tick really started, by their Activities' names."""
+    child = client.get_workflow_handle(f"{handle.id}/plan-{tick}")
+    return {found.call["_tool"]: found.call for found in (await activities_of(client, child)).values()}
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda p: p.parent.name)
+def test_every_script_belongs_to_the_agent_beside_it_and_answers_no_tick_by_chance(script: Path) -> None:
+    request = load(f"examples/{script.parent.name}/plan.yaml")
+    assert request["config"]["model"] == f"scripted:{script.parent.name}/script"
+    answers = json.loads(script.read_text("utf-8"))["answers"]
+    later = [a for a in answers if a["when"].get("tick", 1) > 1]
+    assert later
+    assert all(a["when"].get("says") for a in later)  # what it builds on stands in the request
+
+
+async def test_refund_keeps_to_its_plan_and_pays_once(server: DevServer, client: Client, tmp_path: Path) -> None:
+    with acts_worker(server, f"refund-{tmp_path.name}", tmp_path) as own:
+        handle = await begin(client, own, "refund")
+        result = await finished(handle)
+        paid = await ran(client, handle, 2)
+        ledger = rows(own.state, "refund", "SELECT number, call, customer, cents FROM refunds")
+    assert plans(result) == [[CHECK, REFUND], [REFUND]]
+    assert walked(result) == [(1, "1:checkBillingHistory", "completed"), (2, "1:issueRefund", "completed")]
+    assert result["state"] == {"billingHistory": HISTORY, "refund": {"confirmationId": "refund_1", "cents": 5000}}
+    assert (result["status"], result["ticks"], result["errors"]) == ("completed", 2, [])
+    message = "The refund has been processed successfully."
+    assert result["output"] == {"confirmationId": "refund_1", "message": message}
+    assert set(paid) == {"issueRefund"}
+    assert ledger == [(1, paid["issueRefund"]["_id"], "cust_123", 5000)]
+
+
+async def test_refund_that_is_refused_goes_to_a_supervisor(client: Client, worker: ActsWorker) -> None:
+    handle = await begin(client, worker, "refund", amount=60)
+    result = await finished(handle)
+    assert walked(result)[1:] == [(2, "1:issueRefund", "failed"), (3, "1:escalateToSupervisor", "completed")]
+    assert [(e["tick"], e["code"]) for e in result["errors"]] == [(2, "more_than_paid")]
+    assert result["output"]["confirmationId"] == result["state"]["case"]["caseId"]
+    key = (await ran(client, handle, 3))["escalateToSupervisor"]["_id"]
+    assert rows(worker.state, "refund", "SELECT customer FROM cases WHERE call = ?", key) == [("cust_123",)]
+
+
+async def test_trip_replaces_the_hotel_that_takes_no_dogs(client: Client, worker: ActsWorker) -> None:
+    handle = await begin(client, worker, "trip")
+    result = await finished(handle)
+    destination = {"destination": "†input.destination"}
+    assert plans(result) == [[{"_tool": "bookFlight", **destination}, {"_tool": "findPetFriendlyHotel", **destination}]]
+    assert walked(result) == [(1, "1:bookFlight", "completed"), (1, "2:findPetFriendlyHotel", "completed")]
+    assert result["state"] == {
+        "flight": {"number": "AX 117", "cents": 8900},
+        "hotel": {"name": "Pension Linde", "cents": 8100, "pets": True},
+    }
+    assert result["output"] == {"flight": "AX 117", "hotel": "Pension Linde", "cents": [8900, 8100]}
+    assert result["ticks"] == 2
+    keys = [call["_id"] for call in (await ran(client, handle, 1)).values()]
+    query = "SELECT kind, name FROM bookings WHERE call IN (?, ?) ORDER BY kind"
+    assert rows(worker.state, "trip", query, *keys) == [("flight", "AX 117"), ("hotel", "Pension Linde")]
+
+
+async def test_trip_as_a_plan_books_what_was_written_down(client: Client, worker: ActsWorker) -> None:
+    result = await finished(await start(client, worker, load("examples/trip/plan.yaml")))
+    assert result["state"]["hotel"] == {"name": "Hotel am Kanal", "cents": 7400, "pets": False}
+
+
+async def test_replan_drops_the_happy_plan_when_the_card_is_declined(client: Client, worker: ActsWorker) -> None:
+    handle = await begin(client, worker, "replan")
+    result = await finished(handle)
+    assert plans(result) == [[PAY, CONFIRM], [{"_tool": "reportFailure", "error": "†state.error"}]]
+    assert walked(result) == [
+        (1, "1:processPayment", "completed"), (1, "2:confirmOrder", "skipped"), (2, "1:reportFailure", "completed"),
+    ]  # fmt: skip
+    assert result["calls"][0]["error"] == result["state"]["error"] == DECLINED
+    text = "Nothing was paid. Your card was declined. (card_declined)"
+    assert result["state"] == {"error": DECLINED, "apology": {"kind": "apology", "text": text}}
+    assert (result["output"], result["ticks"], result["errors"]) == ({"status": "Failed"}, 2, [])
+    paid = (await ran(client, handle, 1))["processPayment"]
+    assert "card" not in paid
+    query = "SELECT card, outcome FROM payments WHERE call = ?"
+    assert rows(worker.state, "payment", query, paid["_id"]) == [("card-of-tony", "declined")]
+    query = "SELECT kind FROM letters WHERE call = ?"
+    told = (await ran(client, handle, 2))["reportFailure"]["_id"]
+    assert rows(worker.state, "payment", query, told) == [("apology",)]
+
+
+async def test_replan_keeps_to_the_happy_plan_with_a_card_that_allows_it(client: Client, worker: ActsWorker) -> None:
+    result = await finished(await begin(client, worker, "replan", card="card-of-ada"))
+    assert plans(result) == [[PAY, CONFIRM]]
+    assert set(result["state"]) == {"receipt", "confirmation"}
+    assert result["output"] == {"status": "Success"}
+
+
+async def test_translation_fills_the_schema_of_the_state(client: Client, worker: ActsWorker) -> None:
+    handle = await begin(client, worker, "translation")
+    result = await finished(handle)
+    assert plans(result) == [[
+        {"_tool": "detectLanguage", "text": "†input.text", "_outputPath": "†state.language"},
+        {"_tool": "isEnglish", "language": "†state.language", "_outputPath": "†state.isEnglish"},
+        {"_tool": "translateText", "text": "†input.text", "isEnglish": "†state.isEnglish",
+         "_outputPath": "†state.translatedText"},
+    ]]  # fmt: skip
+    assert [state for _, _, state in walked(result)] == ["completed"] * 3
+    assert result["state"] == {"language": "fr", "isEnglish": False, "translatedText": "Hello, world"}
+    assert result["output"] == {"language": "fr", "text": "Hello, world"}
+    assert (result["ticks"], result["usage"]["requests"]) == (2, 3)  # the latent Call has one of its own
+
+
+async def test_translation_of_what_the_script_does_not_know_says_so(client: Client, worker: ActsWorker) -> None:
+    with pytest.raises(WorkflowFailureError) as failed:
+        await finished(await begin(client, worker, "translation", text="Guten Tag"))
+    cause = failed.value.cause
+    assert isinstance(cause, ApplicationError)
+    assert cause.type == "notInScript"
+    (result,) = cause.details
+    assert result["state"] == {"language": "de", "isEnglish": False}
+    assert [e["code"] for e in result["errors"]] == ["notInScript", "notInScript"]
+
+
+async def test_research_finds_the_gap_and_then_the_answer(client: Client, worker: ActsWorker) -> None:
+    handle = await begin(client, worker, "research")
+    result = await finished(handle)
+    assert walked(result) == [
+        (1, "1:searchTexts", "completed"),
+        (2, "1:summarize", "completed"), (2, "2:summarize", "completed"),
+        (2, "3:compare", "completed"), (2, "4:writeAnswer", "skipped"),
+        (3, "1:searchTexts", "completed"), (3, "2:summarize", "completed"),
+        (3, "3:compare", "completed"), (3, "4:writeAnswer", "completed"),
+    ]  # fmt: skip
+    chosen = [c["outputPath"] for c in result["calls"] if c["tool"] == "compare"]
+    assert chosen == ["†state.gap", "†state.answer"]
+    state = result["state"]
+    assert [t["file"] for t in state["found"]] == ["01-light.txt", "03-keeper.txt"]
+    assert [t["file"] for t in state["more"]] == ["02-mole.txt"]
+    assert [s["file"] for s in state["summaries"]] == ["01-light.txt", "03-keeper.txt", "02-mole.txt"]
+    report = Path(result["output"]["file"])
+    assert report.is_relative_to(worker.state)
+    text = f"Why was the light on Gull Point put out?\n\n{result['output']['answer']}\n\n"
+    assert report.read_text("utf-8") == f"{text}Sources: 01-light.txt, 02-mole.txt\n"
+    # three ticks, compare twice, and the one summary that did not come with a plan
+    assert (result["ticks"], result["usage"]["requests"], result["errors"]) == (3, 6, [])
+
+
+async def test_research_ends_at_its_budget_and_keeps_what_was_found(client: Client, worker: ActsWorker) -> None:
+    request = load("examples/research/plan.yaml")
+    request["config"]["budget"]["requests"] = 4
+    with pytest.raises(WorkflowFailureError) as failed:
+        await finished(await start(client, worker, request, AGENT))
+    cause = failed.value.cause
+    assert isinstance(cause, ApplicationError)
+    assert (cause.type, "the budget of 4 requests is spent" in cause.message) == (LIMIT_EXCEEDED, True)
+    (result,) = cause.details
+    assert [t["file"] for t in result["state"]["found"]] == ["01-light.txt", "03-keeper.txt"]
+    assert "BudgetExceeded" in [e["code"] for e in result["errors"]]
