@@ -50,6 +50,7 @@ def worker(server: DevServer, tmp_path_factory: pytest.TempPathFactory) -> Itera
         "ACTS_TASK_QUEUE": f"cli-{os.getpid()}",
         "ACTS_ACTIVITIES": ",".join(examples.MODULES),
         "ACTS_STATE": str(tmp_path_factory.mktemp("state")),
+        "ACTS_SCRIPTS": str(tmp_path_factory.mktemp("scripts")),
         "ACTS_SHUTDOWN_SECONDS": "1",
     }
     process = subprocess.Popen(

@@ -20,6 +20,8 @@ from tests.cli.conftest import ROOT, clean_environment, run_acts
 WEATHER = str(EXAMPLES / "weather" / "plan.yaml")
 PAYMENT = str(EXAMPLES / "payment" / "plan.yaml")
 FANOUT = str(EXAMPLES / "fanout" / "plan.yaml")
+REFUND = str(EXAMPLES / "refund" / "plan.yaml")
+TRIP = str(EXAMPLES / "trip" / "plan.yaml")
 COMMANDS = (
     "dev", "demo", "run", "show", "validate", "simulate", "graph", "schema", "cancel", "pause", "resume", "provide",
 )  # fmt: skip
@@ -121,6 +123,35 @@ def test_a_task_for_an_agent_is_valid_but_has_no_plan_to_look_at() -> None:
         result = acts(command, "-", given=task)
         assert result.exit_code == 2
         assert "an agent makes it when it runs" in result.stderr
+
+
+def test_validate_says_that_a_plan_is_only_shown_to_an_agent() -> None:
+    found = acts("validate", TRIP).stdout
+    assert "a task for an agent, model scripted:trip/script, 2 calls to be shown to it" in found
+    assert "plan.yaml is valid: 2 calls\n" in acts("validate", TRIP, "--plan").stdout
+    assert "an agent needs a model to plan" in acts("validate", WEATHER, "--agent").stderr
+
+
+@pytest.mark.parametrize(("command", "words"), [("simulate", "1:bookFlight, 2:bookHotel"), ("graph", "• 2:bookHotel")])
+def test_the_plan_that_an_agent_is_given_can_be_looked_at(command: str, words: str) -> None:
+    result = acts(command, TRIP)
+    assert result.exit_code == 0
+    assert words in result.stdout
+    assert "an agent is shown this plan and makes its own" in result.stderr
+
+
+@pytest.mark.parametrize("command", ["simulate", "graph"])
+def test_an_example_of_an_agent_has_no_plan_to_look_at_before_it_runs(command: str) -> None:
+    result = acts(command, REFUND)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "there is no plan to look at: an agent makes it when it runs" in result.stderr
+    assert f"acts run {REFUND}" in result.stderr
+
+
+def test_the_help_of_run_says_what_makes_a_file_an_agent() -> None:
+    text = " ".join(acts("run", "--help").output.split())
+    assert "--agent" in text
+    assert "config.model and without calls is for an agent" in text
 
 
 def test_schema_prints_a_schema() -> None:

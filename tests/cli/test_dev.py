@@ -253,6 +253,16 @@ def test_the_web_ui_answers_where_it_is_said_to_be(start: Start) -> None:
 def test_the_demo_runs_its_plans_and_leaves_nothing_behind(tmp_path: Path) -> None:
     done = run_acts("demo", cwd=tmp_path, ACTS_ACTIVITIES="ignored.by.the.demo", TMPDIR=str(tmp_path))
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("✓ completed") == 3
+    assert done.stdout.count("✓ completed") == 4
+    agent = done.stdout[done.stdout.index("4. An agent") :]
+    for words in (
+        'request": "I\'d like a refund for my last order."',
+        "tick 1    plans  checkBillingHistory(customerId: †input.customerId)",
+        '✓ 1:checkBillingHistory → †state.billingHistory  {"',
+        "· 2:issueRefund is not run in this tick",
+        "tick 2    plans  issueRefund(",
+        'output    {"confirmationId": "refund_1"',
+    ):
+        assert words in agent
     assert "everything is stopped again" in done.stdout
     assert list(tmp_path.iterdir()) == []

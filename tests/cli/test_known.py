@@ -90,17 +90,69 @@ def test_the_examples_are_checked_with_their_own_tools(monkeypatch: pytest.Monke
     assert "processPayment" in served
 
 
-@pytest.mark.parametrize(
-    ("config", "calls", "agent"),
-    [({"model": "scripted:x"}, [], True), ({}, [CALL], False), ({"model": "scripted:x"}, [CALL], False)],
-)
-def test_a_request_without_calls_is_for_an_agent(config: dict[str, Any], calls: list[Any], agent: bool) -> None:  # noqa: FBT001
-    found = judge(request(*calls, tool=TOOL, **config))
-    assert found.agent is agent
-    assert found.errors == []
+# -- a plan, or a task for an agent --------------------------------------------
+
+MODEL = {"model": "scripted:x"}
+KINDS: list[tuple[dict[str, Any], list[Any], dict[str, Any], bool, str]] = [
+    # config, calls, what else the Request has; what it is, and what is said of it
+    ({}, [CALL], {}, False, ""),
+    ({}, [], {}, False, ""),
+    ({"maxTicks": 5}, [CALL], {"schema": {}}, False, ""),
+    (MODEL, [CALL], {}, False, "its calls run as they stand; --agent shows them to scripted:x"),
+    ({**MODEL, "budget": {"requests": 5}}, [CALL], {}, False, "its calls run as they stand"),
+    (MODEL, [], {}, True, "no calls are given: scripted:x plans them"),
+    (MODEL, [CALL], {"schema": {"type": "object"}}, True, "it has a schema, so its calls are shown to scripted:x"),
+    ({**MODEL, "maxTicks": 5}, [CALL], {}, True, "it has maxTicks, so"),
+    ({**MODEL, "step": "plan"}, [CALL], {"schema": {}}, True, "it has a schema and step, so"),
+]
+
+
+@pytest.mark.parametrize(("config", "calls", "more", "agent", "why"), KINDS)
+def test_what_a_request_is_run_as_follows_from_what_it_has(
+    config: dict[str, Any],
+    calls: list[Any],
+    more: dict[str, Any],
+    agent: bool,  # noqa: FBT001 - a column of the table
+    why: str,
+) -> None:
+    found = judge({**request(*calls, tool=TOOL, **config), **more})
+    assert (found.agent, found.errors) == (agent, [])
+    assert found.why.startswith(why)
+    assert bool(found.why) is bool(why)
+
+
+def test_the_command_line_has_the_last_word_on_what_it_is() -> None:
+    task, plan = request(tool=TOOL, **MODEL), request(CALL, tool=TOOL, **MODEL)
+    assert (judge(task, agent=False).agent, judge(plan, agent=True).agent) == (False, True)
+    assert [p.code for p in judge(request(CALL, tool=TOOL), agent=True).errors] == ["noModel"]
 
 
 def test_an_agent_needs_no_plan_message_but_a_model() -> None:
     task = {"context": [{"type": "text", "text": "add 1 and 2"}]}
-    assert [p.code for p in judge(task).errors] == ["noPlan"]
-    assert judge({**task, "config": {"model": "scripted:x"}}).problems == []
+    (problem,) = judge(task).errors
+    assert problem.code == "noPlan"
+    assert "or set config.model" in (problem.hint or "")
+    assert judge({**task, "config": MODEL}).problems == []
+    assert [p.code for p in judge({**task, "config": MODEL}, agent=False).errors] == ["noPlan"]
+
+
+def test_a_plan_that_is_only_shown_is_not_checked_as_if_it_ran() -> None:
+    assert judge(request({"_tool": "gone"}, tool=TOOL, **MODEL), agent=True).problems == []
+
+
+AGENT_PROBLEMS: list[tuple[dict[str, Any], str, str]] = [
+    ({"schema": {"type": "objct"}}, "invalidSchema", "/schema"),
+    ({"context": [{"type": "tool", "tool": {"x": {"_delegate": "y"}}}]}, "notSupported", "/context"),
+    ({"context": [{"type": "tool", "tool": {"x": {"properties": 5}}}]}, "invalidTool", "/context/0/tool/x"),
+    ({"context": [{"type": "state", "state": {}, "schema": {"type": 5}}]}, "invalidSchema", "/context/0/schema"),
+]
+
+
+@pytest.mark.parametrize(("given", "code", "at"), AGENT_PROBLEMS, ids=[f"{c}-{a}" for _, c, a in AGENT_PROBLEMS])
+def test_what_an_agent_cannot_begin_with_is_told_before_it_begins(given: dict[str, Any], code: str, at: str) -> None:
+    found = [(p.code, p.pointer) for p in judge({"config": MODEL, **given}).errors]
+    assert found == [(code, at)]
+
+
+def test_a_tool_of_an_agent_that_is_not_here_is_a_warning() -> None:
+    assert codes(judge(request(**MODEL)).problems) == ["unseenTool:warning"]

@@ -171,7 +171,7 @@ def test_a_request_that_is_too_large_is_refused_before_it_is_sent(acts: Acts, tm
     (tmp_path / "big.json").write_text(json.dumps({"x": "y" * 3_000_000}))
     big = json.dumps({"context": [{"type": "input", "input": {"x": "y" * 3_000_000}}, {"type": "plan", "plan": []}]})
     (tmp_path / "big.json").write_text(big)
-    done = acts("run", "big.json", "--workflow", "Plan")
+    done = acts("run", "big.json")
     assert done.exit_code == 2
     assert "a run takes at most" in done.stderr
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from temporalio.client import Client, WorkflowFailureError
 from temporalio.exceptions import ApplicationError
 
 from acts.wire import AGENT, LIMIT_EXCEEDED
+from cli import yamltext
 from cli.devserver import DevServer
 from tests.examples.running import (
     ROOT,
@@ -64,6 +66,12 @@ def test_every_script_belongs_to_the_agent_beside_it_and_answers_no_tick_by_chan
     later = [a for a in answers if a["when"].get("tick", 1) > 1]
     assert later
     assert all(a["when"].get("says") for a in later)  # what it builds on stands in the request
+
+
+def test_the_readme_shows_all_of_replan() -> None:
+    text = (ROOT / "README.md").read_text("utf-8")
+    (shown,) = [b for b in re.findall(r"```yaml\n(.*?)```", text, re.DOTALL) if "scripted:replan/script" in b]
+    assert yamltext.parse(shown) == load("examples/replan/plan.yaml")
 
 
 async def test_refund_keeps_to_its_plan_and_pays_once(server: DevServer, client: Client, tmp_path: Path) -> None:

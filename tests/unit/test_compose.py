@@ -149,8 +149,8 @@ CLOSED = found_missing("tool", "parameters that stand elsewhere than in properti
 @pytest.mark.parametrize(
     ("schema", "call"),
     [
-        pytest.param({"properties": {"_output": TEXT, "_activity": {"const": ""}}, "required": ["_output"]}, T, id="required _output",
-                     marks=found_missing("tool", "an _output that is listed as required cannot be left out")),
+        pytest.param({"properties": {"_output": TEXT, "_activity": {"const": ""}}, "required": ["_output"]}, T,
+                     id="required _output", marks=found_missing("tool", "a required _output cannot be left out")),
         pytest.param({"properties": {"_delegate": TEXT, "_activity": {"const": "x"}}, "required": ["_delegate"]}, T,
                      id="required _delegate", marks=found_missing("tool", "as _output")),
         pytest.param({"allOf": [{"properties": {"n": TEXT}, "required": ["n"]}]}, {**T, "n": "x"}, id="allOf",
@@ -175,7 +175,7 @@ CLOSED = found_missing("tool", "parameters that stand elsewhere than in properti
             {"type": "object", "properties": {"d": {"type": kind}}, "required": ["d"]} for kind in ("integer", "null")
         ]}}}, {**T, "n": {"d": "†state.n"}}, id="oneOf", marks=ADMITTING),
         pytest.param({"_output": {"$ref": "#/$defs/N"}, "$defs": {"N": TEXT}}, {**T, "_output": "x"},
-                     id="_output on top", marks=found_missing("tool", "a meta-property on top of a Tool keeps a $ref that leads nowhere")),
+                     id="_output on top", marks=found_missing("tool", "on top of a Tool, its $ref leads nowhere")),
         pytest.param({"$defs": {"A.x": {"type": "integer"}, "A:x": {"type": "null"}},
                       "properties": {"n": {"$ref": "#/$defs/A.x"}, "m": {"$ref": "#/$defs/A:x"}}},
                      {**T, "n": 1, "m": None}, id="definitions with alike names",
@@ -489,7 +489,7 @@ def solutions(draw: st.DrawFn) -> tuple[dict[str, Json], dict[str, Json], str, J
 
 
 def fits_at_last(loop: Loop, node: Node) -> bool:
-    """While references stand for what is to come, the engine lets more pass than any value of theirs would make good."""
+    """While references stand for what is to come, the engine lets more pass than any value would make good."""
     resolved = resolve(node.parameters, lambda path: loop.log.read(path, 0), [])
     return not node.tool.parameters.defects(resolved)
 

@@ -116,6 +116,8 @@ async def test_a_message_that_came_while_a_plan_is_walked_stands_in_the_context_
         )
         await gate.reached.wait()
         await handle.signal("provide", pushed)
+        child = foreign.client.get_workflow_handle(f"{handle.id}/plan-1")
+        await assert_eventually(lambda: _has(child, "†state.list"), why="the plan of the tick has the message")
         gate.opened.set()
         assert (await ended(handle))["output"] == [1]
 
@@ -134,6 +136,10 @@ async def test_a_call_that_waits_for_data_goes_on_when_the_agent_is_provided_wit
         await state_of(child, "1:quick", "awaiting")
         await handle.signal("provide", WORD)
         assert (await ended(handle))["output"] == "provided-word"
+
+
+async def _has(handle: Handle, path: str) -> bool:
+    return "value" in await handle.query("context", {"path": path})
 
 
 async def _runs(handle: Handle) -> bool:
@@ -208,9 +214,11 @@ async def test_cancelling_an_agent_cancels_the_plan_that_it_walks(agents: Agents
         handle = await agents.start({"calls": [call("hold", "†state.a")]}, context=[foreign.tool("hold")])
         await gate.reached.wait()
         await handle.cancel()
+        child = foreign.client.get_workflow_handle(f"{handle.id}/plan-1")
+        await phase(child, "cancelled")
         gate.opened.set()
         await cancelled(handle)
-        await cancelled(foreign.client.get_workflow_handle(f"{handle.id}/plan-1"))
+        await cancelled(child)
     assert (await status(handle))["phase"] == "cancelled"
 
 

@@ -1,0 +1,141 @@
+"""The command line and agents: what is started, what is seen of each tick, how it ends."""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from pathlib import Path
+from typing import Any
+
+from temporalio.client import Client
+
+from acts.wire import STATUS
+from cli.known import EXAMPLES
+from tests.cli.conftest import Acts
+from tests.support import assert_eventually
+
+REFUND = str(EXAMPLES / "refund" / "plan.yaml")
+REPLAN = str(EXAMPLES / "replan" / "plan.yaml")
+RESEARCH = str(EXAMPLES / "research" / "plan.yaml")
+TRIP = str(EXAMPLES / "trip" / "plan.yaml")
+
+GREET = {
+    "type": "object",
+    "properties": {"_activity": {"const": "isEnglish"}, "_outputPath": {"type": "string"}, "language": {}},
+    "required": ["language"],
+}
+CALL = {"_tool": "greet", "language": "†input.language", "_outputPath": "†state.english"}
+
+
+def squeezed(text: str) -> str:
+    """Without the spaces that make columns."""
+    return re.sub(r" +", " ", text)
+
+
+def script(worker: dict[str, str], *answers: dict[str, Any]) -> str:
+    """A model that gives these answers to the ticks 1, 2, …"""
+    name = f"script-{uuid.uuid4().hex[:8]}"
+    listed = [{"when": {"tick": i}, **answer} for i, answer in enumerate(answers, 1)]
+    (Path(worker["ACTS_SCRIPTS"]) / f"{name}.json").write_text(json.dumps({"answers": listed}))
+    return f"scripted:{name}"
+
+
+def task(folder: Path, model: str, **config: Any) -> str:
+    """A file with a task for an agent."""
+    request = {"config": {"model": model, **config}, "context": [{"type": "tool", "tool": {"greet": GREET}}]}
+    (folder / "task.json").write_text(json.dumps(request))
+    return "task.json"
+
+
+def test_a_file_without_calls_is_run_as_an_agent_and_shown_tick_by_tick(acts: Acts) -> None:
+    done = acts("run", REPLAN)
+    assert done.exit_code == 0, done.stderr
+    assert "starting an Agent (no calls are given: scripted:replan/script plans them)" in done.stderr
+    shown = squeezed(done.stdout)
+    assert re.search(r"✓ completed replan-\w+ Agent [\d.]+ s 2 ticks", shown)
+    assert "1 ✓ 1:processPayment completed †state.error card_declined: Your card was declined." in shown
+    assert "\n – 2:confirmOrder skipped" in shown
+    assert "\n2 ✓ 1:reportFailure completed †state.apology" in shown
+    assert 'output\n{\n "status": "Failed"\n}' in shown
+    assert re.search(r"usage 2 requests, [\d,]+ tokens in, \d+ out", shown)
+
+
+def test_watch_tells_the_calls_of_each_tick(acts: Acts) -> None:
+    done = acts("run", REFUND, "--watch")
+    assert done.exit_code == 0
+    for words in ("planning, tick 1", "tick 1 1:checkBillingHistory completed", "tick 2 1:issueRefund completed"):
+        assert words in squeezed(done.stderr)
+
+
+def test_a_plan_beside_a_schema_is_shown_to_the_model_unless_the_command_says_otherwise(acts: Acts) -> None:
+    as_agent, as_plan = acts("run", TRIP, "--json"), acts("run", TRIP, "--json", "--plan")
+    assert "starting an Agent (it has a schema and maxTicks, so its calls are shown to" in as_agent.stderr
+    assert json.loads(as_agent.stdout)["output"]["hotel"] == "Pension Linde"
+    assert "starting a Plan (--plan)" in as_plan.stderr
+    assert json.loads(as_plan.stdout)["state"]["hotel"]["name"] == "Hotel am Kanal"
+
+
+def test_what_the_model_was_told_is_told_to_people_too(acts: Acts) -> None:
+    done = acts("run", REFUND, "--input", "amount=60")
+    assert done.exit_code == 0
+    _, told = done.stdout.split("told to the model")
+    assert "2 1:issueRefund more_than_paid: the last order cost 50.00; 60.00 are more than that" in squeezed(told)
+    assert "3 ticks" in done.stdout
+
+
+def test_a_solution_that_does_not_validate_is_told_with_its_tick(
+    acts: Acts, worker: dict[str, str], tmp_path: Path
+) -> None:
+    model = script(worker, {"solution": {"calls": [{"_tool": "gret"}]}}, {"solution": {"output": "sorry"}})
+    done = acts("run", task(tmp_path, model))
+    assert done.exit_code == 0
+    assert '1 1:gret unknownTool: unknown tool "gret" in call 1; known: greet' in squeezed(done.stdout)
+
+
+def test_an_agent_that_reaches_a_limit_exits_with_1_and_keeps_what_was_done(acts: Acts, tmp_path: Path) -> None:
+    text = Path(RESEARCH).read_text("utf-8").replace("requests: 16", "requests: 3")
+    (tmp_path / "short.yaml").write_text(text, "utf-8")
+    done = acts("run", "short.yaml")
+    assert done.exit_code == 1
+    assert "✗ failed" in done.stdout
+    assert "LimitExceeded: the budget of 3 requests is spent and there is no output" in done.stdout
+    assert '"file": "03-keeper.txt"' in done.stdout
+
+
+async def test_a_running_agent_is_shown_with_the_live_calls_of_its_tick(
+    acts: Acts, worker: dict[str, str], client: Client, tmp_path: Path
+) -> None:
+    name = f"cli-{uuid.uuid4().hex[:8]}"
+    model = script(worker, {"solution": {"calls": [CALL], "output": "†state.english"}})
+    file = task(tmp_path, model, missing="wait")
+    started = acts("run", file, "--detach", "--id", name)
+    assert (started.exit_code, started.stdout) == (0, f"{name}\n")
+
+    async def waits() -> bool:
+        found = await client.get_workflow_handle(f"{name}/plan-1").query(STATUS)
+        return bool(found["calls"][0]["state"] == "awaiting")
+
+    await assert_eventually(waits, why="the call of the first tick waits")
+    shown = squeezed(acts("show", name).stdout)
+    assert f"{name} Agent tick 1" in shown
+    assert "1 ? 1:greet awaiting waits for †input.language" in shown
+    assert "usage 1 request, " in shown
+    assert f"acts provide {name}" in shown
+    (call,) = json.loads(acts("show", name, "--json").stdout)["progress"]["calls"]
+    assert (call["id"], call["tick"], call["state"]) == ("1:greet", 1, "awaiting")
+    drawn = acts("graph", name)
+    assert "this run plans as it goes" in drawn.stderr
+    assert "1:greet" in drawn.stdout
+
+    acts("provide", name, json.dumps({"type": "input", "input": {"language": "en"}}))
+
+    async def over() -> bool:
+        return (await client.get_workflow_handle(name).describe()).close_time is not None
+
+    await assert_eventually(over, why="the agent is over")
+    found = json.loads(acts("show", name, "--json").stdout)
+    assert (found["result"]["output"], found["result"]["ticks"]) == (True, 1)
+    child = acts("show", f"{name}/plan-1")
+    assert "✓ completed" in child.stdout
+    assert "the plan, as the worker draws it" in acts("graph", f"{name}/plan-1").stderr
