@@ -8,7 +8,9 @@ import uuid
 from pathlib import Path
 from typing import Any
 
+import pytest
 from temporalio.client import Client
+from temporalio.service import RPCError
 
 from acts.wire import STATUS
 from cli.known import EXAMPLES
@@ -26,6 +28,12 @@ GREET = {
     "required": ["language"],
 }
 CALL = {"_tool": "greet", "language": "†input.language", "_outputPath": "†state.english"}
+
+
+@pytest.fixture(autouse=True)
+def wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Room for every line of a table, whoever runs the tests."""
+    monkeypatch.setenv("COLUMNS", "200")
 
 
 def squeezed(text: str) -> str:
@@ -113,8 +121,11 @@ async def test_a_running_agent_is_shown_with_the_live_calls_of_its_tick(
     assert (started.exit_code, started.stdout) == (0, f"{name}\n")
 
     async def waits() -> bool:
-        found = await client.get_workflow_handle(f"{name}/plan-1").query(STATUS)
-        return bool(found["calls"][0]["state"] == "awaiting")
+        try:
+            found = await client.get_workflow_handle(f"{name}/plan-1").query(STATUS)
+        except RPCError:  # not there yet
+            return False
+        return bool(found["calls"] and found["calls"][0]["state"] == "awaiting")
 
     await assert_eventually(waits, why="the call of the first tick waits")
     shown = squeezed(acts("show", name).stdout)
