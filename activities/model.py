@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
 from typing import Any, Final
@@ -30,7 +31,7 @@ from acts.prompt import Prompt, call_prompt, planner_prompt, repair_text
 from acts.schemas import checker
 from acts.usage import Spent
 from acts.values import Json, pointer
-from acts.wire import INVALID_ANSWER, MODEL
+from acts.wire import INVALID_ANSWER, MODEL, RESULT_TOO_LARGE
 
 # The workflow's heartbeat timeout (15 s) is five of these
 HEARTBEAT_SECONDS: Final = 3.0
@@ -39,7 +40,9 @@ MAX_RETRY_AFTER_SECONDS: Final = 300.0
 # An answer with these faults may be mended by the model itself
 _REPAIRABLE: Final = ("modelNotJson", "modelTruncated", INVALID_ANSWER)
 # … and a planner goes on with the next tick, where it is told
-_TELLABLE: Final = ("modelNotJson", "modelTruncated")
+_TELLABLE: Final = ("modelNotJson", "modelTruncated", RESULT_TOO_LARGE)
+# What one payload holds, without what is recorded beside the answer
+MAX_ANSWER_BYTES: Final = 1_900_000
 
 _contexts: Final = Reader()
 
@@ -58,6 +61,7 @@ async def ask_model(asked: dict[str, Any]) -> dict[str, Any]:
             _check_price(asked)
             answer = await _answered(asked, question, check, spent, made)
             out = {"solution": answer.value} if planning else _chosen(answer.value, asked, material)
+            _check_size(out)
         except ModelError as error:
             if not planning or error.code not in _TELLABLE:
                 raise _failure(error, spent) from error
@@ -96,6 +100,13 @@ def _check_answer(answer: Answer, check: Callable[[Json], list[str]]) -> None:
     if defects:
         text = f"the answer does not fit what was asked for: {'; '.join(defects[:5])}"
         raise ModelError(INVALID_ANSWER, text, retryable=False, text=answer.text)
+
+
+def _check_size(out: dict[str, Any]) -> None:
+    bytes_ = len(json.dumps(out, ensure_ascii=False).encode())
+    if bytes_ > MAX_ANSWER_BYTES:
+        text = f"the answer has {bytes_:,} bytes; at most {MAX_ANSWER_BYTES:,} can be recorded: ask for less at a time"
+        raise ModelError(RESULT_TOO_LARGE, text, retryable=False)
 
 
 def _check_price(asked: dict[str, Any]) -> None:

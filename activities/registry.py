@@ -96,6 +96,9 @@ def load(modules: Sequence[str], tool_folders: Sequence[Path]) -> Registry:
         declared = getattr(module, "TOOLS", {})
         if not isinstance(declared, dict):
             raise RegistryError(f"TOOLS of {name} is a map of name to schema, not {type(declared).__name__}")
+        twice = next((n for n in declared if n in tools and tools[n] != declared[n]), None)
+        if twice is not None:
+            raise RegistryError(f'two tools are called "{twice}": one of them is in {name}')
         tools.update(declared)
     for folder in tool_folders:
         tools.update(_folder(folder))

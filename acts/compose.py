@@ -16,7 +16,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from acts.schemas import subschemas, with_null
-from acts.tools import META, TOOL_ONLY
+from acts.tools import META, OPTIONAL, TOOL_ONLY
 from acts.values import Json
 
 if TYPE_CHECKING:
@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 
 REFERENCE: Final = "reference"
 _REFERENCE: Final = {"type": "string", "pattern": "^†", "description": "a reference to a value, like †state.name"}
-# A string that may hold anything may hold a reference too
-_NARROWS: Final = ("enum", "const", "pattern", "format", "minLength", "maxLength")
+# What of a Tool may speak of parameters beside ``properties``
+_ELSEWHERE: Final = ("allOf", "anyOf", "oneOf", "$ref", "if", "patternProperties", "dependentSchemas")
+MAX_DEFINITION: Final = 60
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]")
 _LOCAL: Final = "#/$defs/"
 
@@ -63,7 +64,7 @@ def solution_schema(
 
 def answer_schema(tool: Tool, paths: Sequence[str]) -> tuple[Json, bool]:
     """The schema of a latent Call's answer, and whether that is ``{output, path}``; ``paths`` are the open outcomes."""
-    output = with_null(tool.output) if tool.output is not None else {}
+    output = _bare(with_null(tool.output)) if tool.output is not None else {}
     if len(paths) == 1 and isinstance(output, dict) and output.get("type") == "object":
         return _with_defs(output, tool.schema), False
     return {
@@ -71,7 +72,7 @@ def answer_schema(tool: Tool, paths: Sequence[str]) -> tuple[Json, bool]:
         "properties": {"output": _without_defs(output), "path": {"type": "string", "enum": list(paths)}},
         "required": ["output", "path"],
         "additionalProperties": False,
-        **({"$defs": with_null(tool.schema["$defs"])} if "$defs" in tool.schema else {}),
+        **({"$defs": _null_defs(tool.schema)} if "$defs" in tool.schema else {}),
         **({"$defs": output["$defs"]} if isinstance(output, dict) and "$defs" in output else {}),
     }, True
 
@@ -82,7 +83,17 @@ def offered(node: Node) -> list[str]:
 
 
 def _with_defs(part: dict[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
-    return {**part, "$defs": with_null(schema["$defs"])} if "$defs" in schema and "$defs" not in part else part
+    return {**part, "$defs": _null_defs(schema)} if "$defs" in schema and "$defs" not in part else part
+
+
+def _null_defs(schema: Mapping[str, Any]) -> Json:
+    whole = with_null({"$defs": schema["$defs"]})
+    return whole["$defs"] if isinstance(whole, dict) else {}
+
+
+def _bare(schema: Json) -> Json:
+    """Without a name of its own, which would make its references lead elsewhere."""
+    return {k: v for k, v in schema.items() if k not in ("$id", "$schema")} if isinstance(schema, dict) else schema
 
 
 def _without_defs(schema: Json) -> Json:
@@ -99,7 +110,9 @@ class _Parts:
         """A Tool's Calls as a definition; the reference to it."""
         name = self._name(f"tool_{tool.name}")
         self.defs[name] = {}  # taken
-        own = self.own(with_null(tool.schema), name)
+        found = tool.schema.get("properties")
+        everything = {**tool.meta, **(found if isinstance(found, dict) else {})}
+        own = self.own(with_null({**tool.schema, "properties": everything}), name)
         schema: dict[str, Any] = own if isinstance(own, dict) else {}
         properties = schema.get("properties") if isinstance(schema.get("properties"), dict) else {}
         call: dict[str, Json] = {"_tool": {"const": tool.name}}
@@ -108,8 +121,9 @@ class _Parts:
         if instances:
             call["_instance"] = {"type": "string", "enum": list(instances)}
         listed = schema.get("required")
-        required = [k for k in (listed if isinstance(listed, list) else []) if k in call and k != "_tool"]
-        rest = schema.get("additionalProperties", False)
+        call.update({k: {} for k in (listed if isinstance(listed, list) else []) if k not in META and k not in call})
+        required = [k for k in (listed if isinstance(listed, list) else []) if k in call and k not in OPTIONAL]
+        rest = admitting(schema.get("additionalProperties", any(k in schema for k in _ELSEWHERE)))
         described = {"description": schema["description"]} if isinstance(schema.get("description"), str) else {}
         self.defs[name] = {
             "type": "object", **described, "properties": call, "required": ["_tool", *required],
@@ -127,14 +141,19 @@ class _Parts:
             return schema
         found = schema.get("$defs")
         inner: dict[str, Json] = found if isinstance(found, dict) else {}
-        names = {key: self._name(f"{name}_{key}") for key in inner}
-        self.defs.update({new: admitting(_renamed(inner[key], names), whole=False) for key, new in names.items()})
-        return _renamed({k: v for k, v in schema.items() if k != "$defs"}, names)
+        names: dict[str, str] = {}
+        for key in inner:
+            names[key] = self._name(f"{name}_{key}")
+            self.defs[names[key]] = {}  # taken
+        for key, new in names.items():
+            self.defs[new] = admitting(_renamed(with_null(inner[key]), names), whole=False)
+        return _renamed({k: v for k, v in schema.items() if k not in ("$defs", "$id", "$schema")}, names)
 
     def _name(self, text: str) -> str:
-        name = _UNSAFE.sub("_", text)[:60]
+        name = _UNSAFE.sub("_", text)[:MAX_DEFINITION]
         if name in self.defs or name == REFERENCE:
-            tries = (f"{name}_{i}" for i in range(2, len(self.defs) + 3))
+            ends = (f"_{i}" for i in range(2, len(self.defs) + 3))
+            tries = (name[: MAX_DEFINITION - len(end)] + end for end in ends)
             name = next(n for n in tries if n not in self.defs)
         return name
 
@@ -175,14 +194,19 @@ def admitting(schema: Json, *, whole: bool = True) -> Json:
     out = dict(schema)
     if isinstance(out.get("properties"), dict):
         out["properties"] = {k: admitting(v) for k, v in out["properties"].items()}
-    for key in ("items", "additionalProperties"):
+    for key in ("items", "additionalProperties", "contains"):
         if isinstance(out.get(key), dict):
             out[key] = admitting(out[key])
+    if isinstance(out.get("patternProperties"), dict):
+        out["patternProperties"] = {k: admitting(v) for k, v in out["patternProperties"].items()}
     if isinstance(out.get("prefixItems"), list):
         out["prefixItems"] = [admitting(v) for v in out["prefixItems"]]
-    for key in ("anyOf", "oneOf"):
+    if isinstance(out.get("oneOf"), list) and "anyOf" not in out:
+        out["anyOf"] = out.pop("oneOf")  # a reference may fit several
+    for key in ("anyOf", "oneOf", "allOf"):
         if isinstance(out.get(key), list):
             out[key] = [admitting(v, whole=False) for v in out[key]]
+    out.pop("uniqueItems", None)  # two references may be alike and lead to different values
     if not whole or _any_string(out):
         return out
     return {"anyOf": [out, {"$ref": _LOCAL + REFERENCE}]}
@@ -191,6 +215,5 @@ def admitting(schema: Json, *, whole: bool = True) -> Json:
 def _any_string(schema: dict[str, Any]) -> bool:
     kind = schema.get("type")
     kinds = kind if isinstance(kind, list) else [kind]
-    if "type" not in schema:
-        return not (set(schema) - {"title", "description", "default", "examples"})
-    return "string" in kinds and not any(key in schema for key in _NARROWS)
+    plain = not (set(schema) - {"type", "title", "description", "default", "examples"})
+    return plain and ("type" not in schema or "string" in kinds)

@@ -33,7 +33,7 @@ def handed_over(prepared: Prepared, log: Log, nodes: Sequence[Node], config: dic
     plan = request.plan
     mode = plan.mode if plan is not None else "eager"
     tools = {n.tool.name: n.tool.schema for n in nodes}
-    context: list[Json] = [{"type": "tool", "tool": {name: tools[name]}} for name in sorted(tools)]
+    context: list[Json] = [{"type": "tool", "tool": _named(name, tools[name])} for name in sorted(tools)]
     kinds = {p.kind for n in nodes for p in n.writes}
     context += [
         {k: v for k, v in m.raw.items() if k in ("type", "kind", "schema", "_instance")}
@@ -48,6 +48,12 @@ def handed_over(prepared: Prepared, log: Log, nodes: Sequence[Node], config: dic
     listed = sorted(nodes, key=lambda n: n.index)
     context.append({"type": "plan", "plan": [n.planned for n in listed], "mode": mode})
     return {"config": config, "context": context}
+
+
+def _named(name: str, schema: dict[str, Any]) -> dict[str, Any]:
+    """A Tool's schema that says its name itself: as a map, some names would look like a schema."""
+    found = schema.get("properties")
+    return {**schema, "properties": {**(found if isinstance(found, dict) else {}), "_tool": {"const": name}}}
 
 
 def _part(log: Log, nodes: Iterable[Node], instance: str | None) -> list[dict[str, Any]]:

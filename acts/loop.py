@@ -10,6 +10,7 @@ Like ``walk`` it is plain data and knows no clock and no Temporal.
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,7 +24,7 @@ from acts.schemas import Checker, checker, schema_defect
 from acts.tools import Tool, read_tools
 from acts.usage import Spent
 from acts.validate import Prepared, prepare_plan, settings_problems_of
-from acts.values import ABSENT, Json, defect, pointer, type_name
+from acts.values import ABSENT, MAX_DEPTH, Json, defect, pointer, type_name
 from acts.wire import LIMIT_EXCEEDED, REJECTED, SCHEMA_MISMATCH, UNRESOLVED
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 # What of a tick's errors a model is shown; more of them say nothing new
 MAX_ERRORS_SHOWN: Final = 20
 _FAILED: Final = ("failed", "rejected", "cancelled")
+# Levels by which a Call, or a provided Message, stands deeper in the Request of its plan
+ROOM: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +208,8 @@ class Loop:
         self._append([{"type": "data", "kind": "decision", "data": told}])
 
     def unusable(self, code: str, message: str) -> Next:
-        """The model's answer was no Solution at all."""
+        """The model's answer was no Solution, or none that can be run."""
+        self._open = []
         return self._refuse([Problem(code, message)], [])
 
     def walked(self, result: Mapping[str, Any]) -> Next:
@@ -225,8 +229,21 @@ class Loop:
         return self._finish() or self.next()
 
     def provide(self, message: Data) -> None:
-        """A message from outside joins the context."""
-        self._append([message.raw])
+        """A message from outside joins the context.
+
+        Raises:
+            InvalidRequest: it cannot be folded into it, or would not fit into the Request of a plan.
+        """
+        broken = defect(message.raw, MAX_DEPTH - ROOM)
+        if broken:
+            raise InvalidRequest([Problem("invalidMessage", broken[1], broken[0])])
+        if message.instance is not None and message.instance not in self.log.own:
+            raise InvalidRequest([Problem("unknownInstance", f"unknown instance {message.instance!r}", "/_instance")])
+        refused = self.log.layer(message.instance).take(message, set())
+        if refused:
+            raise InvalidRequest([Problem("invalidMessage", refused.message)])
+        again = replace(message, index=len(self.request.context))
+        self.request = replace(self.request, context=(*self.request.context, again))
 
     # -- parts -----------------------------------------------------------------
 
@@ -268,6 +285,9 @@ class Loop:
         if missing:
             listed = ", ".join(dict.fromkeys(missing))
             self._say([Problem(UNRESOLVED, f"the output refers to {listed}, and nothing is there", "/output")], [])
+            return None
+        if output is None:
+            self._say([Problem("emptySolution", "the output refers to null: that is no output", "/output")], [])
             return None
         defects = self._check.defects(output) if self._check is not None else []
         if defects:
@@ -341,7 +361,7 @@ class Loop:
         """The loop as JSON, between two ticks."""
         return {
             "context": self.appended(), "tick": self.tick, "spent": self.spent.to_json(), "started": self.started,
-            "calls": self.calls, "errors": self.errors,
+            "calls": self.calls, "errors": self.errors, "planTick": self.plan_tick,
         }  # fmt: skip
 
     def restore(self, data: Mapping[str, Any]) -> None:
@@ -350,6 +370,10 @@ class Loop:
         self.tick, self.started = data["tick"], data["started"]
         self.spent.add(data["spent"])
         self.calls, self.errors = list(data["calls"]), list(data["errors"])
+        self.plan_tick = data.get("planTick", 0)
+        if self.plan_tick and self.request.plan is not None:  # for who asks for its picture
+            with contextlib.suppress(InvalidRequest):
+                self.prepared = self._prepare(list(self.request.plan.calls))
 
 
 def _shape(solution: Json) -> Iterator[Problem]:
@@ -357,7 +381,7 @@ def _shape(solution: Json) -> Iterator[Problem]:
     if not isinstance(solution, dict):
         yield Problem("invalidSolution", f"a Solution is an object {{calls, output}}, not {type_name(solution)}")
         return
-    broken = defect(solution)
+    broken = defect(solution, MAX_DEPTH - ROOM)
     if broken:
         yield Problem("invalidSolution", broken[1], broken[0])
         return

@@ -35,7 +35,7 @@ META: Final = (
 # Decided by the Tool alone; a Call that carries one loses it, with a warning
 TOOL_ONLY: Final = ("_activity", "_options")
 # Asked of nobody: a Call may leave these out even where the Tool lists them as required
-_OPTIONAL: Final = frozenset({"_tool", "_output", "_activity", "_options", "_instance", "_delegate"})
+OPTIONAL: Final = frozenset({"_tool", "_output", "_activity", "_options", "_instance", "_delegate"})
 _PLAIN: Final[dict[str, tuple[type, ...]]] = {
     "_activity": (str,), "_delegate": (str,), "_outputPath": (str,), "_outputMethod": (str,), "_errorPath": (str,),
     "_scopes": (list,), "_approval": (bool,), "_tool": (str,), "_reasoningForCall": (str,),
@@ -79,7 +79,7 @@ class Tool:
         """The meta-properties that the author of a Call must give."""
         listed = self.schema.get("required")
         names = listed if isinstance(listed, list) else []
-        return tuple(n for n in names if n in META and n not in _OPTIONAL and n not in self.consts)
+        return tuple(n for n in names if n in META and n not in OPTIONAL and n not in self.consts)
 
     @property
     def activity(self) -> str | None:

@@ -67,5 +67,6 @@ class Spent:
             if rest <= 0:
                 limit = getattr(budget, name)
                 unit = {"requests": "requests", "tokens": "tokens", "cost": "US dollars"}[name]
-                return f"the budget of {limit:g} {unit} is spent"
+                told = f"{limit:,.6g}" if name == "cost" else f"{limit:,}"
+                return f"the budget of {told} {unit} is spent"
         return None

@@ -134,6 +134,9 @@ class AgentWorkflow(Decidable):
                 self._show("paused")
                 await workflow.wait_condition(lambda: not self._paused)
             step = await self._step(loop, step)
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise asyncio.CancelledError  # what was awaited had just ended well, and so took no notice
             if isinstance(step, Ask):
                 self._renew(loop)
         return step
@@ -191,11 +194,12 @@ class AgentWorkflow(Decidable):
         return not self._verdicts
 
     async def _ask(self, loop: Loop, ask: Ask) -> Next:
+        self._absorb(loop)
         self._show("planning")
-        config = loop.request.config
+        config, upto = loop.request.config, len(loop.request.context)
         try:
             repair = may_repair(loop.spent, config)
-            found = decode(await ask_solution(config, ask.tick, ask.upto, repair=repair))
+            found = decode(await ask_solution(config, ask.tick, upto, repair=repair))
         except ActivityError as error:
             if is_cancelled_exception(error):
                 raise

@@ -20,7 +20,7 @@ from acts.compose import offered
 from acts.config import Options
 from acts.errors import CallError
 from acts.report import summary
-from acts.wire import BUDGET_SPENT, MODEL
+from acts.wire import BUDGET_SPENT, MODEL, NON_RETRYABLE_TYPES
 from workflows.dispatch import short_id
 from workflows.payloads import MAX_RESULT, decode, dump, encode
 
@@ -42,7 +42,7 @@ OPTIONS: Final = Options(timeout=REQUEST_SECONDS, heartbeat=HEARTBEAT_SECONDS)
 # Overloads last minutes: 2, 4, 8, 16, 32 s and what the provider asks for
 _RETRY: Final = RetryPolicy(
     initial_interval=timedelta(seconds=2), backoff_coefficient=2.0, maximum_interval=timedelta(seconds=60),
-    maximum_attempts=6,
+    maximum_attempts=6, non_retryable_error_types=list(NON_RETRYABLE_TYPES),
 )  # fmt: skip
 
 
@@ -96,7 +96,7 @@ def ask_output(config: Config, command: StartCall, source: Source, *, repair: bo
     node = command.node
     asked = {
         "ask": "output", **settings(config), "repair": repair, "source": source.to_json(), "tool": node.tool.name,
-        "call": command.call, "paths": offered(node), "scoped": command.context if node.scopes else None,
+        "call": command.call, "paths": offered(node), "scoped": command.context if "_scopes" in node.call else None,
     }  # fmt: skip
     return _start(asked, short_id(node.id), summary(node))
 

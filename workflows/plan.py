@@ -73,7 +73,7 @@ from workflows.payloads import (
 from workflows.requests import asks_for_plan, edited_request, look_up, not_yet, page_of, read_given
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from acts.calls import Node
 
@@ -432,7 +432,7 @@ class PlanWorkflow(Decidable):
         if self._desk.records:
             result["decisions"] = self._desk.records
         if self._handed:
-            return self._for_agent(result)
+            return self._for_agent(result, walk.provided)
         result = trimmed(result, "ask the query context for pages: {offset, limit} or {path}")
         if self._desk.expired is not None and not self._approved:
             raise ApplicationError(self._desk.expired, raw(dump(result)), type=APPROVAL_TIMEOUT, non_retryable=True)
@@ -441,9 +441,10 @@ class PlanWorkflow(Decidable):
         return raw(dump(result))
 
     @staticmethod
-    def _for_agent(result: dict[str, Any]) -> RawValue:
+    def _for_agent(result: dict[str, Any], provided: Sequence[Any]) -> RawValue:
         """The result for an agent: all of what was written (it was handed a part of the state only)."""
         del result["state"]
+        del result["context"][: len(provided)]  # the agent was given them too
         try:
             return encode(result)
         except CallError as error:

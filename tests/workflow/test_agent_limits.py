@@ -70,16 +70,12 @@ def holding(gate: Gate) -> Any:
 # -- messages from outside ---------------------------------------------------------
 
 
-@pytest.mark.xfail(
-    strict=True, reason="workflows/agent.py, _ask: what came before the request is absorbed after it, not before"
-)
 async def test_a_message_that_came_before_a_tick_is_shown_in_that_tick(agents: Agents) -> None:
     answers = [({"tick": 1, "says": ["provided-word"]}, {"output": "seen"}), ({}, {"output": "not seen"})]
     handle = await begun(agents, "provide", WORD, answers=answers, context=[{"type": "text", "text": "Go."}])
     assert (await ended(handle))["output"] == "seen"
 
 
-@pytest.mark.xfail(strict=True, reason="workflows/agent.py, _ask: as above, while the agent is paused before a tick")
 async def test_a_message_that_came_during_a_pause_is_shown_when_it_goes_on(agents: Agents) -> None:
     answers = [({"tick": 1, "says": ["provided-word"]}, {"output": "seen"}), ({}, {"output": "not seen"})]
     handle = await begun(agents, "pause", answers=answers, context=[{"type": "text", "text": "Go."}])
@@ -103,9 +99,6 @@ async def test_a_message_that_came_while_a_plan_is_walked_is_shown_in_the_next_t
         assert (await ended(handle))["output"] == "provided-word"
 
 
-@pytest.mark.xfail(
-    strict=True, reason="workflows/agent.py, provide + _absorb: the plan of the tick hands the same message back again"
-)
 async def test_a_message_that_came_while_a_plan_is_walked_stands_in_the_context_once(
     agents: Agents, foreign: Foreign, gate: Gate
 ) -> None:
@@ -165,9 +158,6 @@ async def test_what_cannot_be_taken_is_told_and_changes_nothing(agents: Agents, 
     assert [m["type"] for m in result["context"]] == ["plan", "state"]
 
 
-@pytest.mark.xfail(
-    strict=True, reason="acts/loop.py, provide: it makes an instance; the next plan is then refused, and the run ends"
-)
 async def test_a_message_for_an_instance_that_is_not_there_ends_nothing(
     agents: Agents, foreign: Foreign, gate: Gate
 ) -> None:
@@ -268,10 +258,6 @@ async def test_a_large_solution_is_walked(agents: Agents) -> None:
     assert result["usage"]["requests"] == 1
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="activities/model.py, ask_model: an answer of over 2 MB is asked for, and paid, six times; its cost is lost",
-)
 async def test_an_answer_that_is_too_large_to_be_recorded_is_not_asked_for_again(agents: Agents) -> None:
     handle = await agents.start({"output": "x" * 2_200_000}, context=[{"type": "text", "text": "Go."}])
 
@@ -287,9 +273,6 @@ async def test_an_answer_that_is_too_large_to_be_recorded_is_not_asked_for_again
     assert found.status != WorkflowExecutionStatus.RUNNING
 
 
-@pytest.mark.xfail(
-    strict=True, reason="acts/handover.py: a Call in the child's Request stands two levels deeper than in the Solution"
-)
 async def test_a_call_that_nests_too_deep_is_told_to_the_model_and_ends_nothing(
     agents: Agents, foreign: Foreign
 ) -> None:

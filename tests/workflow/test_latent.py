@@ -113,9 +113,6 @@ async def test_with_scopes_the_model_sees_nothing_but_what_is_in_scope(plans: Pl
 
 
 @pytest.mark.parametrize("fixed", [False, True])
-@pytest.mark.xfail(
-    strict=True, reason="workflows/asking.py, ask_output: an empty list of scopes is taken for none, and shows it all"
-)
 async def test_an_empty_list_of_scopes_shows_the_model_no_data(plans: Plans, fixed: bool) -> None:  # noqa: FBT001 - a case
     made = latent()
     if fixed:
