@@ -39,11 +39,12 @@ class Spent:
         self.cost = None if cost is None or self.cost is None else self.cost + float(cost)
 
     def to_json(self) -> dict[str, Any]:
-        """``{requests, inputTokens, outputTokens, cachedTokens, reasoningTokens, cost}``."""
+        """``{requests, inputTokens, outputTokens, cachedTokens?, reasoningTokens?, cost}``."""
         cost = None if self.cost is None else round(self.cost, 9)
+        parts = {"cachedTokens": self.cachedTokens, "reasoningTokens": self.reasoningTokens}
         return {
             "requests": self.requests, "inputTokens": self.inputTokens, "outputTokens": self.outputTokens,
-            "cachedTokens": self.cachedTokens, "reasoningTokens": self.reasoningTokens,
+            **{k: v for k, v in parts.items() if v},
             "cost": int(cost) if cost is not None and cost == int(cost) else cost,
         }  # fmt: skip
 
