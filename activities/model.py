@@ -5,7 +5,7 @@ prompt and the schema, asks, checks the answer, and gives the model one more tur
 the answer cannot be used. What it returns is small, and is all that history records.
 
     {"ask": "solution" | "output", "model", "temperature"?, "maxOutputTokens"?, "repair": bool,
-     "priced": bool, "source": {"workflowId", "runId", "upto"},
+     "priced": bool, "left": {tokens?, cost?}, "source": {"workflowId", "runId", "upto"},
      "tick" | "tool", "call", "paths", "scoped"}
     → {"solution" | "output", "path"?, "unusable"?: {code, message}, "usage": {…}, "made": [{requestId, …}]}
 """
@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import math
 from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
 from typing import Any, Final
@@ -88,11 +89,18 @@ async def _answered(
         except ModelError as error:
             if error.usage is not None:
                 made.lost(error, spent)
-            if turns or error.code not in _REPAIRABLE or not asked["repair"]:
+            if turns or error.code not in _REPAIRABLE or not asked["repair"] or _spent_up(asked, spent):
                 raise
             turns = (Turn(error.text, repair_text([error.message])),)
         else:
             return answer
+
+
+def _spent_up(asked: dict[str, Any], spent: Spent) -> bool:
+    """True when the first request took what the budget had left of tokens or money."""
+    left = asked.get("left") or {}
+    tokens, cost = spent.inputTokens + spent.outputTokens, spent.cost or 0.0
+    return tokens >= left.get("tokens", math.inf) or cost >= left.get("cost", math.inf)
 
 
 def _check_answer(answer: Answer, check: Callable[[Json], list[str]]) -> None:

@@ -45,7 +45,7 @@ from acts.wire import (
     RESUME,
     STATUS,
 )  # fmt: skip
-from workflows.asking import OPTIONS, ask_solution, material, may_repair, own_context, usage_of
+from workflows.asking import OPTIONS, ask_solution, material, own_context, usage_of
 from workflows.decidable import Decidable
 from workflows.dispatch import call_error, short_id
 from workflows.payloads import MAX_PAYLOAD, MAX_RESULT, NOTHING, decode, dump, hand, pack, raw, size, trimmed, unpack
@@ -198,8 +198,7 @@ class AgentWorkflow(Decidable):
         self._show("planning")
         config, upto = loop.request.config, len(loop.request.context)
         try:
-            repair = may_repair(loop.spent, config)
-            found = decode(await ask_solution(config, ask.tick, upto, repair=repair))
+            found = decode(await ask_solution(config, ask.tick, upto, loop.spent))
         except ActivityError as error:
             if is_cancelled_exception(error):
                 raise

@@ -70,24 +70,30 @@ def own_context(upto: int) -> Source:
     return Source(info.workflow_id, info.run_id, upto)
 
 
-def settings(config: Config) -> dict[str, Any]:
-    """The model's settings, as the activity takes them."""
+def settings(config: Config, spent: Spent) -> dict[str, Any]:
+    """The model's settings, as the activity takes them, and what a second turn may spend."""
     out: dict[str, Any] = {"model": config.model, "priced": config.budget.cost is not None}
+    left = {k: v for k, v in spent.left(config.budget).items() if k != "requests"}
+    if left:
+        out["left"] = left
     for key in ("temperature", "maxOutputTokens"):
         if getattr(config, key) is not None:
             out[key] = getattr(config, key)
     return out
 
 
-def ask_solution(config: Config, tick: int, upto: int, *, repair: bool) -> workflow.ActivityHandle[Any]:
+def ask_solution(config: Config, tick: int, upto: int, spent: Spent) -> workflow.ActivityHandle[Any]:
     """Ask for the Solution of a tick."""
     asked = {
-        "ask": "solution", **settings(config), "repair": repair, "tick": tick, "source": own_context(upto).to_json(),
+        "ask": "solution", **settings(config, spent), "repair": may_repair(spent, config), "tick": tick,
+        "source": own_context(upto).to_json(),
     }  # fmt: skip
     return _start(asked, f"tick-{tick}", f"tick {tick}")
 
 
-def ask_output(config: Config, command: StartCall, source: Source, *, repair: bool) -> workflow.ActivityHandle[Any]:
+def ask_output(
+    config: Config, command: StartCall, source: Source, spent: Spent, *, others: int
+) -> workflow.ActivityHandle[Any]:
     """Ask for the result of a latent Call.
 
     Raises:
@@ -95,7 +101,8 @@ def ask_output(config: Config, command: StartCall, source: Source, *, repair: bo
     """
     node = command.node
     asked = {
-        "ask": "output", **settings(config), "repair": repair, "source": source.to_json(), "tool": node.tool.name,
+        "ask": "output", **settings(config, spent), "repair": may_repair(spent, config, others=others),
+        "source": source.to_json(), "tool": node.tool.name,
         "call": command.call, "paths": offered(node), "scoped": command.context if "_scopes" in node.call else None,
     }  # fmt: skip
     return _start(asked, short_id(node.id), summary(node))
@@ -133,8 +140,7 @@ class Asking:
         why = self.spent.exhausted(self.config.budget, flying=self._flying)
         if why is not None:
             raise CallError(BUDGET_SPENT, f"{why}, and this call needs a request to a model")
-        repair = may_repair(self.spent, self.config, others=others + self._flying)
-        handle = ask_output(self.config, command, self.source, repair=repair)
+        handle = ask_output(self.config, command, self.source, self.spent, others=others + self._flying)
         self._flying += 1
         return handle
 
