@@ -100,7 +100,7 @@ def _spent_up(asked: dict[str, Any], spent: Spent) -> bool:
     """True when the first request took what the budget had left of tokens or money."""
     left = asked.get("left") or {}
     tokens, cost = spent.inputTokens + spent.outputTokens, spent.cost or 0.0
-    return tokens >= left.get("tokens", math.inf) or cost >= left.get("cost", math.inf)
+    return bool(tokens >= left.get("tokens", math.inf) or cost >= left.get("cost", math.inf))
 
 
 def _check_answer(answer: Answer, check: Callable[[Json], list[str]]) -> None:

@@ -19,7 +19,7 @@ Serial equivalence rests on two waits, both prefixes of chains (see ``graph``):
   waits for that write. Whoever could read it waits for that write anyway.
 
 WARNING: what is in ``snapshot`` must be enough for ``restore``; a new field of
-``_Run`` that outlives a quiet moment belongs into both.
+``Run`` that outlives a quiet moment belongs into both.
 """
 
 from __future__ import annotations
@@ -27,15 +27,16 @@ from __future__ import annotations
 import bisect
 import heapq
 from collections import deque
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from acts.commands import AskHuman, Command, PlanOver, StartCall
-from acts.decisions import Refused, asked_about
+from acts.decisions import asked_about
 from acts.errors import CallError, EngineError, InvalidRequest, Problem
 from acts.messages import Data
 from acts.outputs import Writes, appended, place
 from acts.references import Path, evaluate, parse, paths, resolve
+from acts.resume import Resumable
+from acts.runs import SETTLED, Progress, Run
 from acts.schemas import Checker, checker
 from acts.scopes import scoped_context
 from acts.validate import Prepared, state_schema
@@ -43,44 +44,14 @@ from acts.values import ABSENT, Json, pointer
 from acts.wire import APPROVAL_TIMEOUT, CANCELLED, REJECTED, SCHEMA_MISMATCH, UNRESOLVED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from acts.calls import Node
     from acts.context import Log
     from acts.graph import Chain
 
-SETTLED: Final = frozenset({"completed", "failed", "skipped", "rejected", "cancelled", "detached"})
 
-
-# -- state ---------------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class _Run:
-    """What is known of one Call while the plan is walked."""
-
-    state: str = "pending"
-    waiting: int = 0
-    outcome: int | None = None
-    error: dict[str, Any] | None = None
-    missing: tuple[str, ...] = ()
-    approved: bool = False
-    edited: bool = False
-    resolved: dict[str, Any] | None = None
-    effect: tuple[Writes, str] | None = None
-    written: tuple[tuple[Path, Json, str], ...] = ()
-
-
-@dataclass(slots=True)
-class _Progress:
-    """How many of a chain's first entries have settled, and who waits for more."""
-
-    chain: Chain
-    done: int = 0
-    waiters: dict[int, list[tuple[str, int]]] = field(default_factory=dict)
-
-
-class Walk:
+class Walk(Resumable):
     """One plan, being walked. Feed it events; perform the commands it returns.
 
     ``identify`` gives a Call the ``_id`` it is started with: stable, and different for
@@ -92,7 +63,7 @@ class Walk:
         self.prepared = prepared
         self.nodes = prepared.nodes
         self.ids = {n.id: rank for rank, n in enumerate(self.nodes)}
-        self.runs = [_Run() for _ in self.nodes]
+        self.runs = [Run() for _ in self.nodes]
         self.log = prepared.log()
         self.paused = False
         self.draining = False
@@ -111,8 +82,8 @@ class Walk:
         self._delayed: list[tuple[int, int, Writes, str]] = []
         self._freed: deque[tuple[int, str]] = deque()
         self._draining = False
-        self._progress: dict[int, _Progress] = {}
-        self._members: list[list[_Progress]] = [[] for _ in self.nodes]
+        self._progress: dict[int, Progress] = {}
+        self._members: list[list[Progress]] = [[] for _ in self.nodes]
         self._schemas = [m for m in prepared.request.data() if m.schema is not None]
         self._build()
 
@@ -120,7 +91,7 @@ class Walk:
         chains = self.prepared.graph.chains
         for table in (chains.exact, chains.below):
             for chain in table.values():
-                progress = self._progress[id(chain)] = _Progress(chain)
+                progress = self._progress[id(chain)] = Progress(chain)
                 for rank in chain.entries:
                     self._members[rank].append(progress)
         for rank in range(len(self.nodes)):
@@ -163,7 +134,7 @@ class Walk:
 
     def decide(self, rank: int, decision: str, reason: str, now: str) -> list[Command]:
         """It was decided about an awaiting Call: ``approve``, ``reject``, or ``fail`` (nobody did in time)."""
-        run = self.runs[rank] if 0 <= rank < len(self.runs) else _Run()
+        run = self.runs[rank] if 0 <= rank < len(self.runs) else Run()
         if run.state == "awaiting" and run.resolved is not None:
             if decision == "approve":
                 run.approved = True
@@ -452,7 +423,7 @@ class Walk:
                 self._advance(progress, when)
         self._draining = False
 
-    def _advance(self, progress: _Progress, now: str) -> None:
+    def _advance(self, progress: Progress, now: str) -> None:
         entries = progress.chain.entries
         while progress.done < len(entries) and self.runs[entries[progress.done]].state in SETTLED:
             progress.done += 1
@@ -515,143 +486,6 @@ class Walk:
         """The view of the state kind: ``{}`` when there is none."""
         found = self.log.view("state", instance=instance)
         return {} if found is ABSENT else found
-
-    # -- another plan ----------------------------------------------------------
-
-    def changed_plan(self, prepared: Prepared, now: str) -> tuple[Walk, list[Command]]:
-        """The walk of an edited plan: what has started stays as it is, what was changed is confirmed anew.
-
-        Raises:
-            Refused: the edit touches a Call that has started, or what one has read.
-        """
-        same = self.check_change(prepared)
-        new = self.anew(prepared)
-        for rank, node in enumerate(new.nodes):
-            old = same.get(node.index)
-            if old is None:
-                new.runs[rank].edited = True
-            else:
-                new.adopt(rank, self.runs[old], self.nodes[old])
-        new.count_settled()
-        return new, new.begin(now)
-
-    def anew(self, prepared: Prepared) -> Walk:
-        """A walk of another plan that has not begun; what was provided is kept."""
-        new = Walk(prepared, self._identify, dry=self._dry)
-        for message in self._provided:
-            new.log.layer(message.instance).take(message, set())
-        new._provided, new.provided = list(self._provided), list(self.provided)
-        new.paused, new.draining, new.cancelling = self.paused, self.draining, self.cancelling
-        return new
-
-    def check_change(self, prepared: Prepared) -> dict[int, int]:
-        """The Calls that an edited plan leaves alone, by their place: their ranks here.
-
-        Raises:
-            Refused: as ``changed_plan``.
-        """
-        before = {n.index: rank for rank, n in enumerate(self.nodes)}
-        kept = [n for n in prepared.nodes if n.index in before and self.nodes[before[n.index]].planned == n.planned]
-        same = {n.index: before[n.index] for n in kept}
-        for rank, node in enumerate(self.nodes):
-            if self._started(rank) and node.index not in same:
-                raise Refused(f"{node.id} has started and cannot be changed")
-        if [same[n.index] for n in kept] != sorted(same.values()):
-            raise Refused("the edit would change the order of calls that it leaves as they are")
-        changed: list[Path] = []
-        for node in prepared.nodes:
-            if node.index not in same:
-                changed.extend((*node.writes, *(p for read in node.reads for p in read.paths)))
-            elif self._started(same[node.index]):
-                touched = [*node.writes, *(p for read in node.reads for p in read.paths), *node.scopes]
-                if any(p.overlaps(q) for p in touched for q in changed):
-                    raise Refused(f"{node.id} has started: the edit would change what it reads, or writes onto")
-        return same
-
-    def _started(self, rank: int) -> bool:
-        return self.runs[rank].state in SETTLED or self.runs[rank].state == "running"
-
-    def adopt(self, rank: int, old: _Run, was: Node) -> None:
-        """Take over what is known of a Call that an edit left alone."""
-        run, node = self.runs[rank], self.nodes[rank]
-        run.approved, run.edited = old.approved, old.edited
-        if old.state not in SETTLED and old.state != "running":
-            return
-        run.error, run.outcome, run.written = old.error, old.outcome, old.written
-        for path, value, _ in old.written:
-            self.log.layer(was.instance).write(path, node.method, value, rank)
-        if old.effect is not None and old.outcome is not None:
-            self._delayed.append((rank, old.outcome, *old.effect))
-            return
-        self._move(rank, old.state)
-        if old.state == "running":
-            self.running += 1
-        else:
-            self.open -= 1
-
-    # -- carrying over ---------------------------------------------------------
-
-    def snapshot(self) -> dict[str, Any]:
-        """The walk as JSON, at a quiet moment."""
-        if not self.quiet:
-            raise EngineError("a snapshot is taken when nothing runs")
-        runs: dict[str, Any] = {}
-        for rank, run in enumerate(self.runs):
-            item: dict[str, Any] = {"s": run.state} if run.state in SETTLED else {}
-            if run.error is not None:
-                item["e"] = run.error
-            if run.approved:
-                item["a"] = True
-            if run.edited:
-                item["c"] = True
-            if run.written:
-                item["o"] = run.outcome
-                item["w"] = [[value, date] for _, value, date in run.written]
-            if run.effect is not None:  # a result that waits for its effect
-                item["o"] = run.outcome
-                item["p"] = [[value for _, value in run.effect[0]], run.effect[1]]
-            if item:
-                runs[str(rank)] = item
-        return {"runs": runs, "provided": self.provided, "paused": self.paused}
-
-    def restore(self, data: Mapping[str, Any], parse: Callable[[Json], Data]) -> None:
-        """Take over a snapshot of the same Request. Call ``begin`` afterwards."""
-        for raw in data["provided"]:
-            message = parse(raw)
-            self.log.layer(message.instance).take(message, set())
-            self._provided.append(message)
-            self.provided.append(raw)
-        self.paused = bool(data["paused"])
-        for key, item in data["runs"].items():
-            self._restore_run(int(key), item)
-        self.count_settled()
-
-    def count_settled(self) -> None:
-        """Bring the chains up to what is settled already."""
-        for progress in self._progress.values():
-            while (
-                progress.done < len(progress.chain.entries)
-                and self.runs[progress.chain.entries[progress.done]].state in SETTLED
-            ):
-                progress.done += 1
-                for _, rank in progress.waiters.pop(progress.done, ()):
-                    self.runs[rank].waiting -= 1
-
-    def _restore_run(self, rank: int, item: Mapping[str, Any]) -> None:
-        node, run = self.nodes[rank], self.runs[rank]
-        run.error, run.approved, run.edited = item.get("e"), item.get("a", False), item.get("c", False)
-        if "s" in item:
-            self._move(rank, item["s"])
-            self.open -= 1
-        if "w" in item:
-            run.outcome = item["o"]
-            written = zip(node.outcomes[item["o"]], item["w"], strict=True)
-            run.written = tuple((path, value, date) for path, (value, date) in written)
-            for path, value, _ in run.written:
-                self.log.layer(node.instance).write(path, node.method, value, rank)
-        if "p" in item:
-            values, date = item["p"]
-            self._delayed.append((rank, item["o"], tuple(zip(node.outcomes[item["o"]], values, strict=True)), date))
 
 
 def _before(chain: Chain, rank: int) -> int:
