@@ -48,8 +48,9 @@ from acts.wire import (
 from workflows.asking import OPTIONS, ask_solution, material, own_context, usage_of
 from workflows.decidable import Decidable
 from workflows.dispatch import call_error, short_id
+from workflows.handlers import data_message
 from workflows.payloads import MAX_PAYLOAD, MAX_RESULT, NOTHING, decode, dump, hand, pack, raw, size, trimmed, unpack
-from workflows.plan import FATAL, data_message
+from workflows.plan import FATAL
 from workflows.requests import look_up, not_yet_planned, page_of, read_given
 
 if TYPE_CHECKING:

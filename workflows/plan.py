@@ -25,9 +25,8 @@ from acts import report
 from acts.commands import AskHuman, Command, PlanOver, StartCall
 from acts.config import Config
 from acts.decisions import Decision, Refused, Wait
-from acts.draw import mermaid
-from acts.errors import ActsError, CallError, EngineError, InvalidRequest, Problem, shorten
-from acts.messages import Data, parse_message, parse_request, read_request
+from acts.errors import ActsError, CallError, EngineError, InvalidRequest, shorten
+from acts.messages import parse_request, read_request
 from acts.usage import Spent
 from acts.validate import Prepared, prepare_parsed
 from acts.walk import Walk
@@ -35,31 +34,21 @@ from acts.wire import (
     APPROVAL_TIMEOUT,
     APPROVE,
     CANCELLED,
-    CONTEXT,
     EDIT,
-    GRAPH,
     INVALID_REQUEST,
-    MATERIAL,
-    PAUSE,
     PLAN,
     PLAN_FAILED,
-    PLAN_QUERY,
-    PROVIDE,
     REJECT,
     REJECTED,
     RESULT_TOO_LARGE,
-    RESUME,
-    STATUS,
 )  # fmt: skip
-from workflows.asking import OPTIONS, Asking, Source, material, own_context
-from workflows.decidable import Decidable
+from workflows.asking import OPTIONS, Asking, Source, own_context
 from workflows.dispatch import Dispatcher, call_error
+from workflows.handlers import PlanHandlers, data_message
 from workflows.payloads import (
     MAX_PAYLOAD,
-    MAX_RESULT,
     MAX_TASK_BYTES,
     NOTHING,
-    brief,
     decode,
     dump,
     encode,
@@ -70,7 +59,7 @@ from workflows.payloads import (
     trimmed,
     unpack,
 )  # fmt: skip
-from workflows.requests import asks_for_plan, edited_request, look_up, not_yet, page_of, read_given
+from workflows.requests import asks_for_plan, edited_request, look_up, not_yet, read_given
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -98,7 +87,7 @@ FATAL: Final = (ActsError, TypeError, ValueError, KeyError, RuntimeError)
 
 
 @workflow.defn(name=PLAN, failure_exception_types=FATAL)
-class PlanWorkflow(Decidable):
+class PlanWorkflow(PlanHandlers):
     """Walks the plan of a Request, without a planner."""
 
     def __init__(self) -> None:
@@ -466,96 +455,6 @@ class PlanWorkflow(Decidable):
         self._notes.append(shorten(text, 300))
         del self._notes[:-20]
 
-    # -- signals ---------------------------------------------------------------
-
-    @workflow.signal(name=PAUSE, description="Start no more calls; what runs goes on. No input needed.")
-    def pause(self, *_: Any) -> None:
-        """Start no more calls."""
-        self._inbox.append(self._pause)
-
-    @workflow.signal(name=RESUME, description="Go on after pause. No input needed.")
-    def resume(self, *_: Any) -> None:
-        """Go on."""
-        self._inbox.append(self._resume)
-
-    @workflow.signal(
-        name=PROVIDE,
-        description='Give a message that the plan waits for: {"type": "input", "input": {"name": "value"}}',
-    )
-    def provide(self, message: RawValue = NOTHING) -> None:
-        """Append a data-like message to the context."""
-        self._inbox.append(partial(self._provide, message))
-
-    def _pause(self, walk: Walk, _now: str) -> list[Command]:
-        self._phase = "paused"
-        return walk.pause()
-
-    def _resume(self, walk: Walk, _now: str) -> list[Command]:
-        self._phase = "running"
-        return walk.resume()
-
-    def _provide(self, message: RawValue, walk: Walk, now: str) -> list[Command]:
-        try:
-            return walk.provide(data_message(decode(message)), now)
-        except CallError as error:
-            self._note(f"a message was refused: {error.message}")
-            return []
-
-    # -- queries ---------------------------------------------------------------
-
-    @workflow.query(name=STATUS, description="{phase, calls: [{id, tool, state, error?}], usage, notes?}")
-    def status(self, _: RawValue = NOTHING) -> RawValue:
-        """Where the run is."""
-        return raw(dump(self._told()))
-
-    def _told(self) -> dict[str, Any]:
-        found: dict[str, Any] = {"phase": self._phase_now(), "calls": [], "usage": self._asking.spent.to_json()}
-        if self._walk is not None:
-            found["calls"] = report.calls(self._walk)
-        if self._notes:
-            found["notes"] = self._notes
-        if len(dump(found)) > MAX_RESULT:
-            found["calls"] = [{**c, "error": brief([c["error"]])[0]} if "error" in c else c for c in found["calls"]]
-        return found
-
-    @workflow.query(name=PLAN_QUERY, description="The plan's calls, as they were written.")
-    def plan(self, _: RawValue = NOTHING) -> RawValue:
-        """The plan."""
-        walk = self._walk
-        found = walk.prepared.request.plan if walk is not None else None
-        return raw(dump(list(found.calls) if found is not None else []))
-
-    @workflow.query(
-        name=CONTEXT,
-        description='The messages so far. A page: {"offset": 0, "limit": 1000}. One value: {"path": "†state.name"}.',
-    )
-    def context(self, page: RawValue = NOTHING) -> RawValue:
-        """The whole context, a page of it, or the value at a path."""
-        if self._walk is None:
-            return raw(dump([]))
-        walk = self._walk
-        asked = decode(page) if page.payload.metadata else None
-        messages = [m.raw for m in walk.prepared.request.context]
-        return raw(dump(page_of(lambda: messages + walk.appended(), walk.value, asked)))
-
-    @workflow.query(name=MATERIAL, description="For the engine: what a model is shown of this run's context.")
-    def material(self, page: RawValue = NOTHING) -> RawValue:
-        """A page of the context as it stood when the plan began, and the Tools."""
-        if self._walk is None:
-            return raw(dump({"messages": []}))
-        prepared, asked = self._walk.prepared, decode(page)
-        mode = prepared.request.plan.mode if prepared.request.plan is not None else "eager"
-        return raw(dump(material(prepared.request, prepared.tools.values(), mode, asked)))
-
-    @workflow.query(name=GRAPH, description="The plan as a Mermaid flowchart.")
-    def graph(self, _: RawValue = NOTHING) -> str:
-        """The plan as a drawing."""
-        if self._walk is None:
-            return ""
-
-        states = {n.id: r.state for n, r in zip(self._walk.nodes, self._walk.runs, strict=True)}
-        return mermaid(self._walk.prepared, states)
-
 
 def _identify(run_key: str, node: Node) -> str:
     """The idempotency key of a Call: a UUID of the run and the Call, the same for every attempt."""
@@ -564,17 +463,3 @@ def _identify(run_key: str, node: Node) -> str:
 
 def _now() -> str:
     return workflow.now().strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
-
-
-def data_message(value: Any) -> Data:
-    """A message that may be provided from outside.
-
-    Raises:
-        InvalidRequest: it is no data-like Message.
-    """
-    message = parse_message(value)
-    if not isinstance(message, Data):
-        raise InvalidRequest(
-            [Problem("invalidMessage", f"a {message.type} message cannot be provided: only data, input, state")]
-        )
-    return message

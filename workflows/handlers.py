@@ -1,0 +1,145 @@
+"""What a ``Plan`` is told and asked from outside: signals that steer it, queries that show it."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from temporalio import workflow
+from temporalio.common import RawValue
+
+from acts import report
+from acts.draw import mermaid
+from acts.errors import CallError, InvalidRequest, Problem
+from acts.messages import Data, parse_message
+from acts.wire import CONTEXT, GRAPH, MATERIAL, PAUSE, PLAN_QUERY, PROVIDE, RESUME, STATUS
+from workflows.asking import Asking, material
+from workflows.decidable import Decidable
+from workflows.payloads import MAX_RESULT, NOTHING, brief, decode, dump, raw
+from workflows.requests import page_of
+
+if TYPE_CHECKING:
+    from collections import deque
+    from collections.abc import Callable
+
+    from acts.commands import Command
+    from acts.walk import Walk
+
+    Event = Callable[[Walk, str], list[Command]]
+
+
+class PlanHandlers(Decidable):
+    """The handlers of ``Plan``, beside those for decisions."""
+
+    _walk: Walk | None
+    _inbox: deque[Event]
+    _phase: str
+    _notes: list[str]
+    _asking: Asking
+
+    def _phase_now(self) -> str:
+        raise NotImplementedError
+
+    # -- signals ---------------------------------------------------------------
+
+    @workflow.signal(name=PAUSE, description="Start no more calls; what runs goes on. No input needed.")
+    def pause(self, *_: Any) -> None:
+        """Start no more calls."""
+        self._inbox.append(self._pause)
+
+    @workflow.signal(name=RESUME, description="Go on after pause. No input needed.")
+    def resume(self, *_: Any) -> None:
+        """Go on."""
+        self._inbox.append(self._resume)
+
+    @workflow.signal(
+        name=PROVIDE,
+        description='Give a message that the plan waits for: {"type": "input", "input": {"name": "value"}}',
+    )
+    def provide(self, message: RawValue = NOTHING) -> None:
+        """Append a data-like message to the context."""
+        self._inbox.append(partial(self._provide, message))
+
+    def _pause(self, walk: Walk, _now: str) -> list[Command]:
+        self._phase = "paused"
+        return walk.pause()
+
+    def _resume(self, walk: Walk, _now: str) -> list[Command]:
+        self._phase = "running"
+        return walk.resume()
+
+    def _provide(self, message: RawValue, walk: Walk, now: str) -> list[Command]:
+        try:
+            return walk.provide(data_message(decode(message)), now)
+        except CallError as error:
+            self._note(f"a message was refused: {error.message}")
+            return []
+
+    # -- queries ---------------------------------------------------------------
+
+    @workflow.query(name=STATUS, description="{phase, calls: [{id, tool, state, error?}], usage, notes?}")
+    def status(self, _: RawValue = NOTHING) -> RawValue:
+        """Where the run is."""
+        return raw(dump(self._told()))
+
+    def _told(self) -> dict[str, Any]:
+        found: dict[str, Any] = {"phase": self._phase_now(), "calls": [], "usage": self._asking.spent.to_json()}
+        if self._walk is not None:
+            found["calls"] = report.calls(self._walk)
+        if self._notes:
+            found["notes"] = self._notes
+        if len(dump(found)) > MAX_RESULT:
+            found["calls"] = [{**c, "error": brief([c["error"]])[0]} if "error" in c else c for c in found["calls"]]
+        return found
+
+    @workflow.query(name=PLAN_QUERY, description="The plan's calls, as they were written.")
+    def plan(self, _: RawValue = NOTHING) -> RawValue:
+        """The plan."""
+        walk = self._walk
+        found = walk.prepared.request.plan if walk is not None else None
+        return raw(dump(list(found.calls) if found is not None else []))
+
+    @workflow.query(
+        name=CONTEXT,
+        description='The messages so far. A page: {"offset": 0, "limit": 1000}. One value: {"path": "†state.name"}.',
+    )
+    def context(self, page: RawValue = NOTHING) -> RawValue:
+        """The whole context, a page of it, or the value at a path."""
+        if self._walk is None:
+            return raw(dump([]))
+        walk = self._walk
+        asked = decode(page) if page.payload.metadata else None
+        messages = [m.raw for m in walk.prepared.request.context]
+        return raw(dump(page_of(lambda: messages + walk.appended(), walk.value, asked)))
+
+    @workflow.query(name=MATERIAL, description="For the engine: what a model is shown of this run's context.")
+    def material(self, page: RawValue = NOTHING) -> RawValue:
+        """A page of the context as it stood when the plan began, and the Tools."""
+        if self._walk is None:
+            return raw(dump({"messages": []}))
+        prepared, asked = self._walk.prepared, decode(page)
+        mode = prepared.request.plan.mode if prepared.request.plan is not None else "eager"
+        return raw(dump(material(prepared.request, prepared.tools.values(), mode, asked)))
+
+    @workflow.query(name=GRAPH, description="The plan as a Mermaid flowchart.")
+    def graph(self, _: RawValue = NOTHING) -> str:
+        """The plan as a drawing."""
+        if self._walk is None:
+            return ""
+
+        states = {n.id: r.state for n, r in zip(self._walk.nodes, self._walk.runs, strict=True)}
+        return mermaid(self._walk.prepared, states)
+
+
+def data_message(value: Any) -> Data:
+    """A message that may be provided from outside.
+
+    Raises:
+        InvalidRequest: it is no data-like Message.
+    """
+    message = parse_message(value)
+    if not isinstance(message, Data):
+        raise InvalidRequest(
+            [Problem("invalidMessage", f"a {message.type} message cannot be provided: only data, input, state")]
+        )
+    return message
