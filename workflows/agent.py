@@ -22,6 +22,7 @@ from temporalio.exceptions import (
     is_cancelled_exception,
 )
 
+from acts import proposal
 from acts.decisions import Decision, Refused, Wait
 from acts.draw import mermaid
 from acts.errors import CallError, InvalidRequest, shorten
@@ -292,7 +293,10 @@ class AgentWorkflow(Decidable):
         self._phase = phase
         if self._loop is not None:
             page = agent_page(self._loop, phase, self._notes)
-            workflow.set_current_details(page + waiting(self._desk.all(), self._desk.records))
+            page += waiting(self._desk.all(), self._desk.records)
+            if phase == "awaiting" and self._loop.prepared is not None:
+                page += proposal.page(self._loop.prepared)
+            workflow.set_current_details(page)
 
     def _note(self, text: str) -> None:
         self._notes.append(shorten(text, 300))

@@ -21,7 +21,7 @@ from temporalio import workflow
 from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 
-from acts import report
+from acts import proposal, report
 from acts.commands import AskHuman, Command, PlanOver, StartCall
 from acts.config import Config
 from acts.decisions import Decision, Refused, Wait
@@ -103,6 +103,7 @@ class PlanWorkflow(PlanHandlers):
         self._handles: dict[str, asyncio.Task[Any]] = {}
         self._version = 1
         self._approved = True
+        self._proposal = ""
         self._dispatch = Dispatcher()
         self._handed: dict[str, Any] = {}
         self._asking = Asking(Config(), Source("", "", 0), Spent())
@@ -360,6 +361,7 @@ class PlanWorkflow(PlanHandlers):
         self._walk, self._request = new, prepared.request.raw
         self._details = report.Details(new)
         self._version += 1
+        self._proposal = ""
         self._desk.raise_version(self._version)
         return commands
 
@@ -442,8 +444,12 @@ class PlanWorkflow(PlanHandlers):
 
     def _show(self) -> None:
         if self._details is not None:
-            page = self._details.page(self._phase_now(), self._notes)
-            workflow.set_current_details(page + report.waiting(self._desk.all(), self._desk.records))
+            shown = self._details.page(self._phase_now(), self._notes)
+            shown += report.waiting(self._desk.all(), self._desk.records)
+            if not self._approved and self._over is None:
+                self._proposal = self._proposal or proposal.page(self._now_walking.prepared)
+                shown += self._proposal
+            workflow.set_current_details(shown)
 
     def _phase_now(self) -> str:
         """The phase; ``awaiting`` while nothing runs and something is waited for."""

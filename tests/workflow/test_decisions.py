@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from temporalio.api.sdk.v1 import WorkflowMetadata
 from temporalio.client import WorkflowUpdateFailedError
 from temporalio.exceptions import ApplicationError
 
@@ -281,3 +282,13 @@ async def test_a_call_of_an_agents_plan_is_decided_at_the_agent(agents: Agents, 
     assert sorted((d["call"], d["decision"], d["tick"]) for d in result["decisions"]) == [
         ("1:echo", "approve", 1), ("2:echo", "reject", 1),
     ]  # fmt: skip
+
+
+async def test_the_page_of_a_plan_that_waits_shows_what_it_would_do_and_what_to_send(foreign: Foreign) -> None:
+    handle = await lazy(foreign, call("echo", "†state.a", value=1), call("echo", "†state.b", value="†state.a"))
+    await pending(handle)
+    page = (await handle.query("__temporal_workflow_metadata", result_type=WorkflowMetadata)).current_details
+    assert "2 calls in 2 waves" in page
+    assert '{"decision": "approve", "workflowId"' in page
+    assert "2:echo" in page
+    await handle.cancel()
