@@ -4,6 +4,9 @@
     ACTS_TASK_QUEUE        the queue to serve (acts)
     ACTS_ACTIVITIES        Python modules with Activities and TOOLS, comma separated
     ACTS_TOOLS             folders with *.json Tools, separated like PATH
+    ACTS_SCRIPTS           folders with the scripts of ``scripted:`` models
+    ANTHROPIC_*, OPENAI_*  keys and addresses of model providers (docs/models.md)
+    ACTS_OPENAI_API        which API of OpenAI's, or of a server like it, is spoken (docs/models.md)
     ACTS_MAX_ACTIVITIES    how many Activities run at once (500)
     ACTS_SHUTDOWN_SECONDS  how long running Activities may go on after a stop (20)
 
