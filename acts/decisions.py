@@ -109,6 +109,8 @@ def read(raw: Json, word: str | None = None) -> Decision:
     if unknown:
         raise Refused(f"unknown key {known(unknown)}; a decision has: {', '.join(_KEYS)}")
     decision = word or raw.get("decision")
+    if raw.get("decision") not in (None, decision):
+        raise Refused(f"the signal {word} says {shorten(repr(raw['decision']), 60)}: send the signal of that name")
     if decision not in WORDS:
         raise Refused(f"decision is {shorten(repr(decision), 60)}; allowed: {', '.join(WORDS)}")
     for key in _TEXTS:

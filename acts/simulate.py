@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING, Any, Final
 from acts.advice import advice
 from acts.decisions import asked_about
 from acts.errors import MAX_PROBLEMS_REPORTED, Problem
+from acts.forecast import Sizes, lookup_bytes
 from acts.producers import Misfit, misfits
 from acts.schemas import sample
+from acts.tools import registered_names, undecided_names
 from acts.trials import Trial, choices, explore
 from acts.validate import Prepared, prepare
 from acts.values import UNKNOWN, Json
@@ -33,13 +35,19 @@ if TYPE_CHECKING:
 # and completed; a child workflow is initiated, started and completed, and its start is a
 # workflow task of its own; one that is only started has the first two and that task. A
 # local activity leaves one marker. A decision of a human is an accepted update.
-_EVENTS: Final = {"activity": 3.0, "latent": 3.0, "delegate": 6.0, "background": 5.0, "local": 1.0, "decision": 5.0}
+_EVENTS: Final = {"activity": 3.0, "latent": 3.0, "delegate": 6.0, "background": 5.0, "local": 1.0, "decision": 2.0}
 # A workflow task is scheduled, started and completed. A chain needs one per Call; results
-# of parallel Calls share them: 3.4 events per Call were measured for wide fan-outs.
+# of parallel Calls share them: 7 tasks were measured for 12 Calls side by side, 7 for 100,
+# 75 for 1,000. Local activities run within the task that starts them.
 _TASK_EVENTS: Final = 3.0
-_SHARED_TASK_EVENTS: Final = 0.4
-# Start and end of the run with its first task (5), and the look-up of what is served (3)
-_RUN_EVENTS: Final = 8.0
+_SHARED_TASKS: Final = 6.0
+_TASKS_PER_CALL: Final = 0.07
+# Start and end of the run with its first task, and the marker of the look-up of what is served
+_RUN_EVENTS: Final = 5.0
+_LOOKUP_EVENTS: Final = 1.0
+
+# Calls weighed in all combinations together, at some 0.05 ms each
+MAX_WEIGHED: Final = 2_000
 
 Price = Callable[[str], float | None]
 """The estimated US dollars of one request to a model, or None where nobody knows."""
@@ -65,13 +73,17 @@ def simulate_prepared(prepared: Prepared, price: Price | None = None) -> dict[st
          outcomes: {combinations: [{choices: {call id: path}, run: [call id], skipped: [call id],
                                     failed?: [call id], waiting?: [call id]}], truncated},
          samples: {tool: example of its _output, null where it says nothing},
-         requests: {min, max}, delegates: {min, max}, cost: {min, max} | null, events: {min, max},
+         outside: [call id],
+         requests: {min, max}, delegates: {min, max}, cost: {min, max} | null, tokens: {min, max},
+         events: {min, max}, bytes: {min, max},
          problems: [{code, message, pointer, severity?, call?, hint?, …}], instances?}
 
-    ``waiting`` are Calls that need what only ``provide`` can bring. ``price`` tells the
-    estimated US dollars of one request to a model, or None. A template is walked for its
-    first instance: ``requests``, ``delegates`` and ``cost`` are those of all ``instances``
-    together, ``events`` those of one's own history.
+    ``outside`` are the Calls that may change something in the world: those with an Activity, fire-and-forget ones
+    and what delegates do; a latent Call only reads. ``tokens`` and ``bytes`` (of history) are estimates; how they
+    are made is said in ``forecast``. ``waiting`` are Calls that need what only ``provide`` can bring. ``price``
+    tells the estimated US dollars of one request to a model, or None. A template is walked for its first
+    instance: ``requests``, ``delegates``, ``cost`` and ``tokens`` are those of all ``instances``
+    together, ``events`` and ``bytes`` those of one's own history.
     """
     shape = Shape(prepared.graph)
     found = misfits(prepared)
@@ -84,6 +96,7 @@ def simulate_prepared(prepared: Prepared, price: Price | None = None) -> dict[st
         "waves": [[ids[rank] for rank in wave] for wave in shape.waves()],
         "criticalPath": [ids[rank] for rank in shape.critical()],
         "calls": [_call(prepared, rank, asked[rank], template) for rank in _as_listed(prepared)],
+        "outside": [ids[rank] for rank in _as_listed(prepared) if rank not in prepared.given and _acts(prepared, rank)],
         "outcomes": {"combinations": [t.to_json(ids) for t in trials], "truncated": truncated},
         "samples": {name: _plain(sample(tool.output)) for name, tool in used.items() if tool.output is not None},
         **_forecast(prepared, shape, trials, price, asked=asked, truncated=truncated),
@@ -161,6 +174,11 @@ def _asks(prepared: Prepared, rank: int) -> bool:
     return asked_about(node, approve) is not None
 
 
+def _acts(prepared: Prepared, rank: int) -> bool:
+    """True when a Call may change something outside of the run."""
+    return prepared.nodes[rank].how != "latent"
+
+
 def _call(prepared: Prepared, rank: int, asks: bool, template: bool) -> dict[str, Any]:  # noqa: FBT001
     node = prepared.nodes[rank]
     out: dict[str, Any] = {"id": node.id, "tool": node.tool.name, "how": node.how}
@@ -189,19 +207,51 @@ def _forecast(
     asked: Sequence[bool],
     truncated: bool,
 ) -> dict[str, Any]:
-    walks: list[Sequence[int]] = [t.started for t in trials]
+    walks: list[_Walked] = [(t.started, _failing(prepared, t)) for t in trials]
     if truncated:  # between the Calls that no outcome decides about, and all of them
         able = [r for r, n in enumerate(prepared.nodes) if r not in prepared.given and (n.outcomes or n.detached)]
-        walks += [[r for r in able if shape.sure[r]], able]
+        walks += [([r for r in able if shape.sure[r]], ()), (able, ())]
     times = len(prepared.request.instances()) if _template(prepared) else 1
     how = [n.how for n in prepared.nodes]
-    requests = _range(times * sum(how[r] == "latent" for r in walk) for walk in walks)
-    delegates = _range(times * sum(how[r] == "delegate" for r in walk) for walk in walks)
+    requests = _range(times * sum(how[r] == "latent" for r in walk) for walk, _ in walks)
+    delegates = _range(times * sum(how[r] == "delegate" for r in walk) for walk, _ in walks)
     model = prepared.request.config.model
     each = 0.0 if not requests["max"] else price(model) if price and model else None
     cost = None if each is None else {k: round(n * each, 6) for k, n in requests.items()}
-    events = _range(_events(prepared, shape, walk, asked) for walk in walks)
-    return {"requests": requests, "delegates": delegates, "cost": cost, "events": events}
+    looked_up = bool(registered_names(prepared.request) or undecided_names(prepared.request))
+    own, sizes = _LOOKUP_EVENTS * looked_up, Sizes(prepared)
+    events = _range(round(own + _events(prepared, shape, walk, asked)) for walk, _ in walks)
+    weights = [_weight(prepared, sizes, shape, walk, asked) for walk in _weighed(walks)]
+    tokens = _range(times * w[1] for w in weights)
+    names = dict.fromkeys(registered_names(prepared.request))
+    more = lookup_bytes({n: prepared.tools[n].schema for n in names if n in prepared.tools}) if looked_up else 0
+    bytes_ = _range(w[0] + more for w in weights)
+    return {
+        "requests": requests, "delegates": delegates, "cost": cost, "tokens": tokens, "events": events, "bytes": bytes_,
+    }  # fmt: skip
+
+
+# What a combination starts, and which of that fails
+_Walked = tuple["Sequence[int]", "Sequence[int]"]
+
+
+def _failing(prepared: Prepared, trial: Trial) -> tuple[int, ...]:
+    """The started Calls of a combination that end with an error."""
+    out = []
+    for rank in trial.started:
+        node = prepared.nodes[rank]
+        path = None if node.error is None else " && ".join(str(p) for p in node.outcomes[node.error])
+        if rank in trial.errors or (path is not None and trial.choices.get(rank) == path):
+            out.append(rank)
+    return tuple(out)
+
+
+def _weighed(walks: Sequence[_Walked]) -> list[_Walked]:
+    """What is weighed: every combination of a small plan; of a large one, those with the fewest and most Calls."""
+    if sum(len(started) for started, _ in walks) <= MAX_WEIGHED:
+        return list(walks)
+    by_size = sorted(walks, key=lambda w: len(w[0]))
+    return [by_size[0], by_size[-1]]
 
 
 def _range(numbers: Iterable[int]) -> dict[str, int]:
@@ -209,16 +259,36 @@ def _range(numbers: Iterable[int]) -> dict[str, int]:
     return {"min": min(found), "max": max(found)}
 
 
-def _events(prepared: Prepared, shape: Shape, started: Sequence[int], asked: Sequence[bool]) -> int:
-    total, wide = _RUN_EVENTS, [0] * (max(shape.level, default=-1) + 1)
+def _kind(node: Node) -> str:
+    if node.detached:
+        return "background"
+    return "local" if node.how == "activity" and node.tool.options.local else node.how
+
+
+def _tasks(prepared: Prepared, shape: Shape, started: Sequence[int], decisions: int) -> float:
+    """Workflow tasks beside the first one."""
+    wide = [0] * (max(shape.level, default=-1) + 1)
     for rank in started:
-        node = prepared.nodes[rank]
-        what = "background" if node.detached else node.how
-        local = what == "activity" and node.tool.options.local
-        total += _EVENTS["local" if local else what] + (_EVENTS["decision"] if asked[rank] else 0)
-        wide[shape.level[rank]] += 1
-    total += sum(min(_TASK_EVENTS * n, _TASK_EVENTS + _SHARED_TASK_EVENTS * n) for n in wide)
-    return round(total)
+        wide[shape.level[rank]] += _kind(prepared.nodes[rank]) != "local"
+    return decisions + sum(min(float(n), _SHARED_TASKS + _TASKS_PER_CALL * n) for n in wide)
+
+
+def _decisions(prepared: Prepared, started: Sequence[int], asked: Sequence[bool]) -> int:
+    plan, approve = prepared.request.plan, prepared.request.config.approve.plan
+    whole = plan is not None and (plan.mode == "lazy" if approve is None else approve)
+    return whole + sum(asked[rank] for rank in started)
+
+
+def _events(prepared: Prepared, shape: Shape, started: Sequence[int], asked: Sequence[bool]) -> float:
+    decisions = _decisions(prepared, started, asked)
+    total = _RUN_EVENTS + decisions * _EVENTS["decision"]
+    total += sum(_EVENTS[_kind(prepared.nodes[rank])] for rank in started)
+    return total + _TASK_EVENTS * _tasks(prepared, shape, started, decisions)
+
+
+def _weight(prepared: Prepared, sizes: Sizes, shape: Shape, walk: _Walked, asked: Sequence[bool]) -> tuple[int, int]:
+    decisions = _decisions(prepared, walk[0], asked)
+    return sizes.of(walk[0], walk[1], 1 + _tasks(prepared, shape, walk[0], decisions), decisions)
 
 
 # -- problems ------------------------------------------------------------------

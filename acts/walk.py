@@ -139,7 +139,10 @@ class Walk(Resumable):
             if decision == "approve":
                 run.approved = True
                 self._move(rank, "ready")
-                heapq.heappush(self._startable, rank)
+                if rank in self.prepared.given:
+                    self._given(rank, now)
+                else:
+                    heapq.heappush(self._startable, rank)
             elif decision == "fail":
                 self._fail(rank, CallError(APPROVAL_TIMEOUT, reason), now)
             else:
@@ -227,7 +230,7 @@ class Walk(Resumable):
         if self.cancelling:
             self._settle(rank, "cancelled", now)
             return
-        if rank in self.prepared.given:
+        if rank in self.prepared.given and (not run.edited or run.approved):
             self._given(rank, now)
             return
         if node.how == "latent" and not node.outcomes:
@@ -466,6 +469,11 @@ class Walk(Resumable):
             if self.counts.get(state):
                 return state
         return "cancelled" if self.cancelling else "completed"
+
+    def awaits(self, call: str) -> int | None:
+        """The rank of a Call that waits for a decision, or None."""
+        rank = self.ids.get(call)
+        return rank if rank is not None and self.runs[rank].state == "awaiting" else None
 
     def path_written(self, rank: int) -> str | None:
         """Where a Call wrote, as one expression, or None."""

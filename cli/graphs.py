@@ -11,8 +11,8 @@ from cli.failures import DONE, refuse
 from cli.known import judge
 from cli.local import draw
 from cli.output import out, say
+from cli.questions import ask, status_of
 from cli.show import ended
-from cli.watch import ask, status_of
 
 if TYPE_CHECKING:
     from temporalio.client import Client, WorkflowExecutionDescription, WorkflowHandle

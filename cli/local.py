@@ -160,12 +160,18 @@ def _print_simulation(found: Mapping[str, Any]) -> None:
     screen.print("  " + " → ".join(clean(c) for c in found["criticalPath"][:40]))
     screen.print("calls", style="bold")
     screen.print(_calls_table(found["calls"]))
+    if found["outside"]:
+        names = ", ".join(clean(c) for c in found["outside"][:MAX_NAMES])
+        more = f", … ({len(found['outside'])} in all)" if len(found["outside"]) > MAX_NAMES else ""
+        screen.print("may change something outside", style="bold")
+        screen.print(f"  {names}{more}")
     _print_outcomes(found["outcomes"])
     requests, cost, events = found["requests"], found.get("cost"), found.get("events")
     parts = [f"{_span(requests)} model requests"]
     if requests["max"]:
         parts.append(f"{_span(cost)} USD" if cost else "cost unknown")
-    parts += [f"about {_span(events)} events of history"] if events else []
+        parts += [f"about {_span(found['tokens'])} tokens"]
+    parts += [f"about {_span(events)} events and {_span(found['bytes'])} bytes of history"] if events else []
     screen.print("forecast", style="bold")
     screen.print("  " + ", ".join(parts))
 

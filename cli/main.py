@@ -226,6 +226,94 @@ def schema() -> int:
     return tell()
 
 
+@command("pending")
+def pending(as_json: AsJson = False) -> int:
+    """List everything that waits for a person, across all runs."""
+    from cli.pending import pending as look
+
+    return look(as_json=as_json)
+
+
+Call = Annotated[str | None, typer.Option("--call", "-c", metavar="CALL", help="One call, like 2:refund.")]
+Instance = Annotated[str | None, typer.Option(metavar="NAME", help="One of several instances.")]
+Below = Annotated[
+    str | None, typer.Option("--workflow-id", metavar="ID", help="One of several runs below this one that wait.")
+]
+Version = Annotated[
+    int | None, typer.Option(min=1, help="The version that you have seen; refused when another one waits.")
+]
+By = Annotated[str | None, typer.Option(metavar="NAME", help="Who decides (default: the login name).")]
+
+
+def _aim(run: str, by: str | None, **more: Any) -> Any:
+    from cli.decide import Aim, login_name
+
+    return Aim(run, by=login_name() if by is None else by, **more)
+
+
+@command("approve")
+def approve(
+    run: Run,
+    call: Call = None,
+    version: Version = None,
+    by: By = None,
+    note: Annotated[str | None, typer.Option(metavar="TEXT", help="Why.")] = None,
+    instance: Instance = None,
+    workflow_id: Below = None,
+) -> int:
+    """Let what waits run: a plan, or a call."""
+    from cli.decide import decide
+
+    aim = _aim(run, by, call=call, instance=instance, workflow_id=workflow_id, version=version, why=note)
+    return decide("approve", aim)
+
+
+@command("reject")
+def reject(
+    run: Run,
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; an agent plans again by it.")],
+    call: Call = None,
+    version: Version = None,
+    by: By = None,
+    instance: Instance = None,
+    workflow_id: Below = None,
+) -> int:
+    """Do not let what waits run; say why."""
+    from cli.decide import decide
+
+    aim = _aim(run, by, call=call, instance=instance, workflow_id=workflow_id, version=version, why=reason)
+    return decide("reject", aim)
+
+
+@command("edit")
+def edit(
+    run: Run,
+    call: Call = None,
+    file: Annotated[
+        str | None, typer.Option("--file", metavar="PLAN", help="Calls, or a call: sent instead of opening an editor.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Send it without asking.")] = False,
+    version: Version = None,
+    by: By = None,
+    instance: Instance = None,
+    workflow_id: Below = None,
+) -> int:
+    """Change the plan that waits, or one call, in $EDITOR. The new version then waits for an approval of its own."""
+    from cli.edits import How
+    from cli.edits import edit as change
+
+    aim = _aim(run, by, call=call, instance=instance, workflow_id=workflow_id, version=version)
+    return change(aim, How(file, yes))
+
+
+@command("diff")
+def diff(run: Run) -> int:
+    """Show how a run's plan differs from the one it was started with; of an agent, from its plan before."""
+    from cli.plans import diff as compare
+
+    return compare(run)
+
+
 @command("cancel")
 def cancel(run: Run) -> int:
     """End a run: what runs is cancelled, nothing more starts."""

@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from cli import server
 from cli.failures import DONE
+from cli.forecasts import print_forecast, side_by_side
 from cli.outcome import Outcome, wait
 from cli.output import clean, console, out_json, print_blocks, say
 from cli.problems import blocks
+from cli.questions import status_of
 from cli.tables import MAX_ROWS, calls_table, failure_blocks, headline, print_outcome, usage_text
-from cli.watch import progress, status_of
+from cli.waits import print_decisions, read_waits, wait_lines
+from cli.watch import progress
 
 if TYPE_CHECKING:
     from temporalio.client import Client, WorkflowExecutionDescription
@@ -39,14 +42,17 @@ async def _show(run: str, run_id: str | None, *, as_json: bool) -> int:
             _print_running(found, status)
         return DONE
     outcome = await ended(client, found)
+    table = await side_by_side(client, found, outcome.result)
     if as_json:
-        out_json({**_facts(found), "status": outcome.status, "result": outcome.result, "error": outcome.error})
+        ending = {"status": outcome.status, "result": outcome.result, "error": outcome.error}
+        out_json({**_facts(found), **ending, **({"forecast": table} if table else {})})
     else:
         print_outcome(outcome, found.id, found.workflow_type, _lasted(found), f"run {found.run_id}")
         if outcome.result is None and not outcome.problems:
             await _print_last_calls(client, found)
         print_blocks(blocks(outcome.problems, None))
         print_blocks(failure_blocks(outcome))
+        print_forecast(table)
     return DONE
 
 
@@ -72,6 +78,9 @@ def _print_running(found: WorkflowExecutionDescription, status: dict[str, Any] |
         screen.print(f"note: {clean(text)}", style="dim")
     if any(c.get("waitsFor") for c in status.get("calls") or ()):
         screen.print(f"waits for a message: acts provide {clean(found.id)} FILE", style="magenta")
+    for text in wait_lines(found.id, read_waits(status.get("pending")) or []):
+        screen.print(text, style="magenta")
+    print_decisions(status.get("decisions"))
 
 
 async def _print_last_calls(client: Client, found: WorkflowExecutionDescription) -> None:

@@ -11,6 +11,7 @@ from acts.errors import shorten
 from cli.failures import Block
 from cli.outcome import Outcome
 from cli.output import clean, console, lines
+from cli.waits import print_decisions, verdict
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -76,7 +77,9 @@ def note(call: Mapping[str, Any]) -> str:
     if isinstance(error, str):
         return clean(error, MAX_NOTE)
     waits = call.get("waitsFor")
-    return clean(f"waits for {', '.join(map(str, waits))}", MAX_NOTE) if isinstance(waits, list) else ""
+    if isinstance(waits, list):
+        return clean(f"waits for {', '.join(map(str, waits))}", MAX_NOTE)
+    return "waits for a decision" if call.get("state") == "awaiting" else ""
 
 
 def _chosen(calls: Sequence[Mapping[str, Any]], limit: int | None) -> tuple[list[Mapping[str, Any]], Counter[str]]:
@@ -116,7 +119,10 @@ def print_outcome(outcome: Outcome, run: str, *facts: str, rows: int = MAX_ROWS)
     ticks = result.get("ticks") if isinstance(result, dict) else None
     screen.print(headline(outcome.status, run, *facts, f"{ticks} tick{'s' * (ticks != 1)}" if ticks else ""))
     if isinstance(result, dict):
+        if why := verdict(result):
+            screen.print(why, style="bold red")
         _print_result(result, rows)
+        print_decisions(result.get("decisions"))
     elif result is not None:
         screen.print(value_text(result, rows))
     if outcome.error is not None and not outcome.problems:

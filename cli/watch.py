@@ -15,13 +15,14 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Mapping
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
-from acts.wire import STATUS
+from acts.wire import PENDING
 from cli.outcome import Outcome, wait
 from cli.output import clean, console
+from cli.questions import ask, status_of
 from cli.tables import calls_table, counts_text, headline, note, usage_text
+from cli.waits import read_waits, wait_lines
 
 if TYPE_CHECKING:
     from rich.console import Group, RenderableType
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 # unchanged picture is asked for once per second.
 FIRST_PAUSE_SECONDS: Final = 0.25
 LONGEST_PAUSE_SECONDS: Final = 1.0
-QUERY: Final = timedelta(seconds=5)
 SILENCE_SECONDS: Final = 3.0  # without any answer for this long, the screen says so
 HEAD_ROWS: Final = 6  # rows of the terminal that the table leaves to the rest
 
@@ -84,39 +84,40 @@ async def _watch(
 
 
 async def progress(client: Client, handle: WorkflowHandle[Any, Any]) -> dict[str, Any] | None:
-    """``status_of``; in that of an agent, the calls of the plan it walks are as that plan tells them."""
+    """The answer of ``status``, with ``pending`` where something waits for a person.
+
+    In that of an agent, the calls of the plan it walks are as that plan tells them.
+    """
     status = await status_of(handle)
-    calls = (status or {}).get("calls") or []
-    tick = (status or {}).get("tick")
-    walked = [i for i, call in enumerate(calls) if call.get("tick") == tick and call.get("state") == "pending"]
-    if status is None or not tick or not walked:
-        return status
-    child = await status_of(client.get_workflow_handle(f"{handle.id}/plan-{tick}"))
-    told = (child or {}).get("calls") or []
-    if len(told) != len(walked):
-        return status
-    # the child numbers its calls anew; their order is the same
-    for index, call in zip(walked, told, strict=True):
-        calls[index] = {**call, **{k: calls[index][k] for k in ("id", "tool", "tick")}}
+    if status is None:
+        return None
+    await _add_walked(client, handle, status)
+    asked = any(c.get("state") == "awaiting" and not c.get("waitsFor") for c in status.get("calls") or ())
+    if asked or status.get("phase") == "awaiting":
+        waits = await ask(handle, PENDING)
+        if waits:
+            status["pending"] = waits
     return status
 
 
-async def status_of(handle: WorkflowHandle[Any, Any]) -> dict[str, Any] | None:
-    """The answer of the query ``status``, or None when there is none."""
-    found = await ask(handle, STATUS)
-    return found if isinstance(found, dict) else None
+async def _add_walked(client: Client, handle: WorkflowHandle[Any, Any], status: dict[str, Any]) -> None:
+    calls = status.get("calls") or []
+    tick = status.get("tick")
+    walked = [i for i, call in enumerate(calls) if call.get("tick") == tick and call.get("state") == "pending"]
+    if not tick or not walked:
+        return
+    child = await status_of(client.get_workflow_handle(f"{handle.id}/plan-{tick}"))
+    told = (child or {}).get("calls") or []
+    if len(told) != len(walked):
+        return
+    # the child numbers its calls anew; their order is the same
+    for index, call in zip(walked, told, strict=True):
+        calls[index] = {**call, **{k: calls[index][k] for k in ("id", "tool", "tick")}}
 
 
-async def ask(handle: WorkflowHandle[Any, Any], query: str) -> Any:
-    """The answer of a query, or None when nobody gives one in time."""
-    from temporalio.client import WorkflowQueryFailedError, WorkflowQueryRejectedError
-    from temporalio.service import RPCError
-
-    try:
-        # bounded by us as well: the SDK tries again after a timeout of its own
-        return await asyncio.wait_for(handle.query(query, rpc_timeout=QUERY), QUERY.total_seconds())
-    except (RPCError, WorkflowQueryFailedError, WorkflowQueryRejectedError, TimeoutError):
-        return None
+def _waits(run: str, status: Mapping[str, Any]) -> list[str]:
+    """What waits for a person, as lines."""
+    return wait_lines(run, read_waits(status.get("pending")) or [])
 
 
 class Lines:
@@ -129,6 +130,7 @@ class Lines:
         self._phase: tuple[Any, Any] = ("", None)
         self._began = time.monotonic()
         self._told = False
+        self._waits: list[str] = []
 
     def show(self, status: Mapping[str, Any]) -> None:
         """Say what is new."""
@@ -142,6 +144,10 @@ class Lines:
             if self._states.get(key) != state and not (state == "pending" and key not in self._states):
                 self._line(" ".join(x for x in (key, state, note(call)) if x))
             self._states[key] = state
+        waits = _waits(self._run, status)
+        for text in waits if waits != self._waits else ():
+            self._line(text)
+        self._waits = waits
 
     def silent(self, seconds: float) -> None:
         """Say so, once."""
@@ -208,6 +214,7 @@ class Picture:
                     "magenta",
                 )
             )
+        parts += [Text(text, "magenta") for text in _waits(self._run, status)]
         return Group(*parts)
 
 

@@ -75,7 +75,7 @@ class AgentWorkflow(Decidable):
     def __init__(self) -> None:
         super().__init__()
         self._verdicts: deque[Decision] = deque()
-        self._version = 1
+        self._version = 0
         self._raw: Any = None
         self._registry: dict[str, Any] = {}
         self._loop: Loop | None = None
@@ -98,8 +98,11 @@ class AgentWorkflow(Decidable):
             raise ApplicationError(
                 str(error), raw(dump(error.to_json())), type=INVALID_REQUEST, non_retryable=True
             ) from None
-        except BaseException as error:
-            if not isinstance(error, Exception) or is_cancelled_exception(error):
+        except asyncio.CancelledError:
+            self._show("cancelled")
+            raise
+        except Exception as error:
+            if is_cancelled_exception(error):
                 self._show("cancelled")
                 raise
             workflow.logger.exception("the loop broke")
@@ -119,6 +122,7 @@ class AgentWorkflow(Decidable):
             loop.restore(carried["loop"])
             self._paused = carried["paused"]
             self._desk.restore(carried.get("desk"))
+            self._version = carried.get("version", 0)
         self._notes += [p.text() for p in loop.warnings if p.code == "limitLowered"]
         self._loop = loop
         try:
@@ -150,26 +154,19 @@ class AgentWorkflow(Decidable):
 
     async def _propose(self, loop: Loop) -> Next:
         """Wait until somebody approves or rejects the plan of this tick; edits make new versions of it."""
-        self._version = 1
+        self._version += 1
         self._desk.open("plan", self._version, loop.request.config.approve)
-        try:
-            while True:
-                self._show("awaiting")
-                self._reporting = asyncio.create_task(self._desk.report())
-                await workflow.wait_condition(lambda: bool(self._verdicts))
-                decision = self._verdicts.popleft()
-                if decision.decision == EDIT:
-                    loop.edited(self._changed(loop, decision))
-                    self._version += 1
-                    self._desk.raise_version(self._version)
-                    continue
-                if decision.decision == REJECT:
-                    return loop.rejected(decision.reason or "")
-                if decision.decision == APPROVE:
-                    return loop.approved()
+        while True:
+            self._show("awaiting")
+            self._reporting = asyncio.create_task(self._desk.report())
+            await workflow.wait_condition(lambda: bool(self._verdicts))
+            decision = self._verdicts.popleft()
+            if decision.decision == REJECT:
+                return loop.rejected(decision.reason or "")
+            if decision.decision == APPROVE:
+                return loop.approved()
+            if decision.decision != EDIT:  # an edit was carried out when it came
                 raise _Stopped(APPROVAL_TIMEOUT, self._desk.expired or "nobody decided in time")
-        finally:
-            self._desk.close()
 
     @staticmethod
     def _changed(loop: Loop, decision: Decision) -> list[Any]:
@@ -189,7 +186,13 @@ class AgentWorkflow(Decidable):
 
     def _decided(self, wait: Wait, decision: Decision) -> None:
         self._verdicts.append(decision)
-        if self._loop is not None and decision.decision in (APPROVE, EDIT):
+        if self._loop is None:
+            return
+        if decision.decision == EDIT:  # at once: what is decided next is about the new version
+            self._loop.edited(self._changed(self._loop, decision))
+            self._version += 1
+            self._desk.raise_version(self._version)
+        if decision.decision in (APPROVE, EDIT):
             self._loop.decision(decision.record(wait, ""))
 
     def _at_rest(self) -> bool:
@@ -272,6 +275,7 @@ class AgentWorkflow(Decidable):
                 "loop": loop.snapshot(),
                 "paused": self._paused,
                 "desk": self._desk.snapshot(),
+                "version": self._version,
             }
         )
         if size(carried) <= MAX_PAYLOAD:

@@ -89,6 +89,9 @@ class Decidable:
     async def _pass_on(self, wait: Wait, decision: Decision) -> None:
         """Hand a decision to the run that waits for it."""
         told = {k: v for k, v in decision.raw.items() if k not in ("decision", "workflowId")}
+        told |= {"version": wait.version}  # what was decided about, and nothing that may wait there by then
+        if wait.call is not None:
+            told["call"] = wait.call
         try:
             handle = workflow.get_external_workflow_handle(wait.workflow_id)
             await handle.signal(decision.decision, encode(told))

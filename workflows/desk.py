@@ -52,6 +52,7 @@ class Desk:
         self._kept: list[Decision] = []
         self._told: list[dict[str, Any]] = []
         self._since: dict[str, str] = {}
+        self._seen: dict[str | None, int] = {}
 
     # -- waits -----------------------------------------------------------------
 
@@ -64,6 +65,7 @@ class Desk:
         if key in self._waits:
             self._waits[key] = replace(self._waits[key], version=version)
             return
+        self._seen[call] = max(version, self._seen.get(call, 0))
         began = self._since.pop(f"{what}/{call}/{instance}", None) or _text(workflow.now())
         deadline = None
         if approve.timeout is not None:
@@ -96,6 +98,7 @@ class Desk:
         """Another version waits now; the time that is left goes on."""
         for key, wait in list(self._waits.items()):
             self._waits[key] = replace(wait, version=version)
+            self._seen[wait.call] = max(version, self._seen.get(wait.call, 0))
 
     def settle(self, call: str, instance: str | None) -> None:
         """A Call does not wait any more, whoever settled it."""
@@ -136,13 +139,26 @@ class Desk:
         """
         try:
             decision = read(raw, word)
-            if not any(self._fits(w, decision) for w in self.all()) and len(self._kept) < MAX_KEPT:
+            if self._is_early(decision) and len(self._kept) < MAX_KEPT:
                 self._kept.append(decision)
                 return None
             return self.take(raw, word)
         except PlanError as error:
             self._note(f"the signal {word} was refused: {shorten(str(error), 200)}")
             return None
+
+    def _is_early(self, decision: Decision) -> bool:
+        """True when it can only be for a wait that is still to come.
+
+        What was said about something that has waited already (twice, or too late) must not
+        approve the next thing that waits: nobody has seen that.
+        """
+        anything = replace(decision, version=None)
+        if any(self._fits(w, anything) for w in self.all()):
+            return False
+        if decision.version is not None and decision.version <= max(self._seen.values(), default=0):
+            return False
+        return not self._seen if decision.call is None else decision.call not in self._seen
 
     def take(self, raw: Any, word: str | None = None) -> tuple[Wait, Decision] | None:
         """Take a decision; what is for a run below is returned, to be passed on.
@@ -202,6 +218,7 @@ class Desk:
             del self._below[raw["workflowId"]]
         out = []
         for wait in waits:
+            self._seen.setdefault(wait.call, wait.version)
             for early in list(self._kept):
                 if self._fits(wait, early):
                     self._kept.remove(early)
@@ -233,6 +250,7 @@ class Desk:
         return {
             "records": self.records, "kept": [{**d.raw, "decision": d.decision} for d in self._kept],
             "since": {f"{w.what}/{w.call}/{w.instance}": w.since for w in self._waits.values()}, "told": self._told,
+            "seen": [[call, version] for call, version in self._seen.items()],
         }  # fmt: skip
 
     def restore(self, data: dict[str, Any] | None) -> None:
@@ -243,6 +261,7 @@ class Desk:
         self._kept = [read(raw) for raw in data["kept"]]
         self._told = list(data["told"])
         self._since = dict(data["since"])
+        self._seen = dict(data.get("seen", ()))
 
 
 def _text(moment: datetime) -> str:

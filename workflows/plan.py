@@ -222,7 +222,8 @@ class PlanWorkflow(PlanHandlers):
         """An event about a Call, which has its rank in the plan that is walked when it is handled."""
 
         def event(walk: Walk, now: str) -> list[Command]:
-            return what(walk, walk.ids[node.id], *told, now, **more)
+            rank = walk.ids.get(node.id)
+            return [] if rank is None else what(walk, rank, *told, now, **more)
 
         self._inbox.append(event)
 
@@ -334,13 +335,15 @@ class PlanWorkflow(PlanHandlers):
         return prepare_parsed(parse_request(request), self._registry["tools"], self._registry["served"])
 
     def _decided(self, wait: Wait, decision: Decision) -> None:
-        if decision.decision == EDIT:
-            self._inbox.append(partial(self._change, wait, decision))
+        if decision.decision == EDIT:  # at once: what is decided next is about the new version
+            commands = self._change(decision)
+            self._inbox.append(lambda _walk, _now: commands)
         elif wait.what == "plan":
             self._inbox.append(partial(self._decided_plan, decision))
         else:
-            node = next(n for n in self._now_walking.nodes if n.id == wait.call)
-            self._report_of(node, Walk.decide, decision.decision, decision.reason or "")
+            node = next((n for n in self._now_walking.nodes if n.id == wait.call), None)
+            if node is not None:
+                self._report_of(node, Walk.decide, decision.decision, decision.reason or "")
 
     def _decided_plan(self, decision: Decision, walk: Walk, now: str) -> list[Command]:
         if decision.decision == APPROVE:
@@ -349,13 +352,15 @@ class PlanWorkflow(PlanHandlers):
         self._over = REJECTED if decision.decision == REJECT else "failed"
         return []
 
-    def _change(self, wait: Wait, decision: Decision, walk: Walk, now: str) -> list[Command]:
+    def _change(self, decision: Decision) -> list[Command]:
         """Walk the edited plan from now on; it waits for an approval of its own."""
-        prepared = self._edited(decision)
+        prepared, walk = self._edited(decision), self._now_walking
         commands: list[Command] = []
         if self._approved:
-            new, commands = walk.changed_plan(prepared, now)
-            self._desk.settle(str(wait.call), wait.instance)
+            new, commands = walk.changed_plan(prepared, _now())
+            for wait in self._desk.own():
+                if new.awaits(str(wait.call)) is None:
+                    self._desk.settle(str(wait.call), wait.instance)
         else:
             new = walk.anew(prepared)
         self._walk, self._request = new, prepared.request.raw

@@ -24,6 +24,7 @@ REFUND = str(EXAMPLES / "refund" / "plan.yaml")
 TRIP = str(EXAMPLES / "trip" / "plan.yaml")
 COMMANDS = (
     "dev", "demo", "run", "show", "validate", "simulate", "graph", "schema", "cancel", "pause", "resume", "provide",
+    "pending", "approve", "reject", "edit", "diff",
 )  # fmt: skip
 
 
@@ -270,7 +271,19 @@ def test_a_reader_that_leaves_early_is_no_error_of_ours(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["show", "x"], ["run", WEATHER], ["cancel", "x"], ["pause", "x"], ["graph", "x"]]
+    "arguments",
+    [
+        ["show", "x"],
+        ["run", WEATHER],
+        ["cancel", "x"],
+        ["pause", "x"],
+        ["graph", "x"],
+        ["pending"],
+        ["approve", "x"],
+        ["reject", "x", "--reason", "no"],
+        ["edit", "x"],
+        ["diff", "x"],
+    ],
 )
 def test_without_a_server_the_exit_code_is_3_and_the_remedy_is_named(arguments: list[str], tmp_path: Path) -> None:
     done = run_acts(*arguments, cwd=tmp_path, TEMPORAL_ADDRESS="127.0.0.1:1")

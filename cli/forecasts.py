@@ -1,0 +1,86 @@
+"""A finished plan beside its forecast: what was expected of it, and what it came to.
+
+Laws of this file:
+- the forecast is made again from the input of the run, so it is that of the plan as it was
+  started: an edit, or what was provided, is not in it;
+- what a figure cannot be told of is left out, never guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from acts.errors import InvalidRequest
+from acts.forecast import compare
+from acts.values import Json
+from acts.wire import PLAN
+from cli.failures import Refusal
+from cli.graphs import request_of
+from cli.known import judge
+from cli.output import clean, console
+
+if TYPE_CHECKING:
+    from temporalio.client import Client, WorkflowExecutionDescription
+
+MAX_CALLS: Final = 500  # up to 64 combinations of so many Calls take some seconds; `acts simulate` has more patience
+_RAN: Final = ("completed", "detached", "failed", "running")
+
+
+async def side_by_side(client: Client, found: WorkflowExecutionDescription, result: Json) -> dict[str, Any] | None:
+    """Forecast and actual of a finished plan, or None where one of them is not to be had."""
+    if found.workflow_type != PLAN or not isinstance(result, dict) or not isinstance(result.get("calls"), list):
+        return None
+    given = await request_of(client, found)
+    request = given.get("request", given) if isinstance(given, dict) else None
+    forecast = _forecast(request)
+    return None if forecast is None else compare(forecast, _figures(found, result))
+
+
+def _forecast(request: Json) -> dict[str, Any] | None:
+    from acts.simulate import simulate
+
+    try:
+        verdict = judge(request, agent=False)
+        if verdict.errors or verdict.calls > MAX_CALLS or any(p.code == "unseenTool" for p in verdict.problems):
+            return None
+        return simulate(request, verdict.tools, verdict.served)
+    except (InvalidRequest, Refusal):
+        return None
+
+
+def _figures(found: WorkflowExecutionDescription, result: Mapping[str, Any]) -> dict[str, Any]:
+    info = found.raw_description.workflow_execution_info
+    whole = info.first_run_id in ("", found.run_id)  # else it is the last of several runs
+    usage = result.get("usage") or {}
+    return {
+        "calls": sum(c.get("state") in _RAN for c in result["calls"]) if result["calls"] else None,
+        "requests": usage.get("requests"),
+        "tokens": usage.get("inputTokens", 0) + usage.get("outputTokens", 0),
+        "events": info.history_length if whole else None,
+        "bytes": info.history_size_bytes if whole else None,
+    }
+
+
+def print_forecast(table: Mapping[str, Any] | None) -> None:
+    """The rows that say something, on stdout."""
+    from rich.table import Table
+    from rich.text import Text
+
+    if table is None:
+        return
+    shown = Table(box=None, pad_edge=False, header_style="dim")
+    for title in ("", "expected", "actual"):
+        shown.add_column(title, justify="left" if not title else "right")
+    for name, row in table.items():
+        expected, actual = row["expected"], row["actual"]
+        if expected is not None and actual is not None and (expected["max"] or actual):
+            shown.add_row(Text(clean(name)), _span(expected), f"{actual:,}")
+    if shown.row_count:
+        console().print("\nforecast of the plan as it was started", style="bold")
+        console().print(shown)
+
+
+def _span(found: Mapping[str, int]) -> str:
+    low, high = found["min"], found["max"]
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"

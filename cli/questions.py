@@ -1,0 +1,45 @@
+"""Questions to a run, as queries. No answer is no failure here: the caller says what it means."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from acts.wire import CONTEXT, STATUS
+
+if TYPE_CHECKING:
+    from temporalio.client import WorkflowHandle
+
+QUERY: Final = timedelta(seconds=5)
+
+
+async def ask(handle: WorkflowHandle[Any, Any], query: str, *given: Any) -> Any:
+    """The answer of a query, or None when nobody gives one in time."""
+    from temporalio.client import WorkflowQueryFailedError, WorkflowQueryRejectedError
+    from temporalio.service import RPCError
+
+    try:
+        # bounded by us as well: the SDK tries again after a timeout of its own
+        asked = handle.query(query, args=list(given), rpc_timeout=QUERY)
+        return await asyncio.wait_for(asked, QUERY.total_seconds())
+    except (RPCError, WorkflowQueryFailedError, WorkflowQueryRejectedError, TimeoutError):
+        return None
+
+
+async def status_of(handle: WorkflowHandle[Any, Any]) -> dict[str, Any] | None:
+    """The answer of the query ``status``, or None when there is none."""
+    found = await ask(handle, STATUS)
+    return found if isinstance(found, dict) else None
+
+
+async def messages_of(handle: WorkflowHandle[Any, Any]) -> list[Any] | None:
+    """The whole context of a run, page by page; None when nobody tells."""
+    out: list[Any] = []
+    while True:
+        page = await ask(handle, CONTEXT, {"offset": len(out), "limit": 1000})
+        if not isinstance(page, dict) or not isinstance(page.get("messages"), list):
+            return None
+        out += page["messages"]
+        if not page["messages"] or len(out) >= int(page.get("total", 0)):
+            return out

@@ -1,0 +1,324 @@
+"""What waits for a person, decided from the command line: a real server, a real worker."""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from temporalio.client import Client
+from typer.testing import CliRunner
+
+from cli.plans import text_of
+from tests.cli.conftest import Acts
+from tests.support import assert_eventually
+
+ENGLISH: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "_activity": {"const": "isEnglish"}, "_outputPath": {"type": "string"}, "language": {"type": "string"},
+    },
+    "required": ["language"],
+}  # fmt: skip
+FIRST = {"_tool": "english", "language": "en", "_outputPath": "†state.first"}
+SECOND = {"_tool": "english", "language": "fr", "_outputPath": "†state.second"}
+ESCAPE = "\x1b[31mred[/]"
+
+
+@pytest.fixture(autouse=True)
+def wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Room for every line of a table, whoever runs the tests."""
+    monkeypatch.setenv("COLUMNS", "250")
+    monkeypatch.setenv("LOGNAME", "ada")
+
+
+def file(folder: Path, *plan: Any, mode: str = "lazy", **config: Any) -> str:
+    context = [{"type": "tool", "tool": {"english": ENGLISH}}, {"type": "plan", "plan": list(plan), "mode": mode}]
+    (folder / "request.json").write_text(json.dumps({"config": config, "context": context}), "utf-8")
+    return "request.json"
+
+
+async def waits(client: Client, run: str, count: int = 1) -> list[Any]:
+    async def look() -> list[Any]:
+        found: list[Any] = await client.get_workflow_handle(run).query("pending")
+        return found if len(found) == count else []
+
+    found: list[Any] = await assert_eventually(look, why=f"{count} decisions of {run} are waited for")
+    return found
+
+
+async def result(client: Client, run: str) -> Any:
+    return await client.get_workflow_handle(run).result()
+
+
+async def started(acts: Acts, client: Client, given: str, count: int = 1) -> str:
+    name = f"cli-{uuid.uuid4().hex[:8]}"
+    assert acts("run", given, "--detach", "--id", name).exit_code == 0
+    await waits(client, name, count)
+    return name
+
+
+def squeezed(text: str) -> str:
+    return re.sub(r" +", " ", text)
+
+
+# -- approve and reject -------------------------------------------------------------------------------------------
+
+
+async def test_what_waits_is_listed_shown_and_approved(acts: Acts, client: Client, tmp_path: Path) -> None:
+    name = await started(acts, client, file(tmp_path, FIRST))
+    listed = squeezed(acts("pending").stdout)
+    assert f"{name} the plan 1 " in listed
+    assert f"acts approve {name} --version 1" in listed
+    found = json.loads(acts("pending", "--json").stdout)
+    (wait,) = [w for w in found["waits"] if w["run"] == name]
+    assert (wait["what"], wait["version"], wait["workflowId"]) == ("plan", 1, name)
+    shown = acts("show", name).stdout
+    assert f"the plan of {name} (version 1) waits for a decision" in shown
+    for command in (f"acts approve {name} --version 1", f'acts reject {name} --version 1 --reason "…"'):
+        assert command in shown
+
+    done = acts("approve", name, "--version", "1", "--note", "looks right")
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert f"approved: the plan of {name} (version 1)" in done.stderr
+    (record,) = (await result(client, name))["decisions"]
+    assert (record["by"], record["reason"]) == ("ada", "looks right")
+    assert "ada approved the plan (version 1): looks right" in acts("show", name).stdout
+    assert all(w["run"] != name for w in json.loads(acts("pending", "--json").stdout)["waits"])
+
+
+async def test_a_rejected_run_exits_with_1_and_says_who_rejected_it_and_why(
+    acts: Acts, client: Client, tmp_path: Path
+) -> None:
+    given = file(tmp_path, FIRST, approve={"timeout": "300ms"})
+    done = acts("run", given)
+    assert done.exit_code == 1
+    assert "✗ rejected" in done.stdout
+    assert "rejected by onTimeout: nobody decided in time" in done.stdout
+    name = await started(acts, client, file(tmp_path, FIRST))
+    assert acts("reject", name, "--reason", f"too {ESCAPE}", "--by", "Bob\nthe boss").exit_code == 0
+    await result(client, name)
+    shown = acts("show", name).stdout
+    assert "rejected by Bob the boss: too �[31mred[/]" in shown
+    assert "Bob the boss rejected the plan (version 1): too �[31mred[/]" in shown
+    assert "\x1b" not in shown
+
+
+async def test_calls_are_decided_each_by_its_name(acts: Acts, client: Client, tmp_path: Path) -> None:
+    given = file(tmp_path, FIRST, SECOND, mode="eager", approve={"calls": True})
+    name = await started(acts, client, given, 2)
+    shown = squeezed(acts("show", name).stdout)
+    assert "? 1:english awaiting waits for a decision" in shown
+    assert f"acts approve {name} --call 2:english --version 1" in shown
+    several = acts("approve", name)
+    assert several.exit_code == 2
+    assert "2 waits are matched" in several.stderr
+    assert acts("approve", name, "-c", "1:english").exit_code == 0
+    assert acts("reject", name, "--call", "2:english", "--reason", "not this one").exit_code == 0
+    assert (await result(client, name))["state"] == {"first": True}
+    shown = acts("show", name).stdout
+    assert "rejected by ada (2:english): not this one" in shown
+    assert "ada approved 1:english (version 1)" in shown
+
+
+async def test_watch_says_what_waits_and_how_to_decide_it(acts: Acts, tmp_path: Path) -> None:
+    given = file(tmp_path, FIRST, approve={"timeout": "2s", "onTimeout": "approve"})
+    done = acts("run", given, "--watch", "--id", name := f"cli-{uuid.uuid4().hex[:8]}")
+    assert done.exit_code == 0
+    assert f"the plan of {name} (version 1) waits for a decision since" in done.stderr
+    assert f"acts approve {name} --version 1" in done.stderr
+    assert "onTimeout approved the plan (version 1): nobody decided in time" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["approve", "--version", "7"], "version 7 is not what waits"),
+        (["approve", "--call", "9:english"], "nothing that waits is matched by call '9:english'"),
+        (["approve", "--workflow-id", "another"], "nothing that waits is matched"),
+        (["reject", "--reason", " "], "a rejection has a reason"),
+        (["reject"], "--reason"),
+        (["approve", "--note", "x" * 3000], '"reason" is a string of at most 2000 characters'),
+    ],
+)  # fmt: skip
+async def test_a_decision_that_cannot_be_taken_is_one_block(
+    acts: Acts, client: Client, tmp_path: Path, arguments: list[str], words: str
+) -> None:
+    name = await started(acts, client, file(tmp_path, FIRST))
+    done = acts(arguments[0], name, *arguments[1:])
+    assert done.exit_code == 2
+    assert words in done.stderr
+    assert len(await waits(client, name)) == 1
+    await client.get_workflow_handle(name).terminate()
+
+
+@pytest.mark.parametrize("command", [["approve"], ["reject", "--reason", "no"], ["edit"], ["diff"]])
+def test_a_run_that_is_not_there_is_named_before_anything_is_decided(acts: Acts, command: list[str]) -> None:
+    done = acts(command[0], "no-such-run", *command[1:])
+    assert done.exit_code == 2
+    assert 'there is no run "no-such-run"' in done.stderr
+
+
+async def test_a_run_that_is_over_takes_no_decision(acts: Acts, client: Client, tmp_path: Path) -> None:
+    name = await started(acts, client, file(tmp_path, FIRST))
+    acts("approve", name)
+    await result(client, name)
+    done = acts("approve", name)
+    assert done.exit_code == 2
+    assert f'the run "{name}" has ended' in done.stderr
+
+
+def test_without_a_worker_a_decision_ends_with_advice(
+    acts: Acts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ACTS_TASK_QUEUE", f"nobody-{uuid.uuid4().hex[:8]}")
+    monkeypatch.setattr("cli.questions.QUERY", timedelta(seconds=1))
+    name = f"cli-{uuid.uuid4().hex[:8]}"
+    acts("run", file(tmp_path, FIRST), "--detach", "--id", name)
+    done = acts("approve", name)
+    assert done.exit_code == 3
+    assert "no worker serves the queue" in done.stderr
+    assert "start a worker" in done.stderr
+    assert name in json.loads(acts("pending", "--json").stdout)["unanswered"]
+    assert name in acts("pending").stderr
+    acts("cancel", name)
+
+
+async def test_an_update_that_nobody_answers_does_not_hang(
+    acts: Acts, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from acts.decisions import Wait
+    from cli.decide import Aim, send
+    from cli.failures import Refusal
+
+    monkeypatch.setenv("ACTS_TASK_QUEUE", f"nobody-{uuid.uuid4().hex[:8]}")
+    monkeypatch.setattr("cli.decide.ANSWER", timedelta(seconds=1))
+    name = f"cli-{uuid.uuid4().hex[:8]}"
+    acts("run", file(tmp_path, FIRST), "--detach", "--id", name)
+    with pytest.raises(Refusal, match="nobody has taken the decision yet") as refused:
+        await send(client, Aim(name), Wait(name, "plan", 1, ""), {"decision": "approve"})
+    assert refused.value.code == 3
+    acts("cancel", name)
+
+
+# -- edit and diff ------------------------------------------------------------------------------------------------
+
+
+def editor(folder: Path, monkeypatch: pytest.MonkeyPatch, old: str, new: str) -> None:
+    """An editor that replaces a text."""
+    program = f"import pathlib,sys; p=pathlib.Path(sys.argv[1]); p.write_text(p.read_text('utf-8').replace({old!r}, {new!r}), 'utf-8')"  # noqa: E501
+    (folder / "editor.py").write_text(program, "utf-8")
+    monkeypatch.setenv("TMPDIR", str(folder))
+    monkeypatch.setattr("tempfile.tempdir", str(folder))
+    monkeypatch.setenv("EDITOR", f"python3 {folder / 'editor.py'}")
+    monkeypatch.delenv("VISUAL", raising=False)
+
+
+async def test_a_plan_is_edited_in_an_editor_compared_and_approved(
+    acts: Acts, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = await started(acts, client, file(tmp_path, FIRST))
+    assert "the plan is as it was" in acts("diff", name).stderr
+    editor(tmp_path, monkeypatch, "language: en", "language: fr")
+    done = acts("edit", name, "--yes")
+    assert done.exit_code == 0, done.stderr
+    assert "-  language: en\n+  language: fr" in done.stdout
+    assert "version 2 waits, and an edit is no approval" in done.stderr
+    assert f"acts approve {name} --version 2" in done.stdout
+    assert list(tmp_path.glob("acts-edit-*")) == []
+    shown = acts("diff", name).stdout
+    assert "--- as it was started\n+++ version 2, waits" in shown
+    assert "-  language: en\n+  language: fr" in shown
+    assert acts("approve", name, "--version", "1").exit_code == 2
+    assert acts("approve", name, "--version", "2").exit_code == 0
+    assert (await result(client, name))["state"] == {"first": False}
+    assert "+++ as it ended" in acts("diff", name).stdout
+
+
+async def test_an_edit_is_asked_about_and_kept_when_it_is_not_sent(
+    acts: Acts, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = await started(acts, client, file(tmp_path, FIRST))
+    editor(tmp_path, monkeypatch, "language: en", "language: fr")
+    done = acts("edit", name)
+    assert done.exit_code == 2
+    assert "send it?" in done.stderr
+    assert "it was not sent" in done.stderr
+    assert "your text is kept in" in done.stderr
+    (kept,) = tmp_path.glob("acts-edit-*")
+    assert "language: fr" in kept.read_text("utf-8")
+    assert (await waits(client, name))[0]["version"] == 1
+    editor(tmp_path, monkeypatch, "nothing", "nothing")
+    same = acts("edit", name)
+    assert (same.exit_code, "nothing was changed" in same.stderr) == (0, True)
+    editor(tmp_path, monkeypatch, "_tool: english", "_tool: [")
+    broken = acts("edit", name, "--yes")
+    assert broken.exit_code == 2
+    assert "not valid YAML" in broken.stderr
+    assert "your text is kept in" in broken.stderr
+    await client.get_workflow_handle(name).terminate()
+
+
+async def test_one_call_is_edited_from_a_file_and_problems_lead_to_its_lines(
+    acts: Acts, client: Client, tmp_path: Path
+) -> None:
+    given = file(tmp_path, FIRST, SECOND, mode="eager", approve={"calls": True})
+    name = await started(acts, client, given, 2)
+    (tmp_path / "call.yaml").write_text("_tool: english\nlanguage: 7\n_outputPath: †state.second\n", "utf-8")
+    wrong = acts("edit", name, "--call", "2:english", "--file", "call.yaml", "--yes")
+    assert wrong.exit_code == 2
+    assert "call.yaml:2" in wrong.stderr
+    assert {w["version"] for w in await waits(client, name, 2)} == {1}
+    (tmp_path / "call.yaml").write_text("_tool: english\nlanguage: en\n_outputPath: †state.second\n", "utf-8")
+    done = acts("edit", name, "--call", "2:english", "--file", "call.yaml", "--yes")
+    assert done.exit_code == 0, done.stderr
+    assert f"acts approve {name} --call 2:english --version 2" in done.stdout
+    acts("approve", name, "--call", "1:english")
+    acts("approve", name, "--call", "2:english", "--version", "2")
+    assert (await result(client, name))["state"] == {"first": True, "second": True}
+
+
+async def test_a_request_file_gives_the_plan_of_an_edit(acts: Acts, client: Client, tmp_path: Path) -> None:
+    name = await started(acts, client, file(tmp_path, FIRST))
+    other = file(tmp_path, FIRST, SECOND)
+    assert acts("edit", name, "--file", other, "--yes").exit_code == 0
+    acts("approve", name)
+    assert (await result(client, name))["state"] == {"first": True, "second": False}
+
+
+async def test_what_only_the_worker_refuses_is_told_in_its_words(acts: Acts, client: Client, tmp_path: Path) -> None:
+    given = file(tmp_path, FIRST, {**SECOND, "language": "fr"}, mode="eager", approve={"calls": True})
+    name = await started(acts, client, given, 2)
+    acts("approve", name, "--call", "1:english")
+    await waits(client, name, 1)
+    other = file(tmp_path, {**FIRST, "language": "xx"}, SECOND)
+    done = acts("edit", name, "--call", "2:english", "--file", other, "--yes")
+    assert done.exit_code == 2
+    assert "1:english" in done.stderr
+    assert "nothing has changed" in done.stderr
+    await client.get_workflow_handle(name).terminate()
+
+
+def test_somebody_who_is_asked_may_say_yes(monkeypatch: pytest.MonkeyPatch) -> None:
+    import typer
+
+    from cli.edits import confirmed
+
+    @(asking := typer.Typer()).command()
+    def ask() -> None:
+        raise typer.Exit(0 if confirmed() else 1)
+
+    assert [CliRunner().invoke(asking, input=given).exit_code for given in ("y\n", "n\n", "")] == [0, 1, 1]
+
+
+@pytest.mark.parametrize("value", [["1e5", "yes", "2024-01-01", "0123", "<<", "=", "~", "a: b", "†state.a", ESCAPE]])
+def test_the_text_of_a_plan_reads_back_as_the_same_plan(value: Any) -> None:
+    from cli.files import parse
+
+    text, format_ = text_of([{"_tool": "x", "x": value, "n": [1, 1.5, None, True]}])
+    assert parse("the plan", text, format_).value[0]["x"] == value
+    assert text_of({"_tool": "x", "to": "†state.a"}) == ("_tool: x\nto: †state.a\n", "YAML")
