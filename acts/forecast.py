@@ -5,7 +5,7 @@ Call with its references replaced, the Tool, what its scopes show, the result; a
 the result of the run, in which each Call's output stands in the context and in the state.
 What is not known is how large results are. A result is taken to be as large as the sample
 of its Tool's ``_output``, each word of it ``WORD_BYTES`` and what nothing is said of
-``UNKNOWN_BYTES``; a reference is as large as what it leads to: data of the context as it
+``UNKNOWN_BYTES``, a list of one sample ``ITEMS`` of them; a reference is as large as what it leads to: data of the context as it
 stands, else what Calls before it write there, else nothing. A failure is as large as one
 with a Python traceback. What Temporal adds per event was measured on a real server.
 
@@ -34,7 +34,9 @@ if TYPE_CHECKING:
 
 # What stands for a string, and for a value of which no schema says anything
 WORD_BYTES: Final = 24
-UNKNOWN_BYTES: Final = 40
+UNKNOWN_BYTES: Final = 20
+# A list of which one item is known has so many
+ITEMS: Final = 3
 BYTES_PER_TOKEN: Final = 4
 
 # Measured, per event or group of events, beside the payloads in them
@@ -42,12 +44,12 @@ _STARTED: Final = 225  # the run's first event, beside the Request
 _ENDED: Final = 65
 _TASK: Final = 276
 _ACTIVITY: Final = 620  # scheduled, started, completed
-_MODEL: Final = 1150  # … with what a model activity is told and answers beside the Call and the output
+_MODEL: Final = 1050  # … with what a model activity is told and answers beside the Call and the output
 _FAILURE: Final = 1600
-_LOCAL: Final = 480
-_CHILD: Final = 1300
+_LOCAL: Final = 440
+_CHILD: Final = 850
 _LOOKUP: Final = 560
-_DECISION: Final = 900
+_DECISION: Final = 500
 # The result of a run beside its Calls, and of a Call beside its values
 _RESULT: Final = 130
 _ENTRY: Final = 110
@@ -214,7 +216,7 @@ def _stuffed(value: Json) -> Json:
     if isinstance(value, dict):
         return {k: _stuffed(v) for k, v in value.items()}
     if isinstance(value, list):
-        return [_stuffed(v) for v in value]
+        return [_stuffed(v) for v in value] * (ITEMS if len(value) == 1 else 1)
     if value is UNKNOWN:
         return "x" * (UNKNOWN_BYTES - 2)
     return "x" * (WORD_BYTES - 2) if value == "sample" else value

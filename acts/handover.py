@@ -50,6 +50,19 @@ def handed_over(prepared: Prepared, log: Log, nodes: Sequence[Node], config: dic
     return {"config": config, "context": context}
 
 
+def everything(prepared: Prepared, _: Log, nodes: Sequence[Node], config: dict[str, Any]) -> dict[str, Any]:
+    """The Request with all Tools and data: a person may change its Calls into any that the agent could make."""
+    request = prepared.request
+    mode = request.plan.mode if request.plan is not None else "eager"
+    context = [{"type": "tool", "tool": _named(name, prepared.tools[name].schema)} for name in sorted(prepared.tools)]
+    context += [m.raw for m in request.data()]
+    listed = sorted(nodes, key=lambda n: n.index)
+    return {
+        "config": config,
+        "context": [*context, {"type": "plan", "plan": [n.planned for n in listed], "mode": mode}],
+    }
+
+
 def _named(name: str, schema: dict[str, Any]) -> dict[str, Any]:
     """A Tool's schema that says its name itself: as a map, some names would look like a schema."""
     found = schema.get("properties")

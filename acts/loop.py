@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from acts.compose import output_schema
 from acts.context import Log
+from acts.decisions import Refused, asked_about
 from acts.errors import EngineError, ExpressionError, InvalidRequest, Problem, shorten
-from acts.handover import handed_over
+from acts.handover import everything, handed_over
 from acts.messages import Data, Message, Request, parse_message
 from acts.references import Expression, evaluate, is_reference, parse, resolve
 from acts.schemas import Checker, checker, schema_defect
@@ -148,10 +149,9 @@ class Loop:
             if problems:
                 return self._refuse(problems, calls)
             return self._finish() or self.next()
-        limit = self.request.config.budget.calls
-        if limit is not None and self.started + len(calls) > limit:
-            text = f"the budget of {limit} calls does not allow the {len(calls)} that were planned"
-            return Over("failed", f"{text}: {self.started} were made", LIMIT_EXCEEDED)
+        over = self._too_many(calls)
+        if over:
+            return Over("failed", over, LIMIT_EXCEEDED)
         try:
             prepared = self._prepare(calls)
         except InvalidRequest as error:
@@ -195,11 +195,42 @@ class Loop:
         Raises:
             InvalidRequest: with every problem.
         """
+        over = self._too_many(calls)
+        if over:
+            raise InvalidRequest([Problem("limitExceeded", over, "/calls")])
+        return self._fit(calls)
+
+    def _fit(self, calls: list[Json]) -> Prepared:
+        broken = defect(calls, MAX_DEPTH - ROOM)
+        if broken:
+            raise InvalidRequest([Problem("invalidSolution", broken[1], "/calls" + broken[0])])
         return self._prepare(calls)
+
+    def check_walked(self, id_: str | None, with_: Json, plan: tuple[Json, ...] | None) -> None:
+        """An edit of the plan that is being walked, validated as the plan was when it began.
+
+        Raises:
+            InvalidRequest: with every problem.
+        """
+        calls = [n.planned for n in self._planned] if plan is None else list(plan)
+        if plan is None:
+            number = (id_ or "").partition(":")[0]
+            place = int(number) if number.isdecimal() else 0
+            if not 0 < place <= len(calls):
+                raise Refused(f"there is no call {id_} in the plan that is walked")
+            calls[place - 1] = with_
+        self._fit(calls)
+
+    def _too_many(self, calls: list[Json]) -> str | None:
+        limit = self.request.config.budget.calls
+        if limit is None or self.started + len(calls) <= limit:
+            return None
+        text = f"the budget of {limit:,} calls does not allow the {len(calls)} that were planned"
+        return f"{text}: {self.started} were made"
 
     def edited(self, calls: list[Json]) -> None:
         """Another plan is proposed instead; raises InvalidRequest."""
-        self.prepared = self._prepare(calls)
+        self.prepared = self.check_edit(calls)
         self._proposal = (self.prepared, calls)
 
     def decision(self, record: Mapping[str, Any]) -> None:
@@ -217,12 +248,17 @@ class Loop:
         self.spent.add(result.get("usage"))
         self._append(result.get("context") or ())
         failed, self._open = [], []
-        for node, call in zip(self._planned, result["calls"], strict=True):
-            self.calls.append({**call, "id": node.id, "tick": self.tick})
+        for place, call in enumerate(result["calls"]):
+            # A person may have changed the plan while it was walked
+            node = self._planned[place] if place < len(self._planned) else None
+            same = node is not None and node.tool.name == call["tool"]
+            id_ = node.id if node is not None and same else call["id"]
+            self.calls.append({**call, "id": id_, "tick": self.tick})
             if call["state"] in _FAILED:
                 error = call.get("error") or {"code": call["state"], "message": f"the call was {call['state']}"}
-                failed.append({"call": node.planned, "error": error})
-                self.errors.append({"call": node.id, "tick": self.tick, **error})
+                planned = node.planned if node is not None and same else {"_tool": call["tool"]}
+                failed.append({"call": planned, "error": error})
+                self.errors.append({"call": id_, "tick": self.tick, **error})
         self._append({"type": "error", "data": data} for data in failed[:MAX_ERRORS_SHOWN])
         if failed or self._wanted is None or self._left_out:
             return self.next()
@@ -263,7 +299,9 @@ class Loop:
         self._planned = nodes
         self.started += len(nodes)
         self._open = [{"id": n.id, "tool": n.tool.name, "state": "pending", "tick": self.tick} for n in nodes]
-        request = handed_over(prepared, self.log, nodes, self._child_config())
+        whole = any(asked_about(n, self.request.config.approve) for n in nodes)
+        hand = everything if whole else handed_over
+        request = hand(prepared, self.log, nodes, self._child_config())
         self._append([{"type": "plan", "plan": calls, "mode": self.mode}])
         return RunPlan(self.tick, request, tuple(n.id for n in nodes))
 

@@ -16,9 +16,9 @@ from acts.forecast import compare
 from acts.values import Json
 from acts.wire import PLAN
 from cli.failures import Refusal
-from cli.graphs import request_of
 from cli.known import judge
 from cli.output import clean, console
+from cli.questions import request_of
 
 if TYPE_CHECKING:
     from temporalio.client import Client, WorkflowExecutionDescription
@@ -31,9 +31,7 @@ async def side_by_side(client: Client, found: WorkflowExecutionDescription, resu
     """Forecast and actual of a finished plan, or None where one of them is not to be had."""
     if found.workflow_type != PLAN or not isinstance(result, dict) or not isinstance(result.get("calls"), list):
         return None
-    given = await request_of(client, found)
-    request = given.get("request", given) if isinstance(given, dict) else None
-    forecast = _forecast(request)
+    forecast = _forecast(await request_of(client, found))
     return None if forecast is None else compare(forecast, _figures(found, result))
 
 

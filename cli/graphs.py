@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from acts.values import Json
 from acts.wire import AGENT, GRAPH, PLAN
 from cli import server
 from cli.failures import DONE, refuse
 from cli.known import judge
 from cli.local import draw
 from cli.output import out, say
-from cli.questions import ask, status_of
+from cli.questions import ask, request_of, status_of
 from cli.show import ended
 
 if TYPE_CHECKING:
@@ -45,27 +44,6 @@ async def _graph(run: str, *, mermaid: bool) -> int:
         say(f"{what}, as the worker draws it (Mermaid):", "dim")
     out(text.rstrip("\n"))
     return DONE
-
-
-async def request_of(client: Client, found: WorkflowExecutionDescription) -> Json:
-    """The Request that a run was started with, or None.
-
-    It stands in the first event of the first run; later runs (continue-as-new) name it.
-    """
-    handle = client.get_workflow_handle(found.id, run_id=found.run_id)
-    first = await _first_event(handle)
-    if first is not None and first.first_execution_run_id not in ("", found.run_id):
-        first = await _first_event(client.get_workflow_handle(found.id, run_id=first.first_execution_run_id))
-    if first is None or not first.input.payloads:
-        return None
-    values = await client.data_converter.decode(first.input.payloads[:1])
-    return values[0]
-
-
-async def _first_event(handle: WorkflowHandle[Any, Any]) -> Any:
-    async for event in handle.fetch_history_events(page_size=1, rpc_timeout=server.RPC):
-        return event.workflow_execution_started_event_attributes
-    return None
 
 
 async def _states(

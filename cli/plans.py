@@ -20,10 +20,9 @@ from acts.values import Json
 from acts.wire import AGENT, MATERIAL, PLAN, PLAN_QUERY
 from cli import server, yamltext
 from cli.failures import DONE, refuse
-from cli.graphs import request_of
 from cli.output import clean, console, say
 from cli.places import TextError
-from cli.questions import ask, messages_of
+from cli.questions import ask, messages_of, request_of
 from cli.waits import waits_of
 
 if TYPE_CHECKING:
@@ -87,14 +86,9 @@ async def world_of(client: Client, run: str) -> World | None:
 async def config_of(client: Client, run: str) -> Json:
     """The config that a run was started with, without limits that a plan by itself has no part in."""
     found = await client.get_workflow_handle(run).describe(rpc_timeout=server.RPC)
-    request = own_request(await request_of(client, found))
+    request = await request_of(client, found)
     config = request.get("config") if isinstance(request, dict) else None
     return {k: v for k, v in config.items() if k != "budget"} if isinstance(config, dict) else {}
-
-
-def own_request(given: Json) -> Json:
-    """The Request in a run's input: that itself, or what an agent has wrapped it in."""
-    return given["request"] if isinstance(given, dict) and "request" in given else given
 
 
 def diff(run: str) -> int:
@@ -120,7 +114,7 @@ async def _diff(run: str) -> int:
     waiting = next((w for w in waits or () if w.workflow_id == run), None)
     proposed = waiting is not None and waiting.what == "plan"
     if found.workflow_type == PLAN:
-        before, name = _last_plan(own_request(await request_of(client, found))), "as it was started"
+        before, name = _last_plan(await request_of(client, found)), "as it was started"
     else:
         before, name = await _plan_before(client, found, proposed=proposed), "the plan before"
     version = "" if waiting is None else f"version {waiting.version}, "

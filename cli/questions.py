@@ -6,10 +6,12 @@ import asyncio
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
+from acts.values import Json
 from acts.wire import CONTEXT, STATUS
+from cli import server
 
 if TYPE_CHECKING:
-    from temporalio.client import WorkflowHandle
+    from temporalio.client import Client, WorkflowExecutionDescription, WorkflowHandle
 
 QUERY: Final = timedelta(seconds=5)
 
@@ -43,3 +45,25 @@ async def messages_of(handle: WorkflowHandle[Any, Any]) -> list[Any] | None:
         out += page["messages"]
         if not page["messages"] or len(out) >= int(page.get("total", 0)):
             return out
+
+
+async def request_of(client: Client, found: WorkflowExecutionDescription) -> Json:
+    """The Request that a run was started with, or None; what an agent hands to a plan holds one.
+
+    It stands in the first event of the first run; later runs (continue-as-new) name it.
+    """
+    handle = client.get_workflow_handle(found.id, run_id=found.run_id)
+    first = await _first_event(handle)
+    if first is not None and first.first_execution_run_id not in ("", found.run_id):
+        first = await _first_event(client.get_workflow_handle(found.id, run_id=first.first_execution_run_id))
+    if first is None or not first.input.payloads:
+        return None
+    values = await client.data_converter.decode(first.input.payloads[:1])
+    given = values[0]
+    return given["request"] if isinstance(given, dict) and "request" in given else given
+
+
+async def _first_event(handle: WorkflowHandle[Any, Any]) -> Any:
+    async for event in handle.fetch_history_events(page_size=1, rpc_timeout=server.RPC):
+        return event.workflow_execution_started_event_attributes
+    return None

@@ -57,6 +57,8 @@ from workflows.requests import look_up, not_yet_planned, page_of, read_given
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from acts.validate import Prepared
+
 _HOW = "ask the query context for pages: {offset, limit} or {path}"
 
 
@@ -182,7 +184,16 @@ class AgentWorkflow(Decidable):
 
     def _may_be_decided(self, decision: Decision) -> None:
         if decision.decision == EDIT and self._loop is not None:
-            self._loop.check_edit(self._changed(self._loop, decision))
+            later = not_yet_planned(self._loop.request, (n.tool for n in self._checked(self._loop, decision).nodes))
+            if later:
+                raise InvalidRequest(later)
+
+    def _checked(self, loop: Loop, decision: Decision) -> Prepared:
+        return loop.check_edit(self._changed(loop, decision))
+
+    def _may_be_decided_below(self, wait: Wait, decision: Decision) -> None:
+        if decision.decision == EDIT and self._loop is not None and self._is_below(wait.workflow_id):
+            self._loop.check_walked(decision.call, decision.call_with, decision.calls)
 
     def _decided(self, wait: Wait, decision: Decision) -> None:
         self._verdicts.append(decision)
@@ -194,6 +205,12 @@ class AgentWorkflow(Decidable):
             self._desk.raise_version(self._version)
         if decision.decision in (APPROVE, EDIT):
             self._loop.decision(decision.record(wait, ""))
+
+    def _ready(self) -> bool:
+        return self._loop is not None and (self._loop.tick > 0 or self._phase != "planning")
+
+    def _is_below(self, workflow_id: str) -> bool:
+        return self._child is not None and self._child.id == workflow_id
 
     def _at_rest(self) -> bool:
         return not self._verdicts

@@ -25,7 +25,7 @@ class Decidable:
     """A run that may wait for decisions."""
 
     def __init__(self) -> None:
-        self._desk = Desk(self._decided, self._may_be_decided, self._note)
+        self._desk = Desk(self._decided, self._may_be_decided, self._may_be_decided_below, self._note)
 
     def _decided(self, wait: Wait, decision: Decision) -> None:
         """A decision was taken."""
@@ -35,11 +35,22 @@ class Decidable:
         """Raises Refused or InvalidRequest for a decision that cannot be taken now."""
         raise NotImplementedError
 
+    def _may_be_decided_below(self, wait: Wait, decision: Decision) -> None:
+        """The same for a run below, as far as it can be told from here."""
+
     def _note(self, text: str) -> None:
         raise NotImplementedError
 
     def _told(self) -> dict[str, Any]:
         """What ``status`` answers."""
+        raise NotImplementedError
+
+    def _ready(self) -> bool:
+        """True when the run has come far enough to know what waits."""
+        raise NotImplementedError
+
+    def _is_below(self, workflow_id: str) -> bool:
+        """True for a run that this one started and that has not ended."""
         raise NotImplementedError
 
     def _at_rest(self) -> bool:
@@ -73,9 +84,14 @@ class Decidable:
     @workflow.signal(name=WAITS, description="For the engine: what waits in a run below.")
     async def waits(self, given: RawValue = NOTHING) -> None:
         """A run below reports."""
-        for wait, decision in self._desk.reported(decode(given)):
-            await self._pass_on(wait, decision)
-        await self._desk.report()
+        try:
+            found = decode(given)
+        except CallError:
+            return
+        if isinstance(found, dict) and isinstance(found.get("workflowId"), str) and self._is_below(found["workflowId"]):
+            for wait, decision in self._desk.reported(found):
+                await self._pass_on(wait, decision)
+            await self._desk.report()
 
     async def _signalled(self, word: str, given: RawValue) -> None:
         try:
@@ -109,6 +125,8 @@ class Decidable:
     )
     async def decide(self, given: RawValue = NOTHING) -> RawValue:
         """Take a decision; the status as it then is."""
+        if not self._ready():
+            await workflow.wait_condition(self._ready)
         try:
             below = self._desk.take(decode(given))
         except (PlanError, CallError) as error:
@@ -120,7 +138,13 @@ class Decidable:
 
     @decide.validator
     def decide_validator(self, given: RawValue = NOTHING) -> None:
-        """Refuse what cannot be taken: it then never enters history."""
+        """Refuse what cannot be taken: it then never enters history.
+
+        A worker that has just come replays a run that waits together with what comes in; then the
+        update is here before the run knows that it waits, and is judged by the handler.
+        """
+        if not self._ready():
+            return
         try:
             self._desk.judge(decode(given))
         except (PlanError, CallError) as error:

@@ -41,11 +41,12 @@ class Desk:
         self,
         decided: Callable[[Wait, Decision], None],
         check: Callable[[Decision], None],
+        check_below: Callable[[Wait, Decision], None],
         note: Callable[[str], None],
     ) -> None:
         self.records: list[dict[str, Any]] = []
         self.expired: str | None = None
-        self._decided, self._check, self._note = decided, check, note
+        self._decided, self._check, self._check_below, self._note = decided, check, check_below, note
         self._waits: dict[tuple[str, str | None, str | None], Wait] = {}
         self._timers: dict[tuple[str, str | None, str | None], asyncio.Task[None]] = {}
         self._below: dict[str, list[Wait]] = {}
@@ -130,6 +131,8 @@ class Desk:
         wait = match(self.all(), decision)
         if wait.workflow_id == workflow.info().workflow_id:
             self._check(decision)
+        else:
+            self._check_below(wait, decision)
         return wait, decision
 
     def signalled(self, raw: Any, word: str) -> tuple[Wait, Decision] | None:
@@ -168,6 +171,10 @@ class Desk:
         """
         wait, decision = self.judge(raw, word)
         if wait.workflow_id != workflow.info().workflow_id:
+            if decision.decision in (APPROVE, REJECT):  # decided, until the run below says otherwise
+                for waits in self._below.values():
+                    if wait in waits:
+                        waits.remove(wait)
             return wait, decision
         self._take(wait, decision)
         return None
@@ -209,11 +216,11 @@ class Desk:
 
     def reported(self, raw: Any) -> list[tuple[Wait, Decision]]:
         """A run below says what waits there; early decisions that fit are returned, to be passed on."""
-        if not (
-            isinstance(raw, dict) and isinstance(raw.get("workflowId"), str) and isinstance(raw.get("waits"), list)
-        ):
+        try:
+            waits = [Wait.from_json(w) for w in raw["waits"]]
+        except (KeyError, TypeError, AttributeError):
             return []
-        self._below[raw["workflowId"]] = waits = [Wait.from_json(w) for w in raw["waits"]]
+        self._below[raw["workflowId"]] = waits
         if not waits:
             del self._below[raw["workflowId"]]
         out = []

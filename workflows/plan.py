@@ -103,6 +103,7 @@ class PlanWorkflow(PlanHandlers):
         self._handles: dict[str, asyncio.Task[Any]] = {}
         self._version = 1
         self._approved = True
+        self._begun = False
         self._proposal = ""
         self._dispatch = Dispatcher()
         self._handed: dict[str, Any] = {}
@@ -156,6 +157,7 @@ class PlanWorkflow(PlanHandlers):
             self._inbox.append(Walk.begin)
         else:
             self._desk.open("plan", self._version, prepared.request.config.approve)
+        self._begun = True
         try:
             await self._loop()
         except asyncio.CancelledError:
@@ -311,6 +313,12 @@ class PlanWorkflow(PlanHandlers):
 
     # -- decisions -------------------------------------------------------------
 
+    def _ready(self) -> bool:
+        return self._begun
+
+    def _is_below(self, workflow_id: str) -> bool:  # noqa: ARG002 - fire-and-forget runs ask nobody
+        return False
+
     def _at_rest(self) -> bool:
         return not self._inbox or self._over is not None
 
@@ -332,7 +340,11 @@ class PlanWorkflow(PlanHandlers):
                 raise Refused(f"there is no call {decision.call}")
             calls[place] = decision.call_with
         request = edited_request(self._request, plan.index, calls)
-        return prepare_parsed(parse_request(request), self._registry["tools"], self._registry["served"])
+        prepared = prepare_parsed(parse_request(request), self._registry["tools"], self._registry["served"])
+        later = not_yet(prepared)
+        if later:
+            raise InvalidRequest(later)
+        return prepared
 
     def _decided(self, wait: Wait, decision: Decision) -> None:
         if decision.decision == EDIT:  # at once: what is decided next is about the new version

@@ -198,7 +198,6 @@ async def test_an_approval_that_is_sent_twice_approves_one_plan(
 
 
 @taken_down
-@pytest.mark.xfail(strict=True, reason="decisions are passed on without the call and version of the wait they were for")
 async def test_of_two_approvals_at_the_root_one_is_taken(server: DevServer, user: Foreign, agents: Agents) -> None:
     async with working(server, user):
         calls = [write(1), write("†state.a", "b")]
@@ -231,9 +230,6 @@ async def test_a_thought_that_an_edit_brings_in_is_confirmed(server: DevServer, 
 # -- decisions that come together, or about what is not there any more ----------------------
 
 
-@pytest.mark.xfail(
-    strict=True, reason="a first task without commands is replayed together with the update, which comes first"
-)
 async def test_a_plan_that_waits_is_decided_by_a_worker_that_has_just_come(server: DevServer, user: Foreign) -> None:
     async with working(server, user):
         handle = await lazy(user, write(1))
@@ -358,7 +354,6 @@ async def test_an_edit_of_a_call_in_an_agents_plan_is_confirmed_and_run(
         pytest.param({"_tool": "echo", "_outputPath": "†state.a", "value": "†state.other"}, id="other data"),
     ],
 )
-@pytest.mark.xfail(strict=True, reason="the plan of a tick is handed the Tools and data of its Calls alone")
 async def test_a_call_in_an_agents_plan_may_become_any_call_that_the_agent_could_make(
     server: DevServer, user: Foreign, agents: Agents, new: dict[str, Json]
 ) -> None:
@@ -375,7 +370,6 @@ async def test_an_invalid_edit_is_refused_at_the_root_too(server: DevServer, use
         assert error.type == "InvalidRequest"
 
 
-@pytest.mark.xfail(strict=True, reason="Loop.walked zips the planned Calls with those of the result: ValueError")
 async def test_an_agent_survives_a_plan_that_an_edit_made_longer(
     server: DevServer, user: Foreign, agents: Agents
 ) -> None:
@@ -387,7 +381,6 @@ async def test_an_agent_survives_a_plan_that_an_edit_made_longer(
         assert (await ended(root))["output"] == {"other": 7, "a": 2, "b": 3}
 
 
-@pytest.mark.xfail(strict=True, reason="Loop.answered counts the budget of calls, Loop.check_edit does not")
 async def test_an_edit_cannot_plan_more_calls_than_the_budget_allows(
     server: DevServer, user: Foreign, agents: Agents
 ) -> None:
@@ -400,7 +393,6 @@ async def test_an_edit_cannot_plan_more_calls_than_the_budget_allows(
         await refusal(handle, decision="edit", plan=[write(1), write(2, "b")])
 
 
-@pytest.mark.xfail(strict=True, reason="an edit is not held to the depth of a Solution: the plan fails, and the agent")
 async def test_an_edit_that_is_nested_too_deep_for_a_plan_is_refused(
     server: DevServer, user: Foreign, agents: Agents
 ) -> None:
@@ -414,7 +406,6 @@ async def test_an_edit_that_is_nested_too_deep_for_a_plan_is_refused(
         await handle.cancel()
 
 
-@pytest.mark.xfail(strict=True, reason="an edited plan is not asked what this version does not run")
 async def test_an_edit_to_what_this_version_does_not_run_is_refused(server: DevServer, user: Foreign) -> None:
     delegate = tool("sub", activity=None)
     delegate["tool"]["properties"]["_delegate"] = {"const": "anonymous"}
@@ -556,7 +547,6 @@ async def test_a_decision_for_somebody_elses_run_is_none_for_this_one(foreign: F
         ),
     ],
 )
-@pytest.mark.xfail(strict=True, reason="Desk.reported believes whatever it is sent, from whomever")
 async def test_a_report_of_waits_that_no_run_below_sent_is_ignored(foreign: Foreign, report: Json) -> None:
     async with foreign.serving(echo):
         handle = await lazy(foreign, write(1))

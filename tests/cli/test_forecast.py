@@ -1,0 +1,100 @@
+"""The forecast of each example beside what the example really came to, as `acts show` tells it."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acts.forecast import off_by
+from cli.known import EXAMPLES
+from tests.cli.conftest import Acts
+
+GUEST = '{"name": "Ada", "people": 2}'
+RUNS = {
+    "fanout": ["fanout/plan.yaml"], "linear": ["linear/plan.yaml"], "accepted": ["payment/accepted.yaml"],
+    "declined": ["payment/plan.yaml"], "trip": ["trip/plan.yaml", "--plan"],
+    "wait": ["wait/plan.yaml", "--input", f"guest={GUEST}"], "weather": ["weather/plan.yaml"],
+    "rain": ["weather/plan.yaml", "--input", "city=Bergen"],
+}  # fmt: skip
+ENGLISH = {
+    "type": "object",
+    "properties": {"_activity": {"const": "isEnglish"}, "_outputPath": {"type": "string"}, "language": {}},
+}
+
+LATENT = {
+    "type": "object",
+    "properties": {
+        "_outputPath": {"type": "string"}, "_activity": {"const": ""}, "_output": {"type": "string"}, "text": {},
+    },
+}  # fmt: skip
+
+
+def told(acts: Acts, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(acts("show", name, "--json").stdout)["forecast"]
+    return found
+
+
+@pytest.mark.parametrize("example", RUNS)
+def test_calls_and_requests_are_exact_and_events_and_bytes_near(acts: Acts, example: str) -> None:
+    file, *more = RUNS[example]
+    name = f"cli-{uuid.uuid4().hex[:8]}"
+    assert acts("run", str(EXAMPLES / file), "--id", name, *more).exit_code == 0
+    table = told(acts, name)
+    print(example, *(f"{k} {table[k]['expected']} {table[k]['actual']} {off_by(table[k]):+.0%}" for k in table))  # noqa: T201
+    for exact in ("calls", "requests"):
+        assert table[exact]["expected"]["min"] <= table[exact]["actual"] <= table[exact]["expected"]["max"], exact
+    for near in ("events", "bytes"):
+        assert abs(off_by(table[near]) or 0) <= 0.2, (near, table[near])
+    shown = acts("show", name).stdout
+    assert "forecast of the plan as it was started" in shown
+    assert f"{table['events']['actual']:,}" in shown
+
+
+def _local(tool: dict[str, Any]) -> dict[str, Any]:
+    return {**tool, "properties": {**tool["properties"], "_options": {"const": {"local": True}}}}
+
+
+def _chain(tool: str, count: int) -> list[dict[str, Any]]:
+    reads = ["en", *(f"†state.s{i}" for i in range(count - 1))]
+    return [{"_tool": tool, "language": value, "_outputPath": f"†state.s{i}"} for i, value in enumerate(reads)]
+
+
+@pytest.mark.parametrize(
+    ("plan", "mode", "config"),
+    [
+        (_chain("english", 4), "lazy", {"approve": {"timeout": "300ms", "onTimeout": "approve"}}),
+        (_chain("quick", 6), "eager", {}),
+        ([{"_tool": "english", "language": "en"}, *_chain("english", 2)], "eager", {}),
+        ([*_chain("english", 1), {"_tool": "translate", "text": "bon", "_outputPath": "†state.t"}], "eager", {}),
+    ],
+    ids=["approved", "local", "background", "latent"],
+)  # fmt: skip
+def test_other_ways_to_run_a_call_are_forecast_too(
+    acts: Acts, worker: dict[str, str], tmp_path: Path, plan: Any, mode: str, config: dict[str, Any]
+) -> None:
+    script = f"script-{uuid.uuid4().hex[:8]}"
+    said = {"when": {"tool": "translate"}, "output": "good", "path": "†state.t"}
+    (Path(worker["ACTS_SCRIPTS"]) / f"{script}.json").write_text(json.dumps({"answers": [said]}), "utf-8")
+    tools = {"english": ENGLISH, "quick": _local(ENGLISH), "translate": LATENT}
+    used = {call["_tool"] for call in plan}
+    context = [{"type": "tool", "tool": {k: v for k, v in tools.items() if k in used}}]
+    model = {"model": f"scripted:{script}"} if "translate" in used else {}
+    request = {"config": {**config, **model}, "context": [*context, {"type": "plan", "plan": plan, "mode": mode}]}
+    (tmp_path / "a.json").write_text(json.dumps(request), "utf-8")
+    name = f"cli-{uuid.uuid4().hex[:8]}"
+    done = acts("run", "a.json", "--plan", "--id", name)
+    assert done.exit_code == 0, done.stdout + done.stderr
+    table = told(acts, name)
+    print(*(f"{k} {table[k]['expected']} {table[k]['actual']} {off_by(table[k]):+.0%}" for k in table))  # noqa: T201
+    for near in ("events", "bytes", "tokens"):
+        assert abs(off_by(table[near]) or 0) <= 0.25, (near, table[near])
+
+
+def test_an_agent_has_no_forecast(acts: Acts) -> None:
+    name = f"cli-{uuid.uuid4().hex[:8]}"
+    acts("run", str(EXAMPLES / "replan" / "plan.yaml"), "--id", name)
+    assert "forecast" not in json.loads(acts("show", name, "--json").stdout)
