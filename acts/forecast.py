@@ -4,10 +4,11 @@ How it is estimated. What a run records is known in form: its Request, for each 
 Call with its references replaced, the Tool, what its scopes show, the result; at the end
 the result of the run, in which each Call's output stands in the context and in the state.
 What is not known is how large results are. A result is taken to be as large as the sample
-of its Tool's ``_output``, each word of it ``WORD_BYTES`` and what nothing is said of
-``UNKNOWN_BYTES``, a list of one sample ``ITEMS`` of them; a reference is as large as what it leads to: data of the context as it
-stands, else what Calls before it write there, else nothing. A failure is as large as one
-with a Python traceback. What Temporal adds per event was measured on a real server.
+of its Tool's ``_output``, each word of it ``WORD_BYTES``, what nothing is said of
+``UNKNOWN_BYTES``, a list of one sample ``ITEMS`` of them; a reference is as large as what
+it leads to: data of the context as it stands, else what Calls before it write there, else
+nothing. A failure is as large as one with a Python traceback. What Temporal adds per event
+was measured on a real server.
 
 Tokens are those of the prompts of latent Calls and of their sample answers, four bytes to
 one; a second turn, and a model's reasoning, are not foreseen.
@@ -42,7 +43,7 @@ BYTES_PER_TOKEN: Final = 4
 # Measured, per event or group of events, beside the payloads in them
 _STARTED: Final = 225  # the run's first event, beside the Request
 _ENDED: Final = 65
-_TASK: Final = 276
+TASK_BYTES: Final = 276  # a workflow task: scheduled, started, completed
 _ACTIVITY: Final = 620  # scheduled, started, completed
 _MODEL: Final = 1050  # … with what a model activity is told and answers beside the Call and the output
 _FAILURE: Final = 1600
@@ -111,11 +112,14 @@ class Sizes:
         self._held: dict[Path, int | None] = {}
         self._prompts: dict[tuple[str, bool], int] = {}
 
-    def of(self, started: Sequence[int], failed: Iterable[int], tasks: float, decisions: int) -> tuple[int, int]:
-        """Bytes of history and tokens of a run that starts these Calls, of which ``failed`` end with an error."""
+    def of(self, started: Sequence[int], failed: Iterable[int], decisions: int) -> tuple[int, int]:
+        """Bytes of history (beside workflow tasks) and tokens of a run that starts these Calls.
+
+        ``failed`` are those that end with an error.
+        """
         written: dict[str, _Place] = {}
         failing, tokens = set(failed), 0
-        total = _STARTED + json_size(self._prepared.request.raw) + _ENDED + tasks * _TASK + decisions * _DECISION
+        total = _STARTED + json_size(self._prepared.request.raw) + _ENDED + decisions * _DECISION
         result = _RESULT + self._state()
         for rank in sorted(started):
             node = self._prepared.nodes[rank]

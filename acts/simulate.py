@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from acts.advice import advice
 from acts.decisions import asked_about
 from acts.errors import MAX_PROBLEMS_REPORTED, Problem
-from acts.forecast import Sizes, lookup_bytes
+from acts.forecast import TASK_BYTES, Sizes, lookup_bytes
 from acts.producers import Misfit, misfits
 from acts.schemas import sample
 from acts.tools import registered_names, undecided_names
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 # workflow task of its own; one that is only started has the first two and that task. A
 # local activity leaves one marker. A decision of a human is an accepted update.
 _EVENTS: Final = {"activity": 3.0, "latent": 3.0, "delegate": 6.0, "background": 5.0, "local": 1.0, "decision": 2.0}
-# A workflow task is scheduled, started and completed. A chain needs one per Call; results
-# of parallel Calls share them: 7 tasks were measured for 12 Calls side by side, 7 for 100,
-# 75 for 1,000. Local activities run within the task that starts them.
+# A workflow task is scheduled, started and completed. A chain needs one per Call. Results of
+# parallel Calls share them, as it happens: 1 to 7 tasks were measured for 12 Calls side by
+# side, 7 for 100, 75 for 1,000. Local activities run within the task that starts them.
 _TASK_EVENTS: Final = 3.0
-_SHARED_TASKS: Final = 6.0
-_TASKS_PER_CALL: Final = 0.07
+_FEWEST_TASKS: Final = (1.0, 0.05)
+_MOST_TASKS: Final = (6.0, 0.07)
 # Start and end of the run with its first task, and the marker of the look-up of what is served
 _RUN_EVENTS: Final = 5.0
 _LOOKUP_EVENTS: Final = 1.0
@@ -220,8 +220,8 @@ def _forecast(
     cost = None if each is None else {k: round(n * each, 6) for k, n in requests.items()}
     looked_up = bool(registered_names(prepared.request) or undecided_names(prepared.request))
     own, sizes = _LOOKUP_EVENTS * looked_up, Sizes(prepared)
-    events = _range(round(own + _events(prepared, shape, walk, asked)) for walk, _ in walks)
-    weights = [_weight(prepared, sizes, shape, walk, asked) for walk in _weighed(walks)]
+    events = _range(round(own + n) for walk, _ in walks for n in _events(prepared, shape, walk, asked))
+    weights = [w for walk in _weighed(walks) for w in _weights(prepared, sizes, shape, walk, asked)]
     tokens = _range(times * w[1] for w in weights)
     names = dict.fromkeys(registered_names(prepared.request))
     more = lookup_bytes({n: prepared.tools[n].schema for n in names if n in prepared.tools}) if looked_up else 0
@@ -265,12 +265,13 @@ def _kind(node: Node) -> str:
     return "local" if node.how == "activity" and node.tool.options.local else node.how
 
 
-def _tasks(prepared: Prepared, shape: Shape, started: Sequence[int], decisions: int) -> float:
-    """Workflow tasks beside the first one."""
+def _tasks(prepared: Prepared, shape: Shape, started: Sequence[int], decisions: int) -> tuple[float, float]:
+    """Workflow tasks beside the first one: the fewest and the most."""
     wide = [0] * (max(shape.level, default=-1) + 1)
     for rank in started:
         wide[shape.level[rank]] += _kind(prepared.nodes[rank]) != "local"
-    return decisions + sum(min(float(n), _SHARED_TASKS + _TASKS_PER_CALL * n) for n in wide)
+    low, high = (sum(min(float(n), base + each * n) for n in wide) for base, each in (_FEWEST_TASKS, _MOST_TASKS))
+    return decisions + low, decisions + high
 
 
 def _decisions(prepared: Prepared, started: Sequence[int], asked: Sequence[bool]) -> int:
@@ -279,16 +280,21 @@ def _decisions(prepared: Prepared, started: Sequence[int], asked: Sequence[bool]
     return whole + sum(asked[rank] for rank in started)
 
 
-def _events(prepared: Prepared, shape: Shape, started: Sequence[int], asked: Sequence[bool]) -> float:
+def _events(prepared: Prepared, shape: Shape, started: Sequence[int], asked: Sequence[bool]) -> tuple[float, float]:
     decisions = _decisions(prepared, started, asked)
     total = _RUN_EVENTS + decisions * _EVENTS["decision"]
     total += sum(_EVENTS[_kind(prepared.nodes[rank])] for rank in started)
-    return total + _TASK_EVENTS * _tasks(prepared, shape, started, decisions)
+    low, high = _tasks(prepared, shape, started, decisions)
+    return total + _TASK_EVENTS * low, total + _TASK_EVENTS * high
 
 
-def _weight(prepared: Prepared, sizes: Sizes, shape: Shape, walk: _Walked, asked: Sequence[bool]) -> tuple[int, int]:
+def _weights(
+    prepared: Prepared, sizes: Sizes, shape: Shape, walk: _Walked, asked: Sequence[bool]
+) -> list[tuple[int, int]]:
+    """Bytes and tokens, with the fewest and the most workflow tasks."""
     decisions = _decisions(prepared, walk[0], asked)
-    return sizes.of(walk[0], walk[1], 1 + _tasks(prepared, shape, walk[0], decisions), decisions)
+    bytes_, tokens = sizes.of(walk[0], walk[1], decisions)
+    return [(round(bytes_ + TASK_BYTES * (1 + n)), tokens) for n in _tasks(prepared, shape, walk[0], decisions)]
 
 
 # -- problems ------------------------------------------------------------------

@@ -255,7 +255,10 @@ class AgentWorkflow(Decidable):
                 self._desk.forget(self._child.id)
             self._child = None
         self._absorb(loop)
-        self._desk.records += [{**record, "tick": plan.tick} for record in result.get("decisions", ())]
+        decided = result.get("decisions", ())
+        self._desk.records += [{**record, "tick": plan.tick} for record in decided]
+        for record in decided:
+            loop.decision(record)
         return loop.walked(result)
 
     async def _start(self, name: str, given: RawValue, label: str) -> workflow.ChildWorkflowHandle[Any, Any]:

@@ -44,6 +44,11 @@ return {
 }
 """
 
+_READ_TIMELINE: Final = """
+window.scrollTo(0, document.body.scrollHeight)
+return [...document.querySelectorAll('main svg text')].map(t => t.textContent.trim())
+"""
+
 
 def missing() -> str:
     """What there is not, and how to get it; empty when there is all."""
@@ -151,12 +156,7 @@ class WebUI:
             exceptions.StaleElementReferenceException,
         )
         wait = WebDriverWait(self.driver, WAIT_SECONDS, POLL_SECONDS, ignored_exceptions=gone)
-        try:
-            return wait.until(lambda _: condition(), f"the Web UI did not show: {what}")
-        except exceptions.TimeoutException:
-            self.driver.save_screenshot("/tmp/ex/fail.png")
-            print(self.driver.find_element("css selector", "body").text[-3000:])
-            raise
+        return wait.until(lambda _: condition(), f"the Web UI did not show: {what}")
 
     def _seen(self, css: str, words: str = "") -> Any:
         """The first element that a person sees and that has these words; the UI keeps many hidden ones."""
@@ -202,6 +202,16 @@ class WebUI:
     def says(self, words: str) -> None:
         """Wait until the page (not the current details) says this."""
         self.until(lambda: words in self.driver.find_element("tag name", "main").text, words)
+
+    def timeline(self, words: str) -> tuple[str, ...]:
+        """The labels of the timeline, once one has these words; it is drawn as far as one has scrolled."""
+        self.tab("timeline")
+
+        def drawn() -> tuple[str, ...]:
+            labels = tuple(self.driver.execute_script(_READ_TIMELINE))
+            return labels if any(words in label for label in labels) else ()
+
+        return tuple(self.until(drawn, f"a timeline with {words}"))
 
     def details(self, *words: str) -> Page:
         """The current details, once they hold all these words; R asks for them anew, as the page says."""

@@ -510,7 +510,8 @@ MEASURED_EVENTS = [
 @pytest.mark.parametrize(("plan", "measured"), MEASURED_EVENTS)
 def test_the_forecast_of_events_is_near_what_was_measured(plan: Any, measured: int) -> None:
     events = simulate(request(plan))["events"]
-    assert events["min"] == events["max"] == pytest.approx(measured, rel=0.1)
+    assert events["min"] * 0.98 <= measured <= events["max"] * 1.02
+    assert events["max"] <= events["min"] * 1.1
 
 
 def test_a_template_is_walked_for_one_instance_and_paid_for_all() -> None:

@@ -42,8 +42,6 @@ from tests.workflow.tools import Gate, echo, refuse
 
 Json = Any
 LAZY = {"type": "plan", "plan": [], "mode": "lazy"}
-# An evicted agent that waits writes its page while Python takes it down, see the report on workflows/agent.py
-taken_down = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
 @pytest.fixture
@@ -136,7 +134,6 @@ async def test_an_approval_of_a_call_that_comes_together_with_its_edit_is_not_on
         await handle.cancel()
 
 
-@taken_down
 async def test_an_approval_that_comes_together_with_an_edit_of_an_agents_plan_is_not_one_of_the_edit(
     server: DevServer, user: Foreign, agents: Agents
 ) -> None:
@@ -197,7 +194,6 @@ async def test_an_approval_that_is_sent_twice_approves_one_plan(
         await handle.cancel()
 
 
-@taken_down
 async def test_of_two_approvals_at_the_root_one_is_taken(server: DevServer, user: Foreign, agents: Agents) -> None:
     async with working(server, user):
         calls = [write(1), write("†state.a", "b")]
@@ -291,7 +287,6 @@ async def test_a_decision_about_a_call_that_an_edit_took_away_breaks_nothing(
         assert (await ended(handle))["state"] == {"a": 5}
 
 
-@taken_down
 async def test_two_edits_that_do_not_go_together_do_not_end_an_agent(
     server: DevServer, user: Foreign, agents: Agents
 ) -> None:
@@ -361,9 +356,6 @@ async def test_a_call_in_an_agents_plan_may_become_any_call_that_the_agent_could
         await decide(plan, decision="edit", call="1:echo", **{"with": new})
 
 
-@pytest.mark.xfail(
-    strict=True, reason="the root takes an edit for a run below unread; the refusal is a note down there"
-)
 async def test_an_invalid_edit_is_refused_at_the_root_too(server: DevServer, user: Foreign, agents: Agents) -> None:
     async with asking_agent(server, user, agents) as (root, _):
         error = await refusal(root, decision="edit", call="1:echo", **{"with": call("nope", "†state.a")})
