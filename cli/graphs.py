@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from acts.wire import AGENT, GRAPH, PLAN
+from acts.values import Json
+from acts.wire import AGENT, EDIT, GRAPH, PLAN, PLAN_QUERY
 from cli import server
 from cli.failures import DONE, refuse
 from cli.known import judge
@@ -31,10 +32,13 @@ async def _graph(run: str, *, mermaid: bool) -> int:
     handle = server.handle(client, run)
     found = await server.about(run, handle.describe(rpc_timeout=server.RPC))
     if found.workflow_type == PLAN:
+        states, may_be_edited = await _states(client, handle, found)
         request = await request_of(client, found)
-        verdict = judge(request)
-        if request is not None and not verdict.errors and not verdict.agent:
-            draw(request, verdict, mermaid=mermaid, states=await _states(client, handle, found))
+        if may_be_edited:
+            request = _with_plan(request, await ask(handle, PLAN_QUERY))
+        verdict = judge(request, agent=False)
+        if request is not None and not verdict.errors:
+            draw(request, verdict, mermaid=mermaid, states=states)
             return DONE
     text = await ask(handle, GRAPH)
     if not isinstance(text, str) or not text:
@@ -48,11 +52,29 @@ async def _graph(run: str, *, mermaid: bool) -> int:
 
 async def _states(
     client: Client, handle: WorkflowHandle[Any, Any], found: WorkflowExecutionDescription
-) -> dict[str, str]:
-    """The states of the calls by id: of the result when the run is over, else as it says itself."""
+) -> tuple[dict[str, str], bool]:
+    """The states of the calls by id, and whether the plan may be another than the one in the input.
+
+    Of the result when the run is over, else as it says itself.
+    """
     if found.close_time is None:
-        calls = (await status_of(handle) or {}).get("calls")
+        told = await status_of(handle)
+        edited = told is not None  # the decisions are known at the end only; without a worker nobody tells
     else:
-        result = (await ended(client, found)).result
-        calls = result.get("calls") if isinstance(result, dict) else None
-    return {str(c.get("id")): str(c.get("state")) for c in calls or ()}
+        told = (await ended(client, found)).result
+        decisions = told.get("decisions") if isinstance(told, dict) else None
+        edited = any(d.get("decision") == EDIT for d in decisions or ())
+    calls = told.get("calls") if isinstance(told, dict) else None
+    return {str(c.get("id")): str(c.get("state")) for c in calls or ()}, edited
+
+
+def _with_plan(request: Json, calls: Any) -> Json:
+    """A Request with these Calls in its latest plan message, if they are known."""
+    if not isinstance(calls, list) or not isinstance(request, dict):
+        return request
+    context = list(request.get("context") or ())
+    at = next((i for i in reversed(range(len(context))) if context[i].get("type") == "plan"), None)
+    if at is None:
+        return request
+    context[at] = {**context[at], "plan": calls}
+    return {**request, "context": context}

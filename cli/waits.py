@@ -69,7 +69,8 @@ def wait_lines(run: str, waits: Sequence[Wait]) -> list[str]:
     if len(waits) > _SHOWN:
         out.append(f"… and {len(waits) - _SHOWN} more: acts pending")
     if any(w.what == "plan" for w in waits[:_SHOWN]):
-        out.append(f"  what it would do: acts graph {shlex.quote(clean(run))}; what was changed: acts diff, likewise")
+        name = shlex.quote(clean(run))
+        out.append(f"  acts graph {name} draws the plan, acts diff {name} shows what was changed in it")
     return out
 
 

@@ -3,8 +3,8 @@
     python -m tools.screenshots [--into docs/images]
 
 It needs Chromium, its driver and Selenium (`apt-get install chromium chromium-driver`, `pip install selenium`) and says
-so where one is missing. Nothing outside of the folder is written: what the examples write goes to a temporary one. Dates
-and run ids differ from one time to the next; texts, sizes and places do not.
+so where one is missing. Nothing outside of the folder is written: what the examples write goes to a temporary one.
+Dates and run ids differ from one time to the next; texts, sizes and places do not.
 """
 
 from __future__ import annotations
@@ -36,8 +36,10 @@ ROOT: Final = Path(__file__).parents[1]
 MAX_BYTES: Final = 150_000  # of a picture: a page with three of them opens at once
 RUN_SECONDS: Final = 60  # a run needs less than one
 MARGIN: Final = 16  # pixels around what is pictured
+TOP: Final = 64  # pixels of its bar above the page
 BESIDE: Final = 256  # pixels of the Web UI's own menu, left of the page
-# Room for the buttons of the timeline, and for an agent's twelve lines
+SMALLER: Final = 0.8  # of the long page: below the limit, and still to be read
+# The page of what waits and a timeline are longer than a screen, and drawn as far as they are on it
 TALL: Final = 1400
 
 
@@ -99,12 +101,13 @@ async def finished(handle: WorkflowHandle[Any, Any]) -> None:
 
 def pictures_of_a_decision(person: webui.WebUI, workflow_id: str, folder: Path) -> None:
     """What waits, and the dialog in which it is approved; then it is."""
+    webui.size(person.driver, TALL)
     person.opens(workflow_id)
     page = person.details("Waits for a decision", "The plan")
     bottom = below(person, "#user-metadata-current-details")
-    person.photographs(
-        {"x": BESIDE, "y": 64, "width": webui.WIDTH - BESIDE, "height": bottom - 64}, folder / "waits.png"
-    )
+    whole = {"x": BESIDE, "y": TOP, "width": webui.WIDTH - BESIDE, "height": bottom - TOP}
+    person.photographs(whole, folder / "waits.png", SMALLER)
+    webui.size(person.driver, webui.HEIGHT)
     asked = json.loads(page.to_send(decision="approve"))
     person.begins(webui.UPDATE)
     person.fills_in("decide", json.dumps({**asked, "by": "Ada", "reason": "the amount is right"}))
@@ -115,8 +118,9 @@ def pictures_of_a_decision(person: webui.WebUI, workflow_id: str, folder: Path) 
 
 def picture_of_a_timeline(person: webui.WebUI, workflow_id: str, folder: Path) -> None:
     """The ticks of an agent: what the model was asked, and a child for each plan."""
+    webui.size(person.driver, TALL)
     person.opens(workflow_id)
-    print(person.timeline(""))
+    person.timeline("tick 3: ")
     person.photographs(around(person, "main h2", levels=3), folder / "timeline.png")
 
 

@@ -48,6 +48,7 @@ from acts.wire import (
 )  # fmt: skip
 from workflows.asking import OPTIONS, ask_solution, material, own_context, usage_of
 from workflows.decidable import Decidable
+from workflows.desk import MAX_TOLD
 from workflows.dispatch import call_error, short_id
 from workflows.handlers import data_message
 from workflows.payloads import MAX_PAYLOAD, MAX_RESULT, NOTHING, decode, dump, hand, pack, raw, size, trimmed, unpack
@@ -369,6 +370,8 @@ class AgentWorkflow(Decidable):
             found.update(tick=self._loop.tick, calls=self._loop.current(), usage=self._loop.spent.to_json())
         if self._notes:
             found["notes"] = self._notes
+        if self._desk.records:
+            found["decisions"] = self._desk.records[-MAX_TOLD:]
         if len(dump(found)) > MAX_RESULT:
             found["calls"] = [{k: v for k, v in c.items() if k != "error"} for c in found["calls"][-10_000:]]
         return found
@@ -376,8 +379,10 @@ class AgentWorkflow(Decidable):
     @workflow.query(name=PLAN_QUERY, description="The latest plan's calls, as they were written.")
     def plan(self, _: RawValue = NOTHING) -> RawValue:
         """The latest plan."""
-        found = self._loop.request.plan if self._loop is not None else None
-        return raw(dump(list(found.calls) if found is not None else []))
+        loop = self._loop
+        found = loop.request.plan if loop is not None else None
+        proposed = loop.proposed if loop is not None else []
+        return raw(dump(proposed or (list(found.calls) if found is not None else [])))
 
     @workflow.query(
         name=CONTEXT,

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 # Decisions that came before their wait; a flood of them must not grow without end
 MAX_KEPT: Final = 100
 MAX_RECORDS: Final = 1_000
+# … of which a status tells the latest
+MAX_TOLD: Final = 100
 ENGINE: Final = "onTimeout"
 
 

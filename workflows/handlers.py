@@ -15,6 +15,7 @@ from acts.messages import Data, parse_message
 from acts.wire import CONTEXT, GRAPH, MATERIAL, PAUSE, PLAN_QUERY, PROVIDE, RESUME, STATUS
 from workflows.asking import Asking, material
 from workflows.decidable import Decidable
+from workflows.desk import MAX_TOLD
 from workflows.payloads import MAX_RESULT, NOTHING, brief, decode, dump, raw
 from workflows.requests import page_of
 
@@ -88,6 +89,8 @@ class PlanHandlers(Decidable):
             found["calls"] = report.calls(self._walk)
         if self._notes:
             found["notes"] = self._notes
+        if self._desk.records:
+            found["decisions"] = self._desk.records[-MAX_TOLD:]
         if len(dump(found)) > MAX_RESULT:
             found["calls"] = [{**c, "error": brief([c["error"]])[0]} if "error" in c else c for c in found["calls"]]
         return found

@@ -45,8 +45,8 @@ return {
 """
 
 _READ_TIMELINE: Final = """
-window.scrollTo(0, document.body.scrollHeight)
-return [...document.querySelectorAll('main svg text')].map(t => t.textContent.trim())
+[...document.querySelectorAll('main h2')].at(-1)?.scrollIntoView()
+return [...document.querySelectorAll('main span')].filter(s => !s.children.length).map(s => s.textContent.trim())
 """
 
 
@@ -87,13 +87,17 @@ def browser() -> Iterator[Any]:
     service = webdriver.ChromeService(executable_path=shutil.which(DRIVER))  # named, so that none is downloaded
     driver = webdriver.Chrome(options=options, service=service)
     try:
-        # The window's size counts its frame as well; this one is the page's
-        size = {"width": WIDTH, "height": HEIGHT, "deviceScaleFactor": 1, "mobile": False}
-        driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        size(driver, HEIGHT)
         driver.execute_cdp_cmd("Emulation.setTimezoneOverride", {"timezoneId": "UTC"})
         yield driver
     finally:
         driver.quit()
+
+
+def size(driver: Any, height: int) -> None:
+    """Make the page as high as this; the window's size would count its frame as well."""
+    asked = {"width": WIDTH, "height": height, "deviceScaleFactor": 1, "mobile": False}
+    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", asked)
 
 
 @dataclass(frozen=True)
@@ -108,13 +112,23 @@ class Page:
 
     def to_send(self, **wanted: Any) -> str:
         """The one JSON text of the page that has these keys and values, exactly as it stands there."""
-        lines = [line for block in self.code for line in block.splitlines() if line]
+        lines = [text for block in self.code for text in _texts(block)]
         (found,) = [line for line in lines if wanted.items() <= json.loads(line).items()]
         return found
 
     def row(self, cell: str) -> tuple[str, ...]:
         """The first row of a table that has this cell."""
         return next(row for row in self.rows if cell in row)
+
+
+def _texts(block: str) -> Iterator[str]:
+    """The JSON texts of a block, whether each takes a line or several."""
+    at = 0
+    while block[at:].strip():
+        at += len(block[at:]) - len(block[at:].lstrip())
+        _, end = json.JSONDecoder().raw_decode(block, at)
+        yield block[at:end]
+        at = end
 
 
 def _strokes(keys: str) -> Iterator[tuple[str, str]]:
@@ -204,7 +218,7 @@ class WebUI:
         self.until(lambda: words in self.driver.find_element("tag name", "main").text, words)
 
     def timeline(self, words: str) -> tuple[str, ...]:
-        """The labels of the timeline, once one has these words; it is drawn as far as one has scrolled."""
+        """The labels of the timeline, once one has these words; it is drawn as far as it is on the screen."""
         self.tab("timeline")
 
         def drawn() -> tuple[str, ...]:
@@ -296,8 +310,8 @@ class WebUI:
 
     # -- pictures --------------------------------------------------------------
 
-    def photographs(self, clip: Mapping[str, float], to: Path) -> None:
+    def photographs(self, clip: Mapping[str, float], to: Path, scale: float = 1) -> None:
         """A PNG of a part of the page, ``{x, y, width, height}`` from its upper left corner."""
-        asked = {"format": "png", "captureBeyondViewport": True, "clip": {**clip, "scale": 1}}
+        asked = {"format": "png", "captureBeyondViewport": True, "clip": {**clip, "scale": scale}}
         found = self.driver.execute_cdp_cmd("Page.captureScreenshot", asked)
         to.write_bytes(base64.b64decode(found["data"]))

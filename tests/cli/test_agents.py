@@ -149,4 +149,4 @@ async def test_a_running_agent_is_shown_with_the_live_calls_of_its_tick(
     assert (found["result"]["output"], found["result"]["ticks"]) == (True, 1)
     child = acts("show", f"{name}/plan-1")
     assert "✓ completed" in child.stdout
-    assert "the plan, as the worker draws it" in acts("graph", f"{name}/plan-1").stderr
+    assert "✓ 1:greet" in acts("graph", f"{name}/plan-1").stdout

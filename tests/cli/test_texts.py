@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from cli import jsontext, yamltext
@@ -33,6 +34,21 @@ def paths(value: Any, at: Path = ()) -> Iterator[Path]:
         yield from paths(child, (*at, key))
 
 
+def strings(value: Any) -> Iterator[str]:
+    """Every text of a value, keys among them."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        yield from value
+    for child in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from strings(child)
+
+
+def number_in_json_alone(text: str) -> bool:
+    """True for ``1e5``: YAML 1.1 writes the text without quotes, and JSON has that number."""
+    return re.fullmatch(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?[eE][-+]?[0-9]+", text) is not None
+
+
 @given(values, st.sampled_from([None, 0, 2]))
 @settings(deadline=None)
 def test_json_is_read_as_python_reads_it_and_every_value_has_a_place(value: Any, indent: int | None) -> None:
@@ -52,6 +68,7 @@ def test_json_is_yaml_and_every_value_has_the_same_place(value: Any) -> None:
 @given(values)
 @settings(deadline=None)
 def test_yaml_that_was_written_by_a_library_comes_back(value: Any) -> None:
+    assume(not any(map(number_in_json_alone, strings(value))))
     text = yaml.safe_dump(value, allow_unicode=True)
     assert yamltext.parse(text) == value
     assert {path for path, _ in yamltext.places(text)} <= set(paths(value))  # what an alias repeats has one place
