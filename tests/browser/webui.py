@@ -305,8 +305,9 @@ class WebUI:
         return str(said)
 
     def _said(self, before: str) -> str:
-        """The lines of the dialog that were not there before."""
-        return "\n".join(line for line in self._dialog().text.splitlines() if line not in before.splitlines())
+        """The lines of the dialog that were not there before; none while it is being sent."""
+        now = self._dialog().text.splitlines()
+        return "" if "In Progress" in now else "\n".join(line for line in now if line not in before.splitlines())
 
     # -- pictures --------------------------------------------------------------
 
