@@ -131,12 +131,15 @@ def waiting(waits: Sequence[Wait], records: Sequence[Mapping[str, Any]]) -> str:
     """What waits for a decision, with the JSON to send for each, and what was decided."""
     parts = []
     if waits:
-        parts.append("\n\n### Waits for a decision\n\nSend the update `decide` (or the signal of that name) with:")
+        parts.append(
+            "\n\n### Waits for a decision\n\n"
+            "Send the update `decide` with one of these (or the signal `approve` or `reject`):"
+        )
     for wait in waits[:MAX_WAITS]:
         asked = {k: v for k, v in wait.to_json().items() if k in ("workflowId", "call", "instance", "version")}
         until = f", until {wait.deadline}" if wait.deadline else ""
-        parts.append(f"\n**{plain(str(wait))}** since {wait.since}{until}\n\n```json")
-        parts += [_code({"decision": "approve", **asked}), _code({"decision": "reject", "reason": "…", **asked}), "```"]
+        parts.append(f"\n**{plain(str(wait))}** since {wait.since}{until}\n")
+        parts += [_code({"decision": "approve", **asked}), _code({"decision": "reject", "reason": "…", **asked})]
     if len(waits) > MAX_WAITS:
         parts.append(f"\n… and {len(waits) - MAX_WAITS} more: ask the query `pending`")
     if records:
@@ -146,8 +149,9 @@ def waiting(waits: Sequence[Wait], records: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _code(value: Any) -> str:
-    """JSON inside a fence, which nothing in it can close."""
-    return json.dumps(value, ensure_ascii=False).replace("`", "\\u0060")
+    """JSON in a fence, which nothing in it can close: narrow enough to be seen whole."""
+    text = json.dumps(value, ensure_ascii=False, indent=2).replace("`", "\\u0060")
+    return f"```json\n{text}\n```\n"
 
 
 class Details:

@@ -6,6 +6,7 @@ from temporalio import workflow
 from temporalio.common import RawValue
 
 from acts.config import Options
+from acts.report import plain
 from acts.wire import BACKGROUND
 from workflows.dispatch import activity_options, retry_policy
 from workflows.payloads import NOTHING, decode
@@ -22,7 +23,7 @@ class BackgroundWorkflow:
         """``own`` is ``{activity, options, summary}``; the rest are the Activity's arguments."""
         what = decode(own)
         options = Options.model_validate(what["options"])
-        workflow.set_current_details(f"fire-and-forget: {what['activity']}")
+        workflow.set_current_details(f"fire-and-forget: {plain(str(what['activity']))}")
         await workflow.execute_activity(
             what["activity"], args=[call, tool, context], result_type=RawValue, summary=what["summary"],
             **activity_options(options, retry_policy(options)),

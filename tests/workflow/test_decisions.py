@@ -289,6 +289,6 @@ async def test_the_page_of_a_plan_that_waits_shows_what_it_would_do_and_what_to_
     await pending(handle)
     page = (await handle.query("__temporal_workflow_metadata", result_type=WorkflowMetadata)).current_details
     assert "2 calls in 2 waves" in page
-    assert '{"decision": "approve", "workflowId"' in page
+    assert '"decision": "approve",\n  "workflowId"' in page
     assert "2:echo" in page
     await handle.cancel()
