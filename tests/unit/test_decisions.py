@@ -234,8 +234,8 @@ def test_who_and_why_are_shown_as_text() -> None:
 def test_the_json_to_send_is_shown_in_a_fence_that_nothing_in_it_can_close() -> None:
     page = waiting([Wait(WORSE, "call", 1, SINCE, call=WORSE, instance=WORSE)], [])
     fences = [line for line in page.splitlines() if line.startswith("```")]
-    assert fences == ["```json", "```"]
-    inside = page.partition("```json\n")[2].partition("\n```")[0].splitlines()
-    approve, reject = [read(json.loads(line)) for line in inside]
+    assert fences == ["```json", "```"] * 2
+    inside = [part.partition("\n```")[0] for part in page.split("```json\n")[1:]]
+    approve, reject = [read(json.loads(text)) for text in inside]
     assert (approve.decision, reject.decision) == ("approve", "reject")
     assert approve.call == reject.call == WORSE
