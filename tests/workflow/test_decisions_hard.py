@@ -238,11 +238,13 @@ async def test_a_plan_that_waits_is_decided_by_a_worker_that_has_just_come(serve
 
 @pytest.mark.parametrize("what", ["plan", "call"])
 async def test_of_two_people_who_decide_at_once_exactly_one_wins(server: DevServer, user: Foreign, what: str) -> None:
+    soon = [user.tool("echo", options={"timeout": "3s"})]  # a worker that is about to go may have taken the call
     async with working(server, user):
         if what == "plan":
-            handle = await lazy(user, write(1), approve={"timeout": "1h"})
+            handle = await lazy(user, write(1), context=soon, approve={"timeout": "1h"})
         else:
-            handle = await user.start(user.request(write(1), approve={"calls": True, "timeout": "1h"}))
+            request = user.request(write(1), context=soon, approve={"calls": True, "timeout": "1h"})
+            handle = await user.start(request)
         await pending(handle)
     say = [{"decision": "approve", "by": "Ada"}, {"decision": "reject", "reason": "no", "by": "Bob"}]
     answers = await at_once(server, user, handle, *say, say[0], say[1])
