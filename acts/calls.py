@@ -15,6 +15,7 @@ from acts.messages import DATA_TYPES, METHODS
 from acts.references import MARK, Expression, Path, alternatives, parse, paths, scan
 from acts.tools import META, TOOL_ONLY, Tool
 from acts.values import ABSENT, Json, pointer, type_name
+from acts.wire import ANONYMOUS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -45,6 +46,9 @@ class Node:
     ``outcomes`` are the alternatives of ``_outputPath``, each a conjunction of paths;
     an ``_errorPath`` of its own stands last. ``error`` is the outcome that a failure
     takes (None: nowhere to go), ``choices`` how many of them a result may choose.
+
+    ``name`` tells apart the Calls of instances that are walked together. A *unit* is no Call:
+    it stands for a child that walks all Calls of the instances in ``members``.
     """
 
     index: int
@@ -62,6 +66,13 @@ class Node:
     choices: int
     error: int | None
     method: str
+    name: str = ""
+    members: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """The Call's name within a walk, where several instances may have Calls of the same id."""
+        return self.name or self.id
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -76,7 +87,12 @@ class Node:
     @property
     def detached(self) -> bool:
         """True for fire-and-forget: something runs, and its result goes nowhere."""
-        return not self.outcomes and self.how != "latent"
+        return not self.outcomes and self.how in ("activity", "delegate")
+
+    @property
+    def acts(self) -> bool:
+        """True when an Activity answers, be it in a clean room: what it returns may choose an outcome."""
+        return self.how == "activity" or (self.delegate == ANONYMOUS and bool(self.tool.activity))
 
     @property
     def given(self) -> Json:

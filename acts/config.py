@@ -74,8 +74,9 @@ def _queue(name: str) -> str:
 class Options(_Closed):
     """``_options`` of a Tool: where and how patiently its Activity runs.
 
-    ``timeout`` bounds one attempt and, separately, the wait for a worker to take it;
-    ``heartbeat`` is the longest silence of a running attempt. All in seconds.
+    ``timeout`` bounds one attempt and, separately, the wait for a worker to take it (of a
+    delegate: all of it, and only where it is given); ``heartbeat`` is the longest silence of
+    a running attempt. All in seconds. ``resolve`` is about a delegate's definition.
     """
 
     taskQueue: Annotated[str, AfterValidator(_queue)] | None = None
@@ -83,6 +84,7 @@ class Options(_Closed):
     retry: Retry = Retry()
     heartbeat: Duration | None = None
     local: bool = False
+    resolve: Literal["runtime", "upfront"] | None = None
 
 
 class Approve(_Closed):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from acts.graph import reading
 from acts.references import Path
 from acts.scopes import scoped_context, wrapped
 from acts.values import ABSENT, Json, Names, deep_merge, nest
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from acts.calls import Node
     from acts.context import Log
+    from acts.messages import Data, Request
     from acts.validate import Prepared
 
 _EMPTY: Final[dict[type, Json]] = {list: [], dict: {}, str: "", bool: False, int: 0, float: 0}
@@ -32,22 +34,50 @@ def handed_over(prepared: Prepared, log: Log, nodes: Sequence[Node], config: dic
     request = prepared.request
     plan = request.plan
     mode = plan.mode if plan is not None else "eager"
-    tools = {n.tool.name: n.tool.schema for n in nodes}
-    context: list[Json] = [{"type": "tool", "tool": _named(name, tools[name])} for name in sorted(tools)]
-    kinds = {p.kind for n in nodes for p in n.writes}
-    context += [
-        {k: v for k, v in m.raw.items() if k in ("type", "kind", "schema", "_instance")}
-        for m in request.data()
-        if m.schema is not None and m.kind in kinds
-    ]
-    instances = request.instances() if any(n.instance is not None for n in nodes) else ()
-    context += _part(log, nodes, None)
-    for instance in instances:
-        own = _part(log, [n for n in nodes if n.instance == instance], instance)
-        context += [{**m, "_instance": instance} for m in own or [wrapped("state", {})]]
+    own = [m for m in request.data() if m.instance is not None]
+    context: list[Json] = [*tool_messages(nodes), *schema_messages(request, nodes), *needed_part(log, nodes, own)]
+    by_instance: dict[str, list[Data]] = {}
+    for message in own:
+        by_instance.setdefault(str(message.instance), []).append(message)
+    for instance, messages in by_instance.items():
+        seen = [n for n in nodes if n.planned.get("_instance") in (None, instance)]
+        context += own_messages(messages, seen) or [{**wrapped("state", {}), "_instance": instance}]
     listed = sorted(nodes, key=lambda n: n.index)
     context.append({"type": "plan", "plan": [n.planned for n in listed], "mode": mode})
     return {"config": config, "context": context}
+
+
+def tool_messages(nodes: Iterable[Node]) -> list[Json]:
+    """The Tools that Calls use, each as a message."""
+    tools = {n.tool.name: n.tool.schema for n in nodes}
+    return [{"type": "tool", "tool": _named(name, tools[name])} for name in sorted(tools)]
+
+
+def schema_messages(request: Request, nodes: Sequence[Node]) -> list[Json]:
+    """The schemas of what Calls write."""
+    kinds = {p.kind for n in nodes for p in n.writes}
+    return [
+        {k: v for k, v in m.raw.items() if k in ("type", "kind", "schema", "_instance")}
+        for m in request.data()
+        if m.schema is not None and m.kind in kinds and m.instance is None
+    ]
+
+
+def own_messages(messages: Sequence[Data], nodes: Sequence[Node]) -> list[Json]:
+    """An instance's own messages, as far as these Calls meet them; what a later one replaced is left out."""
+    met = [p for n in nodes for p in (*reading(n), *n.writes)]
+    replaced: set[tuple[str, Names]] = set()
+    out: list[Json] = []
+    for message in reversed(messages):
+        at = (message.kind, message.path.names if message.path is not None else ())
+        hidden = any((at[0], at[1][:depth]) in replaced for depth in range(len(at[1]) + 1))
+        hidden = hidden and message.schema is None
+        seen = message.schema is not None or any(Path(*at).overlaps(p) for p in met)
+        if seen and not hidden:
+            out.append({k: v for k, v in message.raw.items() if k not in ("_call", "_date")})
+        if message.path is not None and message.method == "set":
+            replaced.add(at)
+    return out[::-1]
 
 
 def everything(prepared: Prepared, _: Log, nodes: Sequence[Node], config: dict[str, Any]) -> dict[str, Any]:
@@ -69,17 +99,21 @@ def _named(name: str, schema: dict[str, Any]) -> dict[str, Any]:
     return {**schema, "properties": {**(found if isinstance(found, dict) else {}), "_tool": {"const": name}}}
 
 
-def _part(log: Log, nodes: Iterable[Node], instance: str | None) -> list[dict[str, Any]]:
-    """The Messages that hold what these Calls read, and the shape of what they write onto."""
+def needed_part(log: Log, nodes: Iterable[Node], own: Iterable[Data] = ()) -> list[dict[str, Any]]:
+    """The global Messages that hold what these Calls read, and the shape of what they write onto.
+
+    ``own`` are messages of instances, which are handed over beside them: what they grow counts as grown.
+    """
     nodes = list(nodes)
-    read = [p for n in nodes for r in n.reads for p in r.paths] + [p for n in nodes for p in n.scopes]
+    read = [p for n in nodes for p in reading(n)]
     grown = [p for n in nodes if n.method in _GROWING for p in n.writes]
+    grown += [m.path for m in own if m.path is not None and m.method in _GROWING]
     whole = dict.fromkeys(read)
     whole.update({g: None for g in grown if any(_below(g, p) for p in read)})
-    held = scoped_context(whole, lambda path: log.read(path, 0, instance))
+    held = scoped_context(whole, lambda path: log.read(path, 0))
     values = {str(m.get("kind", m["type"])): m[m["type"]] for m in held}
     for path in dict.fromkeys(p for n in nodes for p in n.writes):
-        frame = _shape(log, path, instance)
+        frame = _shape(log, path)
         if frame is not ABSENT:
             values[path.kind] = _under(frame, values[path.kind]) if path.kind in values else frame
     return [wrapped(kind, payload) for kind, payload in values.items()]
@@ -89,11 +123,11 @@ def _below(above: Path, path: Path) -> bool:
     return above.kind == path.kind and path.names[: len(above.names)] == above.names
 
 
-def _shape(log: Log, path: Path, instance: str | None) -> Json:
+def _shape(log: Log, path: Path) -> Json:
     """An empty value of the kind that stands at a path, in its place; a list on the way ends it."""
     for depth in range(len(path.names) + 1):
         names: Names = path.names[:depth]
-        found = log.read(Path(path.kind, names), 0, instance)
+        found = log.read(Path(path.kind, names), 0)
         if found is ABSENT:
             return ABSENT
         if isinstance(found, list) or depth == len(path.names) or not isinstance(found, dict):

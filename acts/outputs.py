@@ -49,7 +49,7 @@ def place(node: Node, value: Json, chosen: int | None = None) -> tuple[int, Writ
         raise CallError(NOT_JSON, f"the result cannot be kept: {broken[1]}" + (f" at {broken[0]}" if broken[0] else ""))
     if not node.choices:
         return 0, ()  # only its failure is written
-    if chosen is not None or node.how != "activity" or not is_message(value):
+    if chosen is not None or not node.acts or not is_message(value):
         return chosen or 0, tuple((path, value) for path in node.outcomes[chosen or 0])
     return _by_message(node, value)
 

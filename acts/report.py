@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from acts.decisions import summaries
 from acts.errors import known, shorten
+from acts.instances import UNIT, messages, walked
+from acts.outputs import appended as written
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -56,47 +58,97 @@ def call_item(walk: Walk, rank: int) -> dict[str, Any]:
 
 def calls(walk: Walk) -> list[dict[str, Any]]:
     """Every Call, as listed in the plan."""
-    items = [call_item(walk, rank) for rank in range(len(walk.nodes))]
-    places = [node.index for node in walk.nodes]
-    return [items[rank] for rank in sorted(range(len(items)), key=places.__getitem__)]
+    ranks = [rank for rank, node in enumerate(walk.nodes) if node.how != UNIT]
+    return [call_item(walk, rank) for rank in sorted(ranks, key=lambda r: walk.nodes[r].index)]
+
+
+def error_item(walk: Walk, rank: int) -> dict[str, Any] | None:
+    """The failure of one Call that nothing took, or None."""
+    node, run = walk.nodes[rank], walk.runs[rank]
+    if run.state not in ("failed", "rejected") or run.error is None:
+        return None
+    item = {"call": node.id, **run.error}
+    return item if node.instance is None else {**item, "instance": node.instance}
 
 
 def errors(walk: Walk) -> list[dict[str, Any]]:
     """The failures that nothing took: ``{call, instance?, code, message}``."""
-    out = []
-    for node, run in zip(walk.nodes, walk.runs, strict=True):
-        if run.state in ("failed", "rejected") and run.error is not None:
-            item = {"call": node.id, **run.error}
-            out.append(item if node.instance is None else {**item, "instance": node.instance})
+    out = [e for rank in range(len(walk.nodes)) if (e := error_item(walk, rank)) is not None]
+    for run in walk.runs:
+        for id_, item in (run.value or {}).items():
+            out += [{**e, "instance": id_} for e in item["errors"]]
     return out
 
 
 def result(walk: Walk, spent: Spent, status: str | None = None) -> dict[str, Any]:
     """The result of a Plan."""
+    own = calls(walk)
+    out: dict[str, Any] = {"status": status or walk.status, "state": walk.state()}
+    if walk.prepared.request.instances():
+        out["instances"] = instances(walk)
+        own = [c for c in own if "instance" not in c]
     return {
-        "status": status or walk.status,
-        "state": walk.state(),
-        "calls": calls(walk),
-        "context": walk.appended(),
-        "errors": errors(walk),
-        "usage": spent.to_json(),
+        **out, "calls": own, "context": appended(walk), "errors": errors(walk), "usage": spent.to_json(),
+    }  # fmt: skip
+
+
+def instances(walk: Walk) -> dict[str, dict[str, Any]]:
+    """``{id: {status, state, calls, errors}}``, in the order in which the context has them."""
+    found = walked(walk)
+    for run in walk.runs:
+        found |= {i: {**item, "state": walk.state(i)} for i, item in (run.value or {}).items()}
+    shown = ("status", "state", "calls", "errors")
+    return {
+        i: {k: found[i][k] for k in shown} if i in found else _untouched(walk, i)
+        for i in walk.prepared.request.instances()
     }
+
+
+def _untouched(walk: Walk, instance: str) -> dict[str, Any]:
+    """An instance that no Call was for, or that was not reached."""
+    over = walk.status if walk.status in ("cancelled", "rejected") else "completed"
+    return {"status": over, "state": walk.state(instance), "calls": [], "errors": []}
+
+
+def appended(walk: Walk) -> list[dict[str, Any]]:
+    """The messages that came after the Request's, those of instances that children walked among them."""
+    found: list[tuple[int, Any]] = []
+    for run in walk.runs:
+        for id_, item in (run.value or {}).items():
+            found += messages(walk.known, id_, item)
+    if not found:
+        return walk.appended()
+    template = all(instance is None for instance, _ in walk.known)
+    if not template:
+        places = {n.key: rank for rank, n in enumerate(walk.prepared.whole.nodes)} if walk.prepared.whole else {}
+        for node, run in zip(walk.nodes, walk.runs, strict=True):
+            found += [(places[node.key], written(node, p, v, date)) for p, v, date in run.written]
+        return [*walk.provided, *(m for _, m in sorted(found, key=lambda pair: pair[0]))]
+    return [*walk.provided, *(m for _, m in found)]
 
 
 def failure_text(walk: Walk) -> str:
     """One line per failure, for the message of a failed workflow."""
     found = errors(walk)
-    lines = [f"- {e['call']}: [{e['code']}] {shorten(str(e['message']), 300)}" for e in found[:MAX_FAILURES]]
+    lines = [f"- {_where(e)}: [{e['code']}] {shorten(str(e['message']), 300)}" for e in found[:MAX_FAILURES]]
     more = [f"- … and {len(found) - MAX_FAILURES} more"] if len(found) > MAX_FAILURES else []
     skipped = walk.counts.get("skipped", 0)
     head = f"{len(found)} of {len(walk.nodes)} calls failed" + (f", {skipped} skipped" if skipped else "")
+    if walk.prepared.whole is not None:
+        head = f"{len(found)} calls failed in {len(dict.fromkeys(e.get('instance') for e in found))} instances"
     return "\n".join([head + ":", *lines, *more])
+
+
+def _where(error: Mapping[str, Any]) -> str:
+    return f"{error['call']} [{error['instance']}]" if "instance" in error else str(error["call"])
 
 
 def summary(node: Node) -> str:
     """``tool → path`` of a Call, for the label of its activity or child."""
     where = " || ".join(" && ".join(str(p) for p in o) for o in node.outcomes[: node.choices])
     text = f"{node.tool.name} → {where}" if where else node.tool.name
+    if node.how == UNIT:
+        text = f"instance {node.id}"
     text = text if node.instance is None else f"{text} [{node.instance}]"
     return shorten("".join(c if c.isprintable() else "�" for c in text), 200)
 

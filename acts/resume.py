@@ -62,6 +62,10 @@ class Resumable:
     def _move(self, rank: int, state: str) -> None:
         raise NotImplementedError
 
+    def take_unit(self, log: Log, value: Json) -> None:
+        """What instances wrote stands in their layers."""
+        raise NotImplementedError
+
     # -- another plan ----------------------------------------------------------
 
     def changed_plan(self, prepared: Prepared, now: str) -> tuple[Self, list[Command]]:
@@ -122,7 +126,9 @@ class Resumable:
         run.approved, run.edited = old.approved, old.edited
         if old.state not in SETTLED and old.state != "running":
             return
-        run.error, run.outcome, run.written = old.error, old.outcome, old.written
+        run.error, run.outcome, run.written, run.value = old.error, old.outcome, old.written, old.value
+        if run.value is not None:
+            self.take_unit(self.log, run.value)
         for path, value, _ in old.written:
             self.log.layer(was.instance).write(path, node.method, value, rank)
         if old.effect is not None and old.outcome is not None:
@@ -161,6 +167,8 @@ class Resumable:
             if run.effect is not None:  # a result that waits for its effect
                 item["o"] = run.outcome
                 item["p"] = [[value for _, value in run.effect[0]], run.effect[1]]
+            if run.value is not None:
+                item["v"] = run.value
             if item:
                 runs[str(rank)] = item
         return {"runs": runs, "provided": self.provided, "paused": self.paused}
@@ -191,6 +199,9 @@ class Resumable:
         if "s" in item:
             self._move(rank, item["s"])
             self.open -= 1
+        if "v" in item:
+            run.value = item["v"]
+            self.take_unit(self.log, run.value)
         if "w" in item:
             run.outcome = item["o"]
             written = zip(node.outcomes[item["o"]], item["w"], strict=True)

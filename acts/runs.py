@@ -28,6 +28,7 @@ class Run:
     resolved: dict[str, Any] | None = None
     effect: tuple[Writes, str] | None = None
     written: tuple[tuple[Path, Json, str], ...] = ()
+    value: Json = None  # of a unit: what its instances came to
 
 
 @dataclass(slots=True)

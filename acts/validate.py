@@ -35,7 +35,8 @@ class Prepared:
     """A Request that may run. ``given`` are the ranks whose ``_output`` is taken as it stands.
 
     Of a template (a plan that runs once per instance) the graph is that of the first
-    instance.
+    instance. ``whole`` is the plan as it was written, where this is what one run of several
+    walks of it.
     """
 
     request: Request
@@ -43,6 +44,7 @@ class Prepared:
     graph: Graph
     given: frozenset[int]
     warnings: tuple[Problem, ...]
+    whole: Prepared | None = None
 
     @property
     def nodes(self) -> tuple[Node, ...]:
@@ -82,8 +84,9 @@ def prepare(raw: Json, registry: Mapping[str, Json] | None = None, served: Itera
 
 
 def prepare_parsed(
-    request: Request, registry: Mapping[str, Json] | None = None, served: Iterable[str] = ()
-) -> Prepared:
+    request: Request, registry: Mapping[str, Json] | None = None, served: Iterable[str] = (),
+    places: Sequence[int] | None = None,
+) -> Prepared:  # fmt: skip
     """``prepare`` for a Request that was read already."""
     problems = list(request.problems)
     tools = read_tools(request, registry or {}, frozenset(served).__contains__)
@@ -95,15 +98,17 @@ def prepare_parsed(
                                 hint='add {"type": "plan", "plan": [ … calls … ]}'))  # fmt: skip
     if plan is None:
         raise InvalidRequest(problems)
-    return prepare_plan(request, tools.by_name, Log(request.data()), ("context", plan.index, "plan"), problems)
+    return prepare_plan(request, tools.by_name, Log(request.data()), ("context", plan.index, "plan"), problems, places)
 
 
 def prepare_plan(
-    request: Request, tools: Mapping[str, Tool], log: Log, at: tuple[str | int, ...], found: Sequence[Problem] = ()
-) -> Prepared:
+    request: Request, tools: Mapping[str, Tool], log: Log, at: tuple[str | int, ...], found: Sequence[Problem] = (),
+    places: Sequence[int] | None = None,
+) -> Prepared:  # fmt: skip
     """The latest plan of a Request, checked against its Tools and the log of its context.
 
-    ``at`` is where its Calls stand, ``found`` what is wrong already.
+    ``at`` is where its Calls stand, ``found`` what is wrong already, ``places`` where its Calls stood in
+    the plan that they were taken from.
 
     Raises:
         InvalidRequest: with every problem, those of ``found`` among them.
@@ -112,16 +117,17 @@ def prepare_plan(
     plan = request.plan
     if plan is None:
         raise InvalidRequest(problems)
-    problems.extend(_limits(request, len(plan.calls), at))
     reader = CallReader(tools, request.instances(), at)
-    nodes = [n for i, c in enumerate(plan.calls[:MAX_CALLS]) if (n := reader.read(c, i)) is not None]
+    calls = enumerate(plan.calls[:MAX_CALLS]) if places is None else zip(places, plan.calls, strict=True)
+    nodes = [n for i, c in calls if (n := reader.read(c, i)) is not None]
+    problems[len(found) : len(found)] = _limits(request, len(plan.calls), at, template=is_template(request, nodes))
     lost = ("unknownTool", "unknownInstance") if request.partial else ()
     problems.extend(p for p in (*reader.problems, *log.problems) if p.code not in lost)
     whole = len(nodes) == len(plan.calls) and not request.partial
     graph, wrong = _graph(request, nodes, log, whole=whole)
     problems.extend(wrong)
     problems.extend(_state_writes(request, graph))
-    given, dropped = _given(graph, plan.mode)
+    given, dropped = given_outputs(graph, plan.mode)
     problems.extend(dropped)
     problems.extend(_model(request, graph, given))
     if any(p.fatal for p in problems):
@@ -166,7 +172,7 @@ def settings_problems_of(request: Request) -> list[Problem]:
     return out
 
 
-def _limits(request: Request, count: int, at: tuple[str | int, ...]) -> list[Problem]:
+def _limits(request: Request, count: int, at: tuple[str | int, ...], *, template: bool) -> list[Problem]:
     out = []
     if count > MAX_CALLS:
         text = f"the plan has {count} calls; at most {MAX_CALLS} are allowed"
@@ -175,6 +181,9 @@ def _limits(request: Request, count: int, at: tuple[str | int, ...]) -> list[Pro
     allowed = request.config.budget.calls
     if allowed is not None and count > allowed:
         out.append(Problem("limitExceeded", f"the plan has {count} calls; the budget allows {allowed}", pointer(*at)))
+    elif allowed is not None and template and count * len(request.instances()) > allowed:
+        times = f"{count} calls for each of {len(request.instances())} instances"
+        out.append(Problem("limitExceeded", f"the plan has {times}; the budget allows {allowed}", pointer(*at)))
     return out
 
 
@@ -256,7 +265,7 @@ def _state_writes(request: Request, graph: Graph) -> list[Problem]:
     return out
 
 
-def _given(graph: Graph, mode: str) -> tuple[frozenset[int], list[Problem]]:
+def given_outputs(graph: Graph, mode: str) -> tuple[frozenset[int], list[Problem]]:
     """The latent Calls whose ``_output`` counts; a guess about what is to come does not."""
     given: dict[int, None] = {}
     leading: dict[int, int] = {}  # by chain: how many of its first entries are given

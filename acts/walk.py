@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Any
 from acts.commands import AskHuman, Command, PlanOver, StartCall
 from acts.decisions import asked_about
 from acts.errors import CallError, EngineError, InvalidRequest, Problem
+from acts.instances import by_id, of_states, status_of, taken
 from acts.messages import Data
 from acts.outputs import Writes, appended, place
 from acts.references import Path, evaluate, parse, paths, resolve
@@ -62,7 +63,8 @@ class Walk(Resumable):
     def __init__(self, prepared: Prepared, identify: Callable[[Node], str], *, dry: bool = False) -> None:
         self.prepared = prepared
         self.nodes = prepared.nodes
-        self.ids = {n.id: rank for rank, n in enumerate(self.nodes)}
+        self.ids = {n.key: rank for rank, n in enumerate(self.nodes)}
+        self.known = by_id(prepared.whole) if prepared.whole is not None else {}
         self.runs = [Run() for _ in self.nodes]
         self.log = prepared.log()
         self.paused = False
@@ -126,6 +128,20 @@ class Walk(Resumable):
                 self._fail(rank, error, now)
         return self._commands()
 
+    def unit_ended(self, rank: int, value: dict[str, Any], now: str) -> list[Command]:
+        """A child has walked its instances; ``value`` is what each came to, by id."""
+        if self._stop_running(rank):
+            self.runs[rank].value = value
+            self.take_unit(self.log, value)
+            state = status_of("completed", [item["status"] for item in value.values()])
+            self._settle(rank, "completed" if state == "partial" else state, now)
+        return self._commands()
+
+    def take_unit(self, log: Log, value: Json) -> None:
+        """What instances wrote stands in their layers: whoever asks for their view finds it."""
+        for id_, item in value.items():
+            taken(log, self.known, id_, item)
+
     def detached(self, rank: int, now: str) -> list[Command]:
         """A fire-and-forget Call has been started durably."""
         if self._stop_running(rank):
@@ -175,6 +191,8 @@ class Walk(Resumable):
         for known in (*self._provided, message):
             refused = refused or log.layer(known.instance).take(known, set())
         for rank, (node, run) in enumerate(zip(self.nodes, self.runs, strict=True)):
+            if run.value is not None:
+                self.take_unit(log, run.value)
             layer = log.layer(node.instance)
             for path, value, _ in run.written:
                 refused = refused or layer.conflict(path, node.method, value, rank)
@@ -465,14 +483,35 @@ class Walk(Resumable):
     @property
     def status(self) -> str:
         """How the plan ends, or would end now."""
-        for state in ("cancelled", "failed", "rejected"):
-            if self.counts.get(state):
-                return state
-        return "cancelled" if self.cancelling else "completed"
+        if not self.prepared.request.instances():
+            found = next((s for s in ("cancelled", "failed", "rejected") if self.counts.get(s)), "completed")
+        else:
+            found = self._status_of_instances()
+        return "cancelled" if self.cancelling and found == "completed" else found
 
-    def awaits(self, call: str) -> int | None:
+    def _status_of_instances(self) -> str:
+        shared: list[str] = []
+        parts: dict[str, list[str]] = {}
+        for node, run in zip(self.nodes, self.runs, strict=True):
+            if node.members:
+                value = run.value if isinstance(run.value, dict) else {}
+                parts.update({id_: [value.get(id_, {}).get("status", run.state)] for id_ in node.members})
+            elif node.instance is None:
+                shared.append(run.state)
+            else:
+                parts.setdefault(node.instance, []).append(run.state)
+        return status_of(of_states(shared), [of_states(states) for states in parts.values()])
+
+    def find(self, call: str | None, instance: str | None) -> int | None:
+        """The rank of a Call by its id and, where several have it, its instance."""
+        rank = self.ids.get(str(call))
+        if rank is None and instance is not None:
+            rank = self.ids.get(f"{instance}/{call}")
+        return rank
+
+    def awaits(self, call: str | None, instance: str | None = None) -> int | None:
         """The rank of a Call that waits for a decision, or None."""
-        rank = self.ids.get(call)
+        rank = self.find(call, instance)
         return rank if rank is not None and self.runs[rank].state == "awaiting" else None
 
     def path_written(self, rank: int) -> str | None:

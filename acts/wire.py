@@ -8,6 +8,9 @@ from typing import Final
 
 TASK_QUEUE: Final = "acts"
 
+# The delegate that no definition stands behind
+ANONYMOUS: Final = "anonymous"
+
 # Workflow types
 PLAN: Final = "Plan"
 AGENT: Final = "Agent"
@@ -25,6 +28,10 @@ RESUME: Final = "resume"
 DECIDE: Final = "decide"
 # From a run to the one above: what waits there
 WAITS: Final = "waits"
+# From a run to the one that keeps its budget: may I ask a model? and what that cost; back: the answer
+SPEND: Final = "spend"
+SPENT: Final = "spent"
+GRANTED: Final = "granted"
 
 # Queries
 STATUS: Final = "status"
@@ -39,6 +46,8 @@ MATERIAL: Final = "material"
 REGISTRY: Final = "acts.registry"
 # … and the one that asks a model
 MODEL: Final = "acts.model"
+# … and the one that loads a saved Request
+LOAD_DELEGATE: Final = "acts.delegate"
 
 # Types of ApplicationError
 INVALID_REQUEST: Final = "InvalidRequest"
@@ -48,10 +57,21 @@ REFUSED: Final = "DecisionRefused"
 LIMIT_EXCEEDED: Final = "LimitExceeded"
 RESULT_TOO_LARGE: Final = "PayloadTooLarge"
 SDK_PAYLOADS_TOO_LARGE: Final = "PayloadsTooLarge"
+# … of a saved Request that was not loaded
+DELEGATE_NOT_FOUND: Final = "DelegateNotFound"
+DELEGATE_REFUSED: Final = "DelegateRefused"
+DELEGATE_TOO_LARGE: Final = "DelegateTooLarge"
+DELEGATE_INVALID: Final = "DelegateInvalid"
+DELEGATE_CHANGED: Final = "DelegateChanged"
+# … the one of these that is worth another attempt
+DELEGATE_UNAVAILABLE: Final = "DelegateUnavailable"
 
 # Failures of a type listed here are never worth another attempt: the same input
 # would be refused again.
-NON_RETRYABLE_TYPES: Final = (INVALID_REQUEST, PLAN_FAILED, SDK_PAYLOADS_TOO_LARGE)
+NON_RETRYABLE_TYPES: Final = (
+    INVALID_REQUEST, PLAN_FAILED, SDK_PAYLOADS_TOO_LARGE,
+    DELEGATE_NOT_FOUND, DELEGATE_REFUSED, DELEGATE_TOO_LARGE, DELEGATE_INVALID, DELEGATE_CHANGED,
+)  # fmt: skip
 
 # Codes of failed Calls, where the failure is not an ApplicationError's own type
 TIMEOUT: Final = "timeout"

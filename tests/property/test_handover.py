@@ -6,7 +6,6 @@ import json
 import os
 from typing import Any
 
-import pytest
 from hypothesis import HealthCheck, event, example, given, reject, settings
 from hypothesis import strategies as st
 
@@ -131,7 +130,6 @@ OVERWRITTEN = Case(
 )
 
 
-@pytest.mark.xfail(strict=True, reason="acts/handover.py, _part: an instance is handed the global view as its own")
 @many
 @example(OVERWRITTEN, list(range(MOST_CALLS)))
 @given(cases(instances=True), orders())

@@ -1,0 +1,97 @@
+"""What a tree of runs may spend: kept by one run, asked before each request wherever it is made.
+
+Handing each child what is left would let a hundred of them spend it a hundred times. So
+the budget has one keeper; a run below asks it before each request, and says afterwards
+what the request cost. Requests are counted when they are granted, so ``requests`` is never
+overrun; tokens and money are known afterwards, so they are overrun by no more than what is
+in flight.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from acts.usage import Spent
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from acts.config import Budget
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """The answer to a question: ``refused`` says why not; ``left`` is what a second turn may still spend."""
+
+    refused: str | None = None
+    left: Mapping[str, float] = field(default_factory=dict)
+    repair: bool = True
+
+    def to_json(self) -> dict[str, Any]:
+        """``{refused?, left?, repair?}``."""
+        out: dict[str, Any] = {} if self.refused is None else {"refused": self.refused}
+        if self.left:
+            out["left"] = dict(self.left)
+        return out if self.repair else {**out, "repair": False}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Grant:
+        """What ``to_json`` gave."""
+        return cls(data.get("refused"), data.get("left") or {}, data.get("repair", True))
+
+    def within(self, other: Grant) -> Grant:
+        """What two keepers allow together."""
+        left = {k: min(g.left[k] for g in (self, other) if k in g.left) for k in {**self.left, **other.left}}
+        return Grant(self.refused or other.refused, left, self.repair and other.repair)
+
+
+class Ledger:
+    """One budget. ``spent`` are the requests that have ended, ``flying`` those that were granted and have not."""
+
+    def __init__(self, budget: Budget) -> None:
+        self.budget = budget
+        self.spent = Spent()
+        self.flying = 0
+        self.calls = 0
+
+    @property
+    def limited(self) -> bool:
+        """True when there is anything to keep."""
+        budget = self.budget
+        return any(n is not None for n in (budget.requests, budget.tokens, budget.cost, budget.calls))
+
+    def request(self, others: int = 0) -> Grant:
+        """Grant one request, or say which limit does not allow it. ``others`` are still to come besides."""
+        why = self.spent.exhausted(self.budget, flying=self.flying)
+        if why is not None:
+            return Grant(why)
+        self.flying += 1
+        left = self.spent.left(self.budget, flying=self.flying)
+        # Each request in flight may need a second turn; nobody's turn must take another's request
+        repair = "requests" not in left or left["requests"] >= self.flying + others
+        return Grant(None, {k: v for k, v in left.items() if k != "requests"}, repair)
+
+    def settle(self, usage: Mapping[str, Any] | None) -> None:
+        """A granted request has ended."""
+        self.flying = max(0, self.flying - 1)
+        self.spent.add(usage)
+
+    def more_calls(self, count: int) -> Grant:
+        """Allow ``count`` more Calls, or say why not."""
+        limit = self.budget.calls
+        if limit is not None and self.calls + count > limit:
+            made = f"{self.calls:,} were made or planned"
+            return Grant(f"the budget of {limit:,} calls does not allow {count:,} more: {made}")
+        self.calls += count
+        return Grant()
+
+    def to_json(self) -> dict[str, Any]:
+        """``{spent, flying, calls}``, for the next run."""
+        return {"spent": self.spent.to_json(), "flying": self.flying, "calls": self.calls}
+
+    def restore(self, data: Mapping[str, Any] | None) -> None:
+        """Take over what ``to_json`` gave."""
+        if data is not None:
+            self.spent.add(data["spent"])
+            self.flying, self.calls = data["flying"], data["calls"]
