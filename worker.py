@@ -37,14 +37,16 @@ from acts.errors import known
 from acts.wire import TASK_QUEUE
 from workflows.agent import AgentWorkflow
 from workflows.background import BackgroundWorkflow
+from workflows.delegate import DelegateWorkflow
 from workflows.failures import TolerantFailures
 from workflows.inbound import Inbound
+from workflows.instance import InstanceWorkflow
 from workflows.plan import PlanWorkflow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-WORKFLOWS: list[type] = [PlanWorkflow, BackgroundWorkflow, AgentWorkflow]
+WORKFLOWS: list[type] = [PlanWorkflow, BackgroundWorkflow, AgentWorkflow, DelegateWorkflow, InstanceWorkflow]
 
 
 class SettingsError(Exception):

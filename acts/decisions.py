@@ -15,7 +15,7 @@ from acts.errors import PlanError, known, shorten
 from acts.values import Json, type_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from acts.calls import Node
     from acts.config import Approve
@@ -190,16 +190,3 @@ def asked_about(node: Node, approve: Approve) -> str | None:
     if listed or node.tool.approval or node.call.get("_approval") is True:
         return "call"
     return "scopes" if approve.scopes and node.scopes and "_scopes" not in node.tool.consts else None
-
-
-def summaries(records: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Decisions as lines for people."""
-    out = []
-    for item in records:
-        who, why = item.get("by", "somebody"), item.get("reason")
-        about = item.get("call", "the plan")
-        out.append(
-            f"{item['date']} {who}: {item['decision']} {about} (version {item['version']})"
-            + (f": {why}" if why else "")
-        )
-    return out

@@ -40,7 +40,7 @@ def handed_over(prepared: Prepared, log: Log, nodes: Sequence[Node], config: dic
     for message in own:
         by_instance.setdefault(str(message.instance), []).append(message)
     for instance, messages in by_instance.items():
-        seen = [n for n in nodes if n.planned.get("_instance") in (None, instance)]
+        seen = [n for n in nodes if n.call.get("_instance") in (None, instance)]
         context += own_messages(messages, seen) or [{**wrapped("state", {}), "_instance": instance}]
     listed = sorted(nodes, key=lambda n: n.index)
     context.append({"type": "plan", "plan": [n.planned for n in listed], "mode": mode})

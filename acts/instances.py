@@ -89,18 +89,13 @@ def _calls(prepared: Prepared) -> dict[str, list[Json]]:
     """The planned Calls of each instance."""
     request = prepared.request
     calls = list(request.plan.calls) if request.plan is not None else []
-    if is_template(request, _as_written(prepared)):
+    if is_template(request, prepared.nodes):
         return dict.fromkeys(request.instances(), calls)
     out: dict[str, list[Json]] = {}
     for node in _listed(prepared):
         if node.instance is not None:
             out.setdefault(node.instance, []).append(node.planned)
     return out
-
-
-def _as_written(prepared: Prepared) -> Iterable[Node]:
-    """The Calls with the instance that they name themselves: that of a template's is given by the engine."""
-    return (n if n.planned.get("_instance") is not None else replace(n, instance=None) for n in prepared.nodes)
 
 
 # -- what a child is handed ------------------------------------------------------
@@ -112,7 +107,7 @@ class Batch:
     def __init__(self, prepared: Prepared, config: Mapping[str, Json]) -> None:
         self._prepared = prepared
         self._log = prepared.log()
-        self._template = is_template(prepared.request, _as_written(prepared))
+        self._template = is_template(prepared.request, prepared.nodes)
         self._config = _config(config)
         self._own: dict[str, list[Data]] = {}
         self._nodes: dict[str, list[Node]] = {}
@@ -124,7 +119,7 @@ class Batch:
                 self._nodes.setdefault(node.instance, []).append(node)
         self._shared: list[Json] | None = None
 
-    def handed(self, members: Sequence[str]) -> dict[str, Any]:
+    def handed(self, members: Sequence[str], provided: Sequence[Data] = ()) -> dict[str, Any]:
         """``{request, instances, places?}`` for the child that walks these instances."""
         request = self._prepared.request
         plan = request.plan
@@ -136,6 +131,7 @@ class Batch:
             nodes = sorted((n for i in members for n in self._nodes.get(i, ())), key=lambda n: n.index)
             calls = [n.planned for n in nodes]
         context = [*self._common(nodes), *(m for i in members for m in self._instance(i, nodes))]
+        context += [m.raw for m in provided if m.instance is None or m.instance in members]
         context.append({"type": "plan", "plan": calls, **({"mode": mode} if mode != "eager" else {})})
         out: dict[str, Any] = {"request": {"config": self._config, "context": context}, "instances": list(members)}
         return out if self._template else {**out, "places": [n.index for n in nodes]}
@@ -171,9 +167,15 @@ def _config(config: Mapping[str, Json]) -> dict[str, Any]:
     return {**out, "approve": asked}
 
 
+def count_calls(prepared: Prepared) -> int:
+    """How many Calls a plan makes, over all of its instances."""
+    times = len(prepared.request.instances()) if is_template(prepared.request, prepared.nodes) else 1
+    return len(prepared.nodes) * max(1, times)
+
+
 def together(prepared: Prepared, members: Sequence[str]) -> Prepared:
     """What a child of several instances of a template walks: its Calls once for each, side by side."""
-    if len(members) <= 1 or not is_template(prepared.request, _as_written(prepared)):
+    if len(members) <= 1 or not is_template(prepared.request, prepared.nodes):
         return prepared
     nodes = [replace(n, instance=i, name=f"{i}/{n.id}") for i in members for n in _listed(prepared)]
     graph, _ = build(nodes, prepared.log().held)
@@ -263,7 +265,7 @@ def _effects(whole: Known, id_: str, item: Mapping[str, Any]) -> Iterable[tuple[
 
 def by_id(prepared: Prepared) -> Known:
     """The Calls of a plan, and their ranks, by instance and id; those of a template stand for every instance."""
-    template = is_template(prepared.request, _as_written(prepared))
+    template = is_template(prepared.request, prepared.nodes)
     return {(None if template else n.instance, n.id): (rank, n) for rank, n in enumerate(prepared.nodes)}
 
 

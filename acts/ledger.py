@@ -86,6 +86,13 @@ class Ledger:
         self.calls += count
         return Grant()
 
+    def remains(self) -> dict[str, float]:
+        """The budget that is left, as far as anything is limited; for a run that goes on alone."""
+        out = {k: max(0, v) for k, v in self.spent.left(self.budget, flying=self.flying).items()}
+        if self.budget.calls is not None:
+            out["calls"] = max(0, self.budget.calls - self.calls)
+        return out
+
     def to_json(self) -> dict[str, Any]:
         """``{spent, flying, calls}``, for the next run."""
         return {"spent": self.spent.to_json(), "flying": self.flying, "calls": self.calls}

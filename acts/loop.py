@@ -19,12 +19,13 @@ from acts.context import Log
 from acts.decisions import Refused, asked_about
 from acts.errors import EngineError, ExpressionError, InvalidRequest, Problem, shorten
 from acts.handover import everything, handed_over
+from acts.ledger import Grant
 from acts.messages import Data, Message, Request, parse_message
 from acts.references import Expression, evaluate, is_reference, parse, resolve
 from acts.schemas import Checker, checker, schema_defect
 from acts.tools import Tool, read_tools
 from acts.usage import Spent
-from acts.validate import Prepared, prepare_plan, settings_problems_of
+from acts.validate import Prepared, is_template, prepare_plan, settings_problems_of
 from acts.values import ABSENT, MAX_DEPTH, Json, defect, pointer, type_name
 from acts.wire import LIMIT_EXCEEDED, REJECTED, SCHEMA_MISMATCH, UNRESOLVED
 
@@ -119,6 +120,7 @@ class Loop:
         self._planned: list[Node] = []
         self._open: list[dict[str, Any]] = []
         self._left_out = False
+        self.instances: dict[str, dict[str, Any]] = {}
 
     # -- the loop --------------------------------------------------------------
 
@@ -133,6 +135,12 @@ class Loop:
             return Over("failed", f"{spent} and there is no output", LIMIT_EXCEEDED)
         self.tick += 1
         return Ask(self.tick, len(self.request.context))
+
+    def grant(self) -> Grant:
+        """What a request may still spend of this run's own budget; nothing else of it is in flight."""
+        left = self.spent.left(self.request.config.budget, flying=1)
+        repair = left.get("requests", 1) >= 1
+        return Grant(None, {k: v for k, v in left.items() if k != "requests"}, repair)
 
     def untick(self) -> None:
         """Take back a ``next`` that was not acted on."""
@@ -223,9 +231,12 @@ class Loop:
 
     def _too_many(self, calls: list[Json]) -> str | None:
         limit = self.request.config.budget.calls
-        if limit is None or self.started + len(calls) <= limit:
+        ids = self.request.instances()
+        template = bool(ids) and not any(isinstance(c, dict) and "_instance" in c for c in calls)
+        wanted = len(calls) * (len(ids) if template else 1)
+        if limit is None or self.started + wanted <= limit:
             return None
-        text = f"the budget of {limit:,} calls does not allow the {len(calls)} that were planned"
+        text = f"the budget of {limit:,} calls does not allow the {wanted:,} that were planned"
         return f"{text}: {self.started} were made"
 
     def edited(self, calls: list[Json]) -> None:
@@ -246,23 +257,45 @@ class Loop:
     def walked(self, result: Mapping[str, Any]) -> Next:
         """The plan of this tick has been walked; ``result`` is that of a Plan."""
         self.spent.add(result.get("usage"))
+        self.started += result.get("made", 0)
         self._append(result.get("context") or ())
-        failed, self._open = [], []
-        for place, call in enumerate(result["calls"]):
-            # A person may have changed the plan while it was walked
-            node = self._planned[place] if place < len(self._planned) else None
-            same = node is not None and node.tool.name == call["tool"]
-            id_ = node.id if node is not None and same else call["id"]
-            self.calls.append({**call, "id": id_, "tick": self.tick})
-            if call["state"] in _FAILED:
-                error = call.get("error") or {"code": call["state"], "message": f"the call was {call['state']}"}
-                planned = node.planned if node is not None and same else {"_tool": call["tool"]}
-                failed.append({"call": planned, "error": error})
-                self.errors.append({"call": id_, "tick": self.tick, **error})
+        self._open = []
+        failed = [f for call in result["calls"] if (f := self._walked_call(call)) is not None]
+        for id_, item in (result.get("instances") or {}).items():
+            failed += [f for call in item["calls"] if (f := self._walked_call(call, id_)) is not None]
+            self._walked_instance(id_, item)
+            if item["status"] != "completed" and not any(c["state"] in _FAILED for c in item["calls"]):
+                why = item["errors"][0] if item["errors"] else {"code": item["status"], "message": item["status"]}
+                failed.append({"call": {"_instance": id_}, "error": {k: why[k] for k in ("code", "message")}})
         self._append({"type": "error", "data": data} for data in failed[:MAX_ERRORS_SHOWN])
         if failed or self._wanted is None or self._left_out:
             return self.next()
         return self._finish() or self.next()
+
+    def _walked_call(self, call: dict[str, Any], instance: str | None = None) -> dict[str, Any] | None:
+        """Take note of one Call of a plan that was walked; its error, as the model is told of it."""
+        number = call["id"].partition(":")[0]
+        place = int(number) - 1 if number.isdecimal() else len(self._planned)
+        # A person may have changed the plan while it was walked
+        node = self._planned[place] if 0 <= place < len(self._planned) else None
+        same = node is not None and node.tool.name == call["tool"]
+        id_ = node.id if node is not None and same else call["id"]
+        where = {} if instance is None else {"instance": instance}
+        self.calls.append({**call, "id": id_, "tick": self.tick, **where})
+        if call["state"] not in _FAILED:
+            return None
+        error = call.get("error") or {"code": call["state"], "message": f"the call was {call['state']}"}
+        self.errors.append({"call": id_, "tick": self.tick, **where, **error})
+        planned = node.planned if node is not None and same else {"_tool": call["tool"]}
+        return {"call": planned if instance is None else {**planned, "_instance": instance}, "error": error}
+
+    def _walked_instance(self, id_: str, item: Mapping[str, Any]) -> None:
+        """What an instance has come to so far."""
+        known = self.instances.setdefault(id_, {"status": "", "calls": [], "errors": []})
+        if item["calls"] or item["errors"] or not known["status"]:
+            known["status"] = item["status"]
+        known["calls"] += [{**c, "tick": self.tick} for c in item["calls"]]
+        known["errors"] += [{**e, "tick": self.tick} for e in item["errors"]]
 
     def provide(self, message: Data) -> None:
         """A message from outside joins the context.
@@ -297,19 +330,27 @@ class Loop:
             nodes = [next((n for n in prepared.nodes if n.outcomes or n.how != "latent"), nodes[0])]
         self._left_out = len(nodes) < len(prepared.nodes)
         self._planned = nodes
-        self.started += len(nodes)
+        times = len(self.request.instances()) if is_template(self.request, nodes) else 1
+        made = len(nodes) * max(1, times)
+        self.started += made
         self._open = [{"id": n.id, "tool": n.tool.name, "state": "pending", "tick": self.tick} for n in nodes]
         whole = any(asked_about(n, self.request.config.approve) for n in nodes)
         hand = everything if whole else handed_over
-        request = hand(prepared, self.log, nodes, self._child_config())
+        request = hand(prepared, self.log, nodes, self._child_config(made))
         self._append([{"type": "plan", "plan": calls, "mode": self.mode}])
         return RunPlan(self.tick, request, tuple(n.id for n in nodes))
 
-    def _child_config(self) -> dict[str, Any]:
-        """The settings that the walk of a plan has a use for, with what is left of the budget."""
+    def _child_config(self, made: int) -> dict[str, Any]:
+        """The settings that the walk of a plan has a use for, with what is left of the budget.
+
+        ``made`` of its Calls are counted already: of the rest, delegates may make some.
+        """
         given = self.request.raw.get("config") or {}
         out = {k: v for k, v in given.items() if k not in ("maxTicks", "step", "resolve", "budget", "approve")}
-        left = {k: max(0, v) for k, v in self.spent.left(self.request.config.budget).items()}
+        budget = self.request.config.budget
+        left = {k: max(0, v) for k, v in self.spent.left(budget).items()}
+        if budget.calls is not None:
+            left["calls"] = budget.calls - self.started + made
         return {**out, "approve": {**(given.get("approve") or {}), "plan": False}, "budget": left}
 
     def _finish(self) -> Over | None:
@@ -387,11 +428,25 @@ class Loop:
 
     def result(self, status: str) -> dict[str, Any]:
         """The result of an Agent."""
-        state = self.log.view("state")
+        more = {"instances": {i: self._instance(i) for i in ids}} if (ids := self.request.instances()) else {}
         return {
-            "status": status, "output": self.output, "ticks": self.tick, "state": {} if state is ABSENT else state,
+            "status": status, "output": self.output, "ticks": self.tick, "state": self._state(), **more,
             "calls": self.calls, "context": self.appended(), "errors": self.errors, "usage": self.spent.to_json(),
         }  # fmt: skip
+
+    def _state(self, instance: str | None = None) -> Json:
+        found = self.log.view("state", instance=instance)
+        return {} if found is ABSENT else found
+
+    def _instance(self, id_: str) -> dict[str, Any]:
+        """The result of one instance: ``{status, state, calls, errors}``."""
+        known = self.instances.get(id_, {"status": "completed", "calls": [], "errors": []})
+        return {
+            "status": known["status"],
+            "state": self._state(id_),
+            "calls": known["calls"],
+            "errors": known["errors"],
+        }
 
     # -- carrying over ---------------------------------------------------------
 
@@ -399,7 +454,7 @@ class Loop:
         """The loop as JSON, between two ticks."""
         return {
             "context": self.appended(), "tick": self.tick, "spent": self.spent.to_json(), "started": self.started,
-            "calls": self.calls, "errors": self.errors, "planTick": self.plan_tick,
+            "calls": self.calls, "errors": self.errors, "planTick": self.plan_tick, "instances": self.instances,
         }  # fmt: skip
 
     def restore(self, data: Mapping[str, Any]) -> None:
@@ -409,6 +464,7 @@ class Loop:
         self.spent.add(data["spent"])
         self.calls, self.errors = list(data["calls"]), list(data["errors"])
         self.plan_tick = data.get("planTick", 0)
+        self.instances = dict(data.get("instances") or {})
         if self.plan_tick and self.request.plan is not None:  # for who asks for its picture
             with contextlib.suppress(InvalidRequest):
                 self.prepared = self._prepare(list(self.request.plan.calls))

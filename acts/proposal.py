@@ -8,30 +8,37 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from acts.report import MAX_ROWS, plain
+from acts.markdown import MAX_SECTION, fence, plain, row, table, within
 from acts.simulate import simulate_prepared
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from acts.validate import Prepared
 
 # 64 combinations of so many Calls take about a second, and a workflow task has ten
 MAX_CALLS: Final = 150
+# Paths of one cell; a Call may read hundreds
+MAX_PATHS: Final = 8
+# Characters of what is said about a problem
+MAX_MESSAGE: Final = 300
 
 
 def page(prepared: Prepared) -> str:
-    """The plan as a table, with its forecast."""
+    """The plan as a table, with its forecast, and the JSON that edits it."""
+    prepared = prepared.whole or prepared  # the Calls, and not the children that walk them
     if len(prepared.nodes) > MAX_CALLS:
         return f"\n\n### The plan\n\n{len(prepared.nodes)} calls: `acts simulate` shows what they would do"
     found = simulate_prepared(prepared)
-    head = ["| call | runs | reads | writes | asks |", "|-|-|-|-|-|"]
-    lines = ["", "", "### The plan", "", _forecast(found), "", *head]
-    lines += [_row(call) for call in found["calls"][:MAX_ROWS]]
-    problems = found["problems"][:MAX_ROWS]
-    if problems:
-        lines += ["", *(f"- {plain(str(p.get('call', '')))} {plain(p['message'], 300)}" for p in problems)]
-    return "\n".join(lines)
+    calls, problems = found["calls"], found["problems"]
+    parts = [
+        "### The plan",
+        _forecast(found),
+        table(("call", "reads", "writes"), within(map(_row, calls), len(calls), "ask the query `plan`")),
+        "\n".join(within(map(_problem, problems), len(problems), "see `acts simulate`")),
+        _edit(prepared),
+    ]
+    return "\n\n".join(("", *(part for part in parts if part)))
 
 
 def _forecast(found: Mapping[str, Any]) -> str:
@@ -52,12 +59,40 @@ def _range(found: Mapping[str, Any]) -> str:
 
 
 def _row(call: Mapping[str, Any]) -> str:
-    how = call.get("activity") or call.get("delegate") or call["how"]
+    name = plain(call["id"]) + (f" [{plain(call['instance'])}]" if "instance" in call else "")
+    reads = (*map(plain, call["reads"]), *(f"scope {plain(scope)}" for scope in call["scopes"]))
+    return row(" ".join((name, *_remarks(call))), _some(reads), _some([plain(path) for path in call["writes"]]))
+
+
+def _some(texts: Sequence[str]) -> str:
+    more = f", … ({len(texts)} in all)" if len(texts) > MAX_PATHS else ""
+    return ", ".join(texts[:MAX_PATHS]) + more
+
+
+def _remarks(call: Mapping[str, Any]) -> Iterator[str]:
+    """What is out of the ordinary about a Call; ``1:pay`` says already that the Activity ``pay`` runs."""
+    runs = call.get("activity") or call.get("delegate")
     if call.get("given"):
-        how = "answered already"
+        yield "(answered already)"
+    elif call["how"] == "latent":
+        yield "(asks a model)"
+    elif runs not in (None, call["tool"]):
+        yield f"(runs {plain(runs)})"
     if call["background"]:
-        how = f"{how} (not waited for)"
-    reads = ", ".join((*call["reads"], *(f"scope {s}" for s in call["scopes"])))
-    asks = "yes" if call["approval"] else ""
-    cells = (call["id"], how, reads, ", ".join(call["writes"]), asks)
-    return "| " + " | ".join(plain(str(c)) for c in cells) + " |"
+        yield "(not waited for)"
+    if call["approval"]:
+        yield "(will ask)"
+
+
+def _problem(problem: Mapping[str, Any]) -> str:
+    call = f"{plain(problem['call'])}: " if "call" in problem else ""
+    return f"- {call}{plain(problem['message'], MAX_MESSAGE)}"
+
+
+def _edit(prepared: Prepared) -> str:
+    """The plan as it was written, ready to be changed and sent."""
+    plan = prepared.request.plan
+    text = fence({"decision": "edit", "plan": list(plan.calls) if plan is not None else []})
+    if len(text) > MAX_SECTION:
+        return "The calls as they were written: ask the query `plan`"
+    return f"To change it, send this as it should be; the new version waits then:\n\n{text}"

@@ -1,17 +1,18 @@
 """What a person or a program is told of a run: result, status, details. Pure.
 
-Text that came from outside (tool names, messages) is shown as text: it is never let
-through as Markdown or markup.
+Text that came from outside (tool names, messages) is shown as text, see ``markdown``. A plan of more
+Calls than are read in a table shows its counts and what failed.
 """
 
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from acts.decisions import summaries
 from acts.errors import known, shorten
 from acts.instances import UNIT, messages, walked
+from acts.markdown import MAX_ROWS, fence, plain, row, table, within
 from acts.outputs import appended as written
 
 if TYPE_CHECKING:
@@ -23,11 +24,12 @@ if TYPE_CHECKING:
     from acts.usage import Spent
     from acts.walk import Walk
 
-# A table longer than this is not read in a browser; larger plans show their counts,
-# what runs and what failed.
-MAX_ROWS: Final = 100
 # Pending decisions shown with their JSON
 MAX_WAITS: Final = 20
+# Characters of a note, of an error, of a reason
+MAX_NOTE: Final = 300
+# Characters of one parameter of a Call that waits; the page is no place to read more
+MAX_VALUE: Final = 1_000
 # Failures named one by one in the message of a failed workflow
 MAX_FAILURES: Final = 50
 _ORDER: Final = (
@@ -37,7 +39,13 @@ _MARK: Final = {
     "running": "▶", "awaiting": "⏸", "ready": "·", "pending": "·", "completed": "✓", "detached": "↗", "skipped": "–",
     "failed": "✗", "rejected": "✗", "cancelled": "⊘",
 }  # fmt: skip
-_MARKUP: Final = str.maketrans({c: f"\\{c}" for c in "\\`*_{}[]()#+!|~"} | {"<": "&lt;", ">": "&gt;", "&": "&amp;"})
+_FAILED: Final = ("failed", "rejected")
+_STATUS: Final = "ask the query `status`"
+_PENDING: Final = "ask the query `pending`"
+_HOW_TO_DECIDE: Final = (
+    "To decide: *More Actions*, *Send an Update*, `decide`, and one of these as *Data*. "
+    'You may add `"by"` and `"reason"`.'
+)
 
 
 def call_item(walk: Walk, rank: int) -> dict[str, Any]:
@@ -153,57 +161,91 @@ def summary(node: Node) -> str:
     return shorten("".join(c if c.isprintable() else "�" for c in text), 200)
 
 
-def plain(text: str, limit: int = 120) -> str:
-    """Text from outside, on one line, with nothing left that Markdown or HTML would read."""
-    return shorten("".join(c if c.isprintable() else " " for c in text), limit).translate(_MARKUP)
-
-
 def agent_page(loop: Loop, phase: str, notes: list[str]) -> str:
-    """The Markdown page of an agent: where it is, what it spent, the latest plan and what failed."""
+    """The Markdown page of an agent: where it is, what it spent, and its Calls, those of the latest tick first."""
     spent = loop.spent
     cost = "" if spent.cost is None else f", {spent.cost:.4f} US dollars"
     tokens = f"{spent.inputTokens:,} tokens in ({spent.cachedTokens:,} cached), {spent.outputTokens:,} out"
+    found = sorted(loop.current(), key=lambda c: -c.get("tick", 0))
+    rows = within((row(str(c.get("tick", "")), *_cells(c)) for c in found), len(found), _STATUS)
+    remarks = [text for c in found[:MAX_ROWS] if (text := _remark(c, str(c.get("tick", ""))))]
     parts = [
         f"**{phase}** — tick {loop.tick} of at most {loop.request.config.maxTicks}",
         f"{spent.requests} requests, {tokens}{cost}",
+        _noted(notes),
+        table(("tick", "", "call", "writes"), rows) if rows else "",
+        "\n".join(within(remarks, len(remarks), _STATUS)),
     ]
-    parts += [f"- {plain(note, 300)}" for note in notes[-5:]]
-    rows = []
-    for call in loop.current()[-MAX_ROWS:]:
-        error = call.get("error")
-        note = f"{error['code']}: {error['message']}" if error else ""
-        cells = (plain(call["id"]), plain(call["tool"]), plain(call.get("outputPath", "")), plain(note))
-        rows.append(f"| {call.get('tick', '')} | {_MARK[call['state']]} {call['state']} | " + " | ".join(cells) + " |")
-    if rows:
-        parts.append("\n".join(["| tick | | call | tool | writes | note |", "|-|-|-|-|-|-|", *rows]))
-    return "\n\n".join(parts)
+    return "\n\n".join(part for part in parts if part)
+
+
+def _noted(notes: list[str]) -> str:
+    return "\n".join(f"- {plain(note, MAX_NOTE)}" for note in notes[-5:])
+
+
+def _cells(item: Mapping[str, Any]) -> tuple[str, str, str]:
+    """State, Call and where it writes: the cells of a table. What else there is to say is too long for one.
+
+    The Web UI draws a table without any space between its cells, in half the width of the window.
+    """
+    state = item["state"]
+    return f"{_MARK[state]}\u00a0{state}\u00a0", _name(item), plain(item.get("outputPath", ""))
+
+
+def _name(item: Mapping[str, Any]) -> str:
+    unit = f"{UNIT} " if item["tool"] == UNIT else ""
+    return f"{unit}{plain(item['id'])}" + (f" [{plain(item['instance'])}]" if "instance" in item else "")
+
+
+def _remark(item: Mapping[str, Any], tick: str = "") -> str | None:
+    """Why a Call failed, or what it waits for."""
+    name = f"{_MARK[item['state']]} {_name(item)}" + (f" of tick {tick}" if tick else "")
+    if "error" in item:
+        return f"- {name}: {plain('{code}: {message}'.format(**item['error']), MAX_NOTE)}"
+    if "waitsFor" in item:
+        return f"- {name} waits for {plain(known(item['waitsFor']))}: send the signal `provide`"
+    return None
 
 
 def waiting(waits: Sequence[Wait], records: Sequence[Mapping[str, Any]]) -> str:
-    """What waits for a decision, with the JSON to send for each, and what was decided."""
+    """What waits for a decision, with the JSON to send for each, and what was decided, the latest first."""
     parts = []
     if waits:
-        parts.append(
-            "\n\n### Waits for a decision\n\n"
-            "Send the update `decide` with one of these (or the signal `approve` or `reject`):"
-        )
-    for wait in waits[:MAX_WAITS]:
-        asked = {k: v for k, v in wait.to_json().items() if k in ("workflowId", "call", "instance", "version")}
-        until = f", until {wait.deadline}" if wait.deadline else ""
-        parts.append(f"\n**{plain(str(wait))}** since {wait.since}{until}\n")
-        parts += [_code({"decision": "approve", **asked}), _code({"decision": "reject", "reason": "…", **asked})]
-    if len(waits) > MAX_WAITS:
-        parts.append(f"\n… and {len(waits) - MAX_WAITS} more: ask the query `pending`")
+        parts.append("\n\n### Waits for a decision\n\n" + _HOW_TO_DECIDE)
+        parts += within(map(_asked, waits), len(waits), _PENDING, MAX_WAITS)
     if records:
         parts.append("\n\n### Decisions\n")
-        parts += [f"- {plain(line, 300)}" for line in summaries(records[-MAX_WAITS:])]
+        parts += within(map(_decided, reversed(records)), len(records), _STATUS, MAX_WAITS)
     return "\n".join(parts)
 
 
-def _code(value: Any) -> str:
-    """JSON in a fence, which nothing in it can close: narrow enough to be seen whole."""
-    text = json.dumps(value, ensure_ascii=False, indent=2).replace("`", "\\u0060")
-    return f"```json\n{text}\n```\n"
+def _asked(wait: Wait) -> str:
+    """Which wait it is, and the JSON that approves or rejects it. A run below may have said anything."""
+    asked = {k: v for k, v in wait.to_json().items() if k in ("workflowId", "call", "instance", "version")}
+    about = "**the plan**" if wait.call is None else plain(wait.call)
+    about = f"the scopes of {about}" if wait.what == "scopes" else about
+    where = plain(wait.workflow_id) + (f" [{plain(wait.instance)}]" if wait.instance else "")
+    until = f", until {_moment(wait.deadline)}" if wait.deadline else ""
+    version = wait.version if isinstance(wait.version, int) else plain(wait.version)
+    head = f"\n{about} of {where}, version {version}, since {_moment(wait.since)}{until}"
+    both = ({"decision": "approve", **asked}, {"decision": "reject", "reason": "…", **asked})
+    return "\n\n".join((head, *map(fence, both))) + "\n"
+
+
+def _decided(item: Mapping[str, Any]) -> str:
+    about = plain(item["call"]) if "call" in item else "the plan"
+    about += f" [{plain(item['instance'])}]" if "instance" in item else ""
+    why = f": {plain(item['reason'], MAX_NOTE)}" if item.get("reason") else ""
+    who = plain(item.get("by", "")) or "somebody"
+    return f"- {_moment(item['date'])} {who}: {item['decision']} {about} (version {item['version']}){why}"
+
+
+def _moment(date: Any) -> str:
+    """An ISO date in UTC, for people."""
+    try:
+        return f"{datetime.fromisoformat(date):%Y-%m-%d %H:%M:%S} UTC"
+    except (TypeError, ValueError):
+        return plain(date)
 
 
 class Details:
@@ -212,37 +254,48 @@ class Details:
     def __init__(self, walk: Walk) -> None:
         self._walk = walk
         self._table = len(walk.nodes) <= MAX_ROWS
-        self._rows: list[str] = []
-        if self._table:
-            order = sorted(range(len(walk.nodes)), key=lambda r: walk.nodes[r].index)
-            self._place = {rank: i for i, rank in enumerate(order)}
-            self._rows = [self._row(rank) for rank in order]
-        self._failed: list[int] = []
+        self._ranks: list[int] = []
+        self._lines: dict[int, tuple[str, str | None]] = {}
+        self._awaiting: dict[int, str] = {}
+        for rank in sorted(range(len(walk.nodes)), key=lambda r: walk.nodes[r].index):
+            self._take(rank)
 
     def page(self, phase: str, notes: list[str]) -> str:
         """The page as it is now."""
         walk = self._walk
         for rank in walk.changed:
-            if self._table:
-                self._rows[self._place[rank]] = self._row(rank)
-            elif walk.runs[rank].state == "failed" and len(self._failed) < MAX_ROWS:
-                self._failed.append(rank)
+            self._take(rank)
         walk.changed.clear()
         counts = ", ".join(f"{walk.counts[s]} {s}" for s in _ORDER if walk.counts.get(s))
-        parts = [f"**{phase}** — {counts or 'no calls'}"]
-        parts += [f"- {plain(note, 300)}" for note in notes[-5:]]
-        rows = self._rows if self._table else [self._row(rank) for rank in self._failed]
-        if rows:
-            parts.append("\n".join(["| | call | tool | writes | note |", "|-|-|-|-|-|", *rows]))
-        return "\n\n".join(parts)
+        lines = [self._lines[rank] for rank in self._ranks]
+        rows = within((line for line, _ in lines), len(lines), _STATUS)
+        remarks = [remark for _, remark in lines if remark]
+        parts = [
+            f"**{phase}** — {counts or 'no calls'}",
+            _noted(notes),
+            table(("", "call", "writes"), rows) if rows else "",
+            "\n".join(within(remarks, len(remarks), _STATUS)),
+            *within(self._awaiting.values(), len(self._awaiting), _PENDING, MAX_WAITS),
+        ]
+        return "\n\n".join(part for part in parts if part)
 
-    def _row(self, rank: int) -> str:
-        node, run = self._walk.nodes[rank], self._walk.runs[rank]
-        where = self._walk.path_written(rank) or " || ".join(" && ".join(str(p) for p in o) for o in node.outcomes)
-        note = ""
-        if run.error is not None:
-            note = f"{run.error['code']}: {run.error['message']}"
-        elif run.missing:
-            note = f"waits for {known(run.missing)}: send the signal provide"
-        cells = (plain(node.id), plain(node.tool.name), plain(where), plain(note))
-        return f"| {_MARK[run.state]} {run.state} | " + " | ".join(cells) + " |"
+    def _take(self, rank: int) -> None:
+        """Take over what a Call has become."""
+        run = self._walk.runs[rank]
+        if run.state != "awaiting":
+            self._awaiting.pop(rank, None)
+        elif rank not in self._awaiting and run.resolved is not None:
+            self._awaiting[rank] = self._call(rank, run.resolved)
+        if rank not in self._lines:
+            if not self._table and (run.state not in _FAILED or len(self._ranks) == MAX_ROWS):
+                return
+            self._ranks.append(rank)
+        item = call_item(self._walk, rank)
+        item.setdefault("outputPath", " || ".join(" && ".join(map(str, o)) for o in self._walk.nodes[rank].outcomes))
+        self._lines[rank] = row(*_cells(item)), _remark(item)
+
+    def _call(self, rank: int, call: Mapping[str, Any]) -> str:
+        """What an awaiting Call would be called with: who decides about it has to know."""
+        sizes = {key: len(json.dumps(value)) for key, value in call.items() if key != "_id"}
+        shown = {k: call[k] if n <= MAX_VALUE else f"… ({n:,} characters of JSON)" for k, n in sizes.items()}
+        return f"{_name(call_item(self._walk, rank))} would be called with\n\n{fence(shown)}"

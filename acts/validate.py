@@ -137,7 +137,7 @@ def prepare_plan(
 
 def is_template(request: Request, nodes: Iterable[Node]) -> bool:
     """True when the plan is run once for each instance: no Call of it names one."""
-    return bool(request.instances()) and all(n.instance is None for n in nodes)
+    return bool(request.instances()) and all(n.call.get("_instance") is None for n in nodes)
 
 
 def _graph(request: Request, nodes: Sequence[Node], log: Log, *, whole: bool) -> tuple[Graph, list[Problem]]:

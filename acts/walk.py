@@ -514,6 +514,10 @@ class Walk(Resumable):
         rank = self.find(call, instance)
         return rank if rank is not None and self.runs[rank].state == "awaiting" else None
 
+    def provided_data(self) -> list[Data]:
+        """The messages that were provided."""
+        return self._provided
+
     def path_written(self, rank: int) -> str | None:
         """Where a Call wrote, as one expression, or None."""
         return " && ".join(str(path) for path, _, _ in self.runs[rank].written) or None

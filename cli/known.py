@@ -98,7 +98,7 @@ def judge(
     missing = [] if strict else [n for n in registered if n not in tools]
     unsure = [] if strict or found else [n for n in undecided if n not in served]
     tools = {**tools, **{n: _stand_in(n) for n in missing}}
-    problems = _for_agent(request, tools, served, missing) if found else _validate(request, raw, tools, served)
+    problems = _for_agent(request, tools, served) if found else _validate(request, raw, tools, served)
     if unsure:
         problems = _lenient(problems, _validate(request, raw, tools, (*served, *unsure)))
     if missing:
@@ -154,18 +154,15 @@ def _validate(request: Request, raw: Json, tools: Mapping[str, Any], served: Ite
     return [replace(p, hint=f"{p.hint or ''}{hint}") if p.code == "noPlan" else p for p in problems]
 
 
-def _for_agent(
-    request: Request, tools: Mapping[str, Any], served: Iterable[str], unseen: Iterable[str]
-) -> list[Problem]:
-    """The problems that an agent has before its first tick, with the worker's own words; ``unseen`` are stand-ins."""
+def _for_agent(request: Request, tools: Mapping[str, Any], served: Iterable[str]) -> list[Problem]:
+    """The problems that an agent has before its first tick, with the worker's own words."""
     from acts.loop import Loop
-    from workflows.requests import not_yet_planned
 
     try:
         loop = Loop(request, tools, served)
     except InvalidRequest as error:
         return list(error.problems)
-    return [*loop.warnings, *not_yet_planned(request, [t for t in loop.tools.values() if t.name not in unseen])]
+    return list(loop.warnings)
 
 
 def _lenient(ours: list[Problem], theirs: list[Problem]) -> list[Problem]:

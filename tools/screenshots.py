@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import math
 import os
 import sys
 import tempfile
@@ -105,6 +106,7 @@ def pictures_of_a_decision(person: webui.WebUI, workflow_id: str, folder: Path) 
     person.opens(workflow_id)
     page = person.details("Waits for a decision", "The plan")
     bottom = below(person, "#user-metadata-current-details")
+    webui.size(person.driver, math.ceil(bottom))  # what is below the window is not drawn
     whole = {"x": BESIDE, "y": TOP, "width": webui.WIDTH - BESIDE, "height": bottom - TOP}
     person.photographs(whole, folder / "waits.png", SMALLER)
     webui.size(person.driver, webui.HEIGHT)

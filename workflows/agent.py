@@ -18,12 +18,13 @@ from temporalio.exceptions import (
     ActivityError,
     ApplicationError,
     ChildWorkflowError,
-    WorkflowAlreadyStartedError,
     is_cancelled_exception,
 )
 
 from acts import proposal
+from acts.config import Budget
 from acts.decisions import Decision, Refused, Wait
+from acts.delegation import Place
 from acts.draw import mermaid
 from acts.errors import CallError, InvalidRequest, shorten
 from acts.loop import Ask, Loop, Next, Over, Propose, RunPlan
@@ -33,10 +34,12 @@ from acts.wire import (
     AGENT,
     APPROVAL_TIMEOUT,
     APPROVE,
+    BUDGET_SPENT,
     CONTEXT,
     EDIT,
     GRAPH,
     INVALID_REQUEST,
+    LIMIT_EXCEEDED,
     MATERIAL,
     PAUSE,
     PLAN,
@@ -47,18 +50,19 @@ from acts.wire import (
     STATUS,
 )  # fmt: skip
 from workflows.asking import OPTIONS, ask_solution, material, own_context, usage_of
-from workflows.decidable import Decidable
 from workflows.desk import MAX_TOLD
-from workflows.dispatch import call_error, short_id
+from workflows.dispatch import call_error
 from workflows.handlers import data_message
+from workflows.member import Member
 from workflows.payloads import MAX_PAYLOAD, MAX_RESULT, NOTHING, decode, dump, hand, pack, raw, size, trimmed, unpack
 from workflows.plan import FATAL
-from workflows.requests import look_up, not_yet_planned, page_of, read_given
+from workflows.purse import Purse
+from workflows.requests import load_upfront, look_up, page_of, read_given
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from acts.validate import Prepared
+    from acts.messages import Request
 
 _HOW = "ask the query context for pages: {offset, limit} or {path}"
 
@@ -72,7 +76,7 @@ class _Stopped(Exception):
 
 
 @workflow.defn(name=AGENT, failure_exception_types=FATAL)
-class AgentWorkflow(Decidable):
+class AgentWorkflow(Member):
     """Asks the model, walks what it planned, and again, until an output stands."""
 
     def __init__(self) -> None:
@@ -86,12 +90,15 @@ class AgentWorkflow(Decidable):
         self._paused = False
         self._notes: list[str] = []
         self._provided: list[RawValue] = []
-        self._child: workflow.ChildWorkflowHandle[Any, Any] | None = None
         self._reporting: asyncio.Task[None] | None = None
 
     @workflow.run
     async def run(self, request: RawValue = NOTHING) -> RawValue:
         """``request`` is the Request, or what the run before handed over."""
+        return await self._guarded(request)
+
+    async def _guarded(self, request: RawValue) -> RawValue:
+        """The run, its failures made readable."""
         try:
             return await self._run(request)
         except (ApplicationError, workflow.ContinueAsNewError):
@@ -114,13 +121,29 @@ class AgentWorkflow(Decidable):
 
     async def _run(self, given: RawValue) -> RawValue:
         carried = unpack(given) or {}
-        self._raw = carried["request"] if carried else read_given(given)
+        self._raw = carried["request"] if carried else await self._request_of(given)
+        if "place" in carried:
+            self._place = Place.from_json(carried["place"])
         parsed = read_request(self._raw)
-        self._registry = carried.get("registry") or await look_up(parsed)
-        loop = Loop(parsed, self._registry["tools"], self._registry["served"])
-        later = not_yet_planned(parsed, loop.tools.values())
-        if later:
-            raise InvalidRequest(later)
+        self._place = self._place.within(parsed.config.budget)
+        self._purse = Purse(Budget(), self._place.bank)
+        return await self._work(parsed, carried)
+
+    async def _request_of(self, given: RawValue) -> Any:
+        """The Request, from what this run was started with."""
+        return read_given(given)
+
+    async def _work(self, parsed: Request, carried: dict[str, Any]) -> RawValue:
+        """The loop, from its first tick or from where the run before left off."""
+        registry = carried.get("registry")
+        if registry is None:
+            registry = await look_up(parsed)
+            upfront = await load_upfront(parsed, registry)
+            if upfront:
+                self._raw = {**self._raw, "context": [*self._raw["context"], *upfront]}
+                parsed = read_request(self._raw)
+        self._registry = registry
+        loop = Loop(parsed, registry["tools"], registry["served"])
         if carried:
             loop.restore(carried["loop"])
             self._paused = carried["paused"]
@@ -185,14 +208,10 @@ class AgentWorkflow(Decidable):
 
     def _may_be_decided(self, decision: Decision) -> None:
         if decision.decision == EDIT and self._loop is not None:
-            later = not_yet_planned(self._loop.request, (n.tool for n in self._checked(self._loop, decision).nodes))
-            if later:
-                raise InvalidRequest(later)
-
-    def _checked(self, loop: Loop, decision: Decision) -> Prepared:
-        return loop.check_edit(self._changed(loop, decision))
+            self._loop.check_edit(self._changed(self._loop, decision))
 
     def _may_be_decided_below(self, wait: Wait, decision: Decision) -> None:
+        # Of runs further below, only they themselves know what may be changed
         if decision.decision == EDIT and self._loop is not None and self._is_below(wait.workflow_id):
             self._loop.check_walked(decision.call, decision.call_with, decision.calls)
 
@@ -210,9 +229,6 @@ class AgentWorkflow(Decidable):
     def _ready(self) -> bool:
         return self._loop is not None and (self._loop.tick > 0 or self._phase != "planning")
 
-    def _is_below(self, workflow_id: str) -> bool:
-        return self._child is not None and self._child.id == workflow_id
-
     def _at_rest(self) -> bool:
         return not self._verdicts
 
@@ -221,14 +237,19 @@ class AgentWorkflow(Decidable):
         self._show("planning")
         config, upto = loop.request.config, len(loop.request.context)
         try:
-            found = decode(await ask_solution(config, ask.tick, upto, loop.spent))
+            grant = (await self._purse.request()).within(loop.grant())
+            found = decode(await ask_solution(config, ask.tick, upto, grant))
+        except CallError as error:
+            raise _Stopped(LIMIT_EXCEEDED, f"tick {ask.tick}: {error.message}, and there is no output") from error
         except ActivityError as error:
+            self._purse.settle(usage_of(error))
             if is_cancelled_exception(error):
                 raise
             loop.spent.add(usage_of(error))
             failed = call_error(error, OPTIONS, workflow.info().task_queue)
             raise _Stopped(failed.code, f"tick {ask.tick}: the model gave no answer: {failed.message}") from error
         loop.spent.add(found["usage"])
+        self._purse.settle(found["usage"])
         self._absorb(loop)
         if "unusable" in found:
             return loop.unusable(**found["unusable"])
@@ -237,43 +258,33 @@ class AgentWorkflow(Decidable):
     async def _walk(self, loop: Loop, plan: RunPlan) -> Next:
         self._show("running")
         source = own_context(len(loop.request.context))
-        registry = {"tools": {}, "served": self._registry["served"]}
+        registry = {"tools": {}, "served": self._registry["served"], "pins": self._registry.get("pins", {})}
+        handed_on = {"request": plan.request, "registry": registry, "source": source.to_json()}
         try:
-            given = hand({"request": plan.request, "registry": registry, "source": source.to_json()})
+            await self._purse.more_calls(len(plan.ids))
+            given = hand({**handed_on, "tree": self._place.to_json()})
         except CallError as error:
+            if error.code == BUDGET_SPENT:
+                raise _Stopped(LIMIT_EXCEEDED, f"tick {plan.tick}: {error.message}") from error
             return loop.unusable(error.code, f"what this plan reads is too large for one plan: {error.message}")
+        label = f"tick {plan.tick}: {', '.join(plan.ids)}"
         try:
-            self._child = await self._start(f"plan-{plan.tick}", given, f"tick {plan.tick}: {', '.join(plan.ids)}")
-            result = decode(await self._child)
+            ended = await self._children.run(PLAN, f"plan-{plan.tick}", given, label, ended=self._desk.forget)
+            result = unpack(ended) or decode(ended)
+        except CallError as error:
+            raise _Stopped(error.code, error.message) from error
         except ChildWorkflowError as error:
             if is_cancelled_exception(error):
                 raise
             cause = error.__cause__
             code = cause.type if isinstance(cause, ApplicationError) and cause.type else type(cause).__name__
             raise _Stopped(code, f"tick {plan.tick}: its plan did not end by itself: {cause}") from error
-        finally:
-            if self._child is not None:
-                self._desk.forget(self._child.id)
-            self._child = None
         self._absorb(loop)
         decided = result.get("decisions", ())
         self._desk.records += [{**record, "tick": plan.tick} for record in decided]
         for record in decided:
             loop.decision(record)
         return loop.walked(result)
-
-    async def _start(self, name: str, given: RawValue, label: str) -> workflow.ChildWorkflowHandle[Any, Any]:
-        info = workflow.info()
-        id_ = short_id(f"{info.workflow_id}/{name}")
-        for attempt in (id_, short_id(f"{id_}~{info.run_id[:8]}")):
-            try:
-                return await workflow.start_child_workflow(
-                    PLAN, given, id=attempt, result_type=RawValue, static_summary=shorten(label, 200),
-                    parent_close_policy=workflow.ParentClosePolicy.REQUEST_CANCEL,
-                )  # fmt: skip
-            except WorkflowAlreadyStartedError:
-                continue
-        raise _Stopped("WorkflowAlreadyStarted", f"a run with the id {id_} exists already")
 
     def _absorb(self, loop: Loop) -> None:
         """What was provided joins the context between two steps."""
@@ -297,22 +308,35 @@ class AgentWorkflow(Decidable):
                 "paused": self._paused,
                 "desk": self._desk.snapshot(),
                 "version": self._version,
+                "place": self._place.to_json(),
+                **self._more_carried(),
             }
         )
         if size(carried) <= MAX_PAYLOAD:
             workflow.continue_as_new(carried)
         loop.next()
 
+    def _more_carried(self) -> dict[str, Any]:
+        """What a kind of agent carries over besides."""
+        return {}
+
     async def _finish(self, loop: Loop, over: Over) -> RawValue:
         await workflow.wait_condition(workflow.all_handlers_finished)
+        await self._purse.told()
         self._show(over.status)
         result = loop.result(over.status)
         if self._desk.records:
             result["decisions"] = self._desk.records
+        if over.status != "completed":
+            result["errors"] = [*result["errors"], {"call": None, "code": over.code, "message": over.message}]
+        told = raw(dump(self._delivered(result)))
         if over.status == "completed":
-            return raw(dump(trimmed(result, _HOW)))
-        result["errors"] = [*result["errors"], {"call": None, "code": over.code, "message": over.message}]
-        raise ApplicationError(over.message, raw(dump(trimmed(result, _HOW))), type=over.code, non_retryable=True)
+            return told
+        raise ApplicationError(over.message, told, type=over.code, non_retryable=True)
+
+    def _delivered(self, result: dict[str, Any]) -> dict[str, Any]:
+        """What whoever started this run is given of its result."""
+        return trimmed(result, _HOW)
 
     def _show(self, phase: str) -> None:
         self._phase = phase
@@ -350,12 +374,7 @@ class AgentWorkflow(Decidable):
         await self._forward(PROVIDE, message)
 
     async def _forward(self, name: str, *args: RawValue) -> None:
-        if self._child is None:
-            return
-        try:
-            await self._child.signal(name, args=list(args))
-        except Exception as error:  # noqa: BLE001 - the plan has just ended: nothing is left to tell it
-            self._note(f"{name} came too late for the plan of this tick: {error}")
+        await self._children.tell(name, *args)
 
     # -- queries ---------------------------------------------------------------
 
@@ -400,10 +419,11 @@ class AgentWorkflow(Decidable):
     @workflow.query(name=MATERIAL, description="For the engine: what a model is shown of this run's context.")
     def material(self, page: RawValue = NOTHING) -> RawValue:
         """A page of the context, and the Tools."""
-        if self._loop is None:
-            return raw(dump({"messages": []}))
+        return raw(dump(self._material(_page(page))))
+
+    def _material(self, page: Any) -> dict[str, Any]:
         loop = self._loop
-        return raw(dump(material(loop.request, loop.tools.values(), loop.mode, _page(page))))
+        return {"messages": []} if loop is None else material(loop.request, loop.tools.values(), loop.mode, page)
 
     @workflow.query(name=GRAPH, description="The latest plan as a Mermaid flowchart.")
     def graph(self, _: RawValue = NOTHING) -> str:

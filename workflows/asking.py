@@ -29,9 +29,11 @@ if TYPE_CHECKING:
 
     from acts.commands import StartCall
     from acts.config import Config
+    from acts.ledger import Grant
     from acts.messages import Request
     from acts.tools import Tool
     from acts.usage import Spent
+    from workflows.purse import Purse
 
 # One request, thinking included. Providers' own limits are at ten minutes and more.
 REQUEST_SECONDS: Final = 900.0
@@ -70,42 +72,38 @@ def own_context(upto: int) -> Source:
     return Source(info.workflow_id, info.run_id, upto)
 
 
-def settings(config: Config, spent: Spent) -> dict[str, Any]:
+def settings(config: Config, grant: Grant) -> dict[str, Any]:
     """The model's settings, as the activity takes them, and what a second turn may spend."""
-    out: dict[str, Any] = {"model": config.model, "priced": config.budget.cost is not None}
-    left = {k: v for k, v in spent.left(config.budget).items() if k != "requests"}
-    if left:
-        out["left"] = left
+    priced = config.budget.cost is not None or "cost" in grant.left
+    out: dict[str, Any] = {"model": config.model, "priced": priced, "repair": grant.repair}
+    if grant.left:
+        out["left"] = dict(grant.left)
     for key in ("temperature", "maxOutputTokens"):
         if getattr(config, key) is not None:
             out[key] = getattr(config, key)
     return out
 
 
-def ask_solution(config: Config, tick: int, upto: int, spent: Spent) -> workflow.ActivityHandle[Any]:
+def ask_solution(config: Config, tick: int, upto: int, grant: Grant) -> workflow.ActivityHandle[Any]:
     """Ask for the Solution of a tick."""
-    asked = {
-        "ask": "solution", **settings(config, spent), "repair": may_repair(spent, config), "tick": tick,
-        "source": own_context(upto).to_json(),
-    }  # fmt: skip
+    asked = {"ask": "solution", **settings(config, grant), "tick": tick, "source": own_context(upto).to_json()}
     return _start(asked, f"tick-{tick}", f"tick {tick}")
 
 
-def ask_output(
-    config: Config, command: StartCall, source: Source, spent: Spent, *, others: int
-) -> workflow.ActivityHandle[Any]:
+def ask_output(config: Config, command: StartCall, source: Source, grant: Grant) -> workflow.ActivityHandle[Any]:
     """Ask for the result of a latent Call.
 
     Raises:
         CallError: its parameters are too large to be recorded.
     """
     node = command.node
+    # A template's Call does not name its instance, and must be shown no other's data
+    call = command.call if node.instance is None else {**command.call, "_instance": node.instance}
     asked = {
-        "ask": "output", **settings(config, spent), "repair": may_repair(spent, config, others=others),
-        "source": source.to_json(), "tool": node.tool.name,
-        "call": command.call, "paths": offered(node), "scoped": command.context if "_scopes" in node.call else None,
+        "ask": "output", **settings(config, grant), "source": source.to_json(), "tool": node.tool.name,
+        "call": call, "paths": offered(node), "scoped": command.context if "_scopes" in node.call else None,
     }  # fmt: skip
-    return _start(asked, short_id(node.id), summary(node))
+    return _start(asked, short_id(node.key), summary(node))
 
 
 def _start(asked: dict[str, Any], id_: str, label: str) -> workflow.ActivityHandle[Any]:
@@ -116,44 +114,57 @@ def _start(asked: dict[str, Any], id_: str, label: str) -> workflow.ActivityHand
     )  # fmt: skip
 
 
-def may_repair(spent: Spent, config: Config, *, others: int = 0) -> bool:
-    """True when the budget has a request left for a second turn, beside this one and ``others``."""
-    left = spent.left(config.budget).get("requests")
-    return left is None or left > others + 1
-
-
 class Asking:
     """The latent Calls of one plan: what they may spend, what they were answered."""
 
-    def __init__(self, config: Config, source: Source, spent: Spent) -> None:
+    def __init__(self, config: Config, source: Source, spent: Spent, purse: Purse) -> None:
         self.config = config
         self.source = source
         self.spent = spent
-        self._flying = 0
+        self.purse = purse
 
-    def start(self, command: StartCall, others: int) -> workflow.ActivityHandle[Any]:
+    def start(self, command: StartCall, others: int) -> asyncio.Task[Any]:
         """Ask for one Call; ``others`` may still have to ask.
 
         Raises:
             CallError: the budget is spent, or the Call is too large to be recorded.
         """
-        why = self.spent.exhausted(self.config.budget, flying=self._flying)
-        if why is not None:
-            raise CallError(BUDGET_SPENT, f"{why}, and this call needs a request to a model")
-        handle = ask_output(self.config, command, self.source, self.spent, others=others + self._flying)
-        self._flying += 1
-        return handle
+        if self.purse.above is not None:
+            return asyncio.create_task(self._ask(command, others))
+        grant = self.purse.ledger.request(others)
+        if grant.refused is not None:
+            raise CallError(BUDGET_SPENT, f"{grant.refused}, and this call needs a request to a model")
+        try:
+            return ask_output(self.config, command, self.source, grant)
+        except CallError:
+            self.purse.settle(None)
+            raise
+
+    async def _ask(self, command: StartCall, others: int) -> Any:
+        """The same, where a run above keeps the budget."""
+        grant = await self.purse.request(others)
+        try:
+            return await ask_output(self.config, command, self.source, grant)
+        except CallError:
+            self.purse.settle(None)
+            raise
 
     def settled(self, task: asyncio.Task[Any]) -> tuple[Any, int]:
         """The result and the outcome it takes; or what the request's failure raises, its cost counted."""
-        self._flying -= 1
         try:
-            found = decode(task.result())
-        except Exception as error:
-            self.spent.add(usage_of(error))
+            answer = task.result()
+        except CallError:  # it was never asked
             raise
-        self.spent.add(found["usage"])
+        except (Exception, asyncio.CancelledError) as error:
+            self._spent(usage_of(error))
+            raise
+        found = decode(answer)
+        self._spent(found["usage"])
         return found["output"], found["path"]
+
+    def _spent(self, usage: Mapping[str, Any] | None) -> None:
+        self.spent.add(usage)
+        self.purse.settle(usage)
 
 
 def usage_of(error: BaseException) -> Mapping[str, Any] | None:

@@ -1,4 +1,4 @@
-"""Fire-and-forget: one Activity as a run of its own. Its result is dropped."""
+"""Fire-and-forget: one Activity, or one delegate, as a run of its own. Its result is dropped."""
 
 from __future__ import annotations
 
@@ -6,22 +6,30 @@ from temporalio import workflow
 from temporalio.common import RawValue
 
 from acts.config import Options
-from acts.report import plain
-from acts.wire import BACKGROUND
-from workflows.dispatch import activity_options, retry_policy
-from workflows.payloads import NOTHING, decode
+from acts.markdown import plain
+from acts.wire import BACKGROUND, DELEGATE
+from workflows.dispatch import activity_options, retry_policy, short_id
+from workflows.payloads import NOTHING, decode, hand
 
 
 @workflow.defn(name=BACKGROUND)
 class BackgroundWorkflow:
-    """Runs the Activity of a Call without ``_outputPath``; outlives the plan that started it."""
+    """Runs what is behind a Call without ``_outputPath``; outlives the plan that started it."""
 
     @workflow.run
     async def run(
         self, own: RawValue = NOTHING, call: RawValue = NOTHING, tool: RawValue = NOTHING, context: RawValue = NOTHING
     ) -> None:
-        """``own`` is ``{activity, options, summary}``; the rest are the Activity's arguments."""
+        """``own`` is ``{activity, options, summary}``, the rest the Activity's arguments; or ``{errand, summary}``."""
         what = decode(own)
+        if "errand" in what:
+            workflow.set_current_details(f"fire-and-forget: {plain(str(what['errand']['delegate']))}")
+            await workflow.execute_child_workflow(
+                DELEGATE, hand(what["errand"]), id=short_id(f"{workflow.info().workflow_id}/delegate"),
+                result_type=RawValue, static_summary=what["summary"],
+                parent_close_policy=workflow.ParentClosePolicy.REQUEST_CANCEL,
+            )  # fmt: skip
+            return
         options = Options.model_validate(what["options"])
         workflow.set_current_details(f"fire-and-forget: {plain(str(what['activity']))}")
         await workflow.execute_activity(

@@ -20,7 +20,6 @@ from temporalio.exceptions import (
     ChildWorkflowError,
     FailureError,
     TimeoutType,
-    WorkflowAlreadyStartedError,
 )
 from temporalio.exceptions import (
     TimeoutError as ActivityTimeout,
@@ -28,7 +27,7 @@ from temporalio.exceptions import (
 
 from acts.errors import CallError, shorten
 from acts.report import summary
-from acts.wire import BACKGROUND, CANCELLED, NOT_SERVED, RESULT_TOO_LARGE, SDK_PAYLOADS_TOO_LARGE, TIMEOUT
+from acts.wire import CANCELLED, NOT_SERVED, RESULT_TOO_LARGE, SDK_PAYLOADS_TOO_LARGE, TIMEOUT
 from workflows.payloads import MAX_PAYLOAD, encode, size
 
 if TYPE_CHECKING:
@@ -94,14 +93,14 @@ class Dispatcher:
         if tool.options.local and self._local_running < MAX_LOCAL:
             return self._local(node, name, args)
         return workflow.start_activity(
-            name, args=args, result_type=RawValue, activity_id=short_id(node.id), summary=summary(node),
+            name, args=args, result_type=RawValue, activity_id=short_id(node.key), summary=summary(node),
             **activity_options(tool.options, self._policy(tool)),
         )  # fmt: skip
 
     def _local(self, node: Node, name: str, args: list[RawValue]) -> workflow.ActivityHandle[Any]:
         try:
             handle = workflow.start_local_activity(
-                name, args=args, result_type=RawValue, activity_id=short_id(node.id), summary=summary(node),
+                name, args=args, result_type=RawValue, activity_id=short_id(node.key), summary=summary(node),
                 start_to_close_timeout=timedelta(seconds=node.tool.options.timeout),
                 retry_policy=self._policy(node.tool),
             )  # fmt: skip
@@ -113,27 +112,6 @@ class Dispatcher:
 
     def _local_ended(self, _: Any) -> None:
         self._local_running -= 1
-
-    async def background(self, node: Node, args: list[RawValue]) -> None:
-        """The Call as a run of its own that outlives the plan; returns once it is started."""
-        own = {
-            "activity": node.tool.activity,
-            "options": node.tool.options.model_dump(mode="json"),
-            "summary": summary(node),
-        }
-        info = workflow.info()
-        id_ = short_id(f"{info.workflow_id}/{node.id}")
-        for attempt in (id_, short_id(f"{id_}~{info.run_id[:8]}")):
-            try:
-                await workflow.start_child_workflow(
-                    BACKGROUND, args=[encode(own), *args], id=attempt, result_type=RawValue,
-                    parent_close_policy=workflow.ParentClosePolicy.ABANDON,
-                    cancellation_type=workflow.ChildWorkflowCancellationType.ABANDON, static_summary=summary(node),
-                )  # fmt: skip
-            except WorkflowAlreadyStartedError:
-                continue
-            return
-        raise CallError("WorkflowAlreadyStarted", f"a run with the id {id_} exists already")
 
     def _policy(self, tool: Tool) -> RetryPolicy:
         policy = self._policies.get(tool.name)

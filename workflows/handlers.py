@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from temporalio import workflow
 from temporalio.common import RawValue
@@ -12,10 +12,10 @@ from acts import report
 from acts.draw import mermaid
 from acts.errors import CallError, InvalidRequest, Problem
 from acts.messages import Data, parse_message
-from acts.wire import CONTEXT, GRAPH, MATERIAL, PAUSE, PLAN_QUERY, PROVIDE, RESUME, STATUS
+from acts.wire import CONTEXT, GRAPH, INSTANCE, MATERIAL, PAUSE, PLAN_QUERY, PROVIDE, RESUME, STATUS
 from workflows.asking import Asking, material
-from workflows.decidable import Decidable
 from workflows.desk import MAX_TOLD
+from workflows.member import Member, read_signal
 from workflows.payloads import MAX_RESULT, NOTHING, brief, decode, dump, raw
 from workflows.requests import page_of
 
@@ -29,7 +29,10 @@ if TYPE_CHECKING:
     Event = Callable[[Walk, str], list[Command]]
 
 
-class PlanHandlers(Decidable):
+_AIM: Final = 'No input needed; {"workflowId"?, "instance"?} names one run below.'
+
+
+class PlanHandlers(Member):
     """The handlers of ``Plan``, beside those for decisions."""
 
     _walk: Walk | None
@@ -43,23 +46,36 @@ class PlanHandlers(Decidable):
 
     # -- signals ---------------------------------------------------------------
 
-    @workflow.signal(name=PAUSE, description="Start no more calls; what runs goes on. No input needed.")
-    def pause(self, *_: Any) -> None:
-        """Start no more calls."""
-        self._inbox.append(self._pause)
+    @workflow.signal(name=PAUSE, description=f"Start no more calls; what runs goes on. {_AIM}")
+    async def pause(self, given: RawValue = NOTHING) -> None:
+        """Start no more calls, here and below."""
+        if not await self._aimed_below(PAUSE, read_signal(given)):
+            self._inbox.append(self._pause)
+            await self._children.tell(PAUSE)
 
-    @workflow.signal(name=RESUME, description="Go on after pause. No input needed.")
-    def resume(self, *_: Any) -> None:
+    @workflow.signal(name=RESUME, description=f"Go on after pause. {_AIM}")
+    async def resume(self, given: RawValue = NOTHING) -> None:
         """Go on."""
-        self._inbox.append(self._resume)
+        if not await self._aimed_below(RESUME, read_signal(given)):
+            self._inbox.append(self._resume)
+            await self._children.tell(RESUME)
 
     @workflow.signal(
         name=PROVIDE,
         description='Give a message that the plan waits for: {"type": "input", "input": {"name": "value"}}',
     )
-    def provide(self, message: RawValue = NOTHING) -> None:
-        """Append a data-like message to the context."""
-        self._inbox.append(partial(self._provide, message))
+    async def provide(self, message: RawValue = NOTHING) -> None:
+        """Append a data-like message to the context; instances get what is theirs, and what is global."""
+        found = read_signal(message)
+        named, plain = aimed_message(found)
+        if named is not None and await self._aimed_below(PROVIDE, {"workflowId": named}, raw(dump(plain))):
+            return
+        self._inbox.append(partial(self._provide, raw(dump(plain)) if named is not None else message))
+        instance = plain.get("_instance") if isinstance(plain, dict) else None
+        if isinstance(instance, str):
+            await self._children.tell_named(instance, PROVIDE, message)
+        else:
+            await self._children.tell(PROVIDE, message, type_=INSTANCE)
 
     def _pause(self, walk: Walk, _now: str) -> list[Command]:
         self._phase = "paused"
@@ -132,6 +148,20 @@ class PlanHandlers(Decidable):
 
         states = {n.id: r.state for n, r in zip(self._walk.nodes, self._walk.runs, strict=True)}
         return mermaid(self._walk.prepared, states)
+
+
+def aimed_message(found: Any) -> tuple[str | None, Any]:
+    """The run that a provided message names, and the message without that; its ``instance`` as ``_instance``.
+
+    Only beside a payload in wrapped form: an inline payload may have fields of these names.
+    """
+    if not isinstance(found, dict) or found.get("type") not in found or not {"workflowId", "instance"} & set(found):
+        return None, found
+    plain = {k: v for k, v in found.items() if k not in ("workflowId", "instance")}
+    if isinstance(found.get("instance"), str):
+        plain["_instance"] = found["instance"]
+    named = found.get("workflowId")
+    return (named if isinstance(named, str) else workflow.info().workflow_id), plain
 
 
 def data_message(value: Any) -> Data:

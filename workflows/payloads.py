@@ -27,6 +27,9 @@ MAX_LOCAL_RESULT: Final = 192 * 1024
 # A result that is larger loses its bulkiest parts (they can still be queried)
 MAX_RESULT: Final = 1536 * 1024
 
+# Of a batch: above this, the instances' own runs tell what each came to
+MAX_BATCH_RESULT: Final = 1024 * 1024
+
 # Errors that a trimmed result still names
 MAX_ERRORS: Final = 500
 
@@ -142,6 +145,14 @@ def trimmed(result: dict[str, Any], how: str) -> dict[str, Any]:
     """A result that fits into one payload: the bulkiest parts go first, and it says so."""
     out = dict(result)
     omitted: dict[str, int] = {}
+    if "instances" in out and len(dump(out)) > MAX_BATCH_RESULT:
+        for key, kept in (
+            ("instances", {i: {"status": item["status"]} for i, item in out["instances"].items()}),
+            ("context", [m for m in out["context"] if "_instance" not in m]),
+        ):
+            omitted[key] = len(dump(out[key]))
+            out[key] = kept
+            out["omitted"] = {"bytes": omitted, "how": f"{how}; each instance's child has its own result"}
     for key, empty in (("context", []), ("calls", []), ("state", {}), ("errors", None)):
         if len(dump(out)) <= MAX_RESULT:
             break

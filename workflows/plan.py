@@ -26,6 +26,7 @@ from acts.commands import AskHuman, Command, PlanOver, StartCall
 from acts.config import Config
 from acts.decisions import Decision, Refused, Wait
 from acts.errors import ActsError, CallError, EngineError, InvalidRequest, shorten
+from acts.instances import UNIT, count_calls
 from acts.messages import parse_request, read_request
 from acts.usage import Spent
 from acts.validate import Prepared, prepare_parsed
@@ -33,7 +34,6 @@ from acts.walk import Walk
 from acts.wire import (
     APPROVAL_TIMEOUT,
     APPROVE,
-    CANCELLED,
     EDIT,
     INVALID_REQUEST,
     PLAN,
@@ -43,8 +43,10 @@ from acts.wire import (
     RESULT_TOO_LARGE,
 )  # fmt: skip
 from workflows.asking import OPTIONS, Asking, Source, own_context
+from workflows.children import start_background
 from workflows.dispatch import Dispatcher, call_error
-from workflows.handlers import PlanHandlers, data_message
+from workflows.handlers import data_message
+from workflows.parent import Parent
 from workflows.payloads import (
     MAX_PAYLOAD,
     MAX_TASK_BYTES,
@@ -59,7 +61,7 @@ from workflows.payloads import (
     trimmed,
     unpack,
 )  # fmt: skip
-from workflows.requests import asks_for_plan, edited_request, look_up, not_yet, read_given
+from workflows.requests import asks_for_plan, edited_request, load_upfront, look_up, read_given
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -87,13 +89,11 @@ FATAL: Final = (ActsError, TypeError, ValueError, KeyError, RuntimeError)
 
 
 @workflow.defn(name=PLAN, failure_exception_types=FATAL)
-class PlanWorkflow(PlanHandlers):
+class PlanWorkflow(Parent):
     """Walks the plan of a Request, without a planner."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._request: Any = None
-        self._registry: dict[str, Any] = {}
         self._inbox: deque[Event] = deque()
         self._walk: Walk | None = None
         self._details: report.Details | None = None
@@ -106,8 +106,7 @@ class PlanWorkflow(PlanHandlers):
         self._begun = False
         self._proposal = ""
         self._dispatch = Dispatcher()
-        self._handed: dict[str, Any] = {}
-        self._asking = Asking(Config(), Source("", "", 0), Spent())
+        self._asking = Asking(Config(), Source("", "", 0), Spent(), self._purse)
         self._task_events = -1
         self._task_bytes = 0
         self._drain_after = DRAIN_EVENTS
@@ -118,6 +117,10 @@ class PlanWorkflow(PlanHandlers):
     @workflow.run
     async def run(self, request: RawValue = NOTHING) -> RawValue:
         """``request`` is the Request, or what the run before, or an agent, handed over."""
+        return await self._guarded(request)
+
+    async def _guarded(self, request: RawValue) -> RawValue:
+        """The run, its failures made readable."""
         try:
             return await self._run(request)
         except (ApplicationError, asyncio.CancelledError, workflow.ContinueAsNewError):
@@ -141,10 +144,11 @@ class PlanWorkflow(PlanHandlers):
         info = workflow.info()
         shown = self._handed.get("source")
         source = Source.from_json(shown) if shown else own_context(len(prepared.request.context))
-        self._asking = Asking(prepared.request.config, source, Spent())
+        self._take_place(prepared, carried)
+        self._asking = Asking(prepared.request.config, source, Spent(), self._purse)
         self._asking.spent.add(carried.get("spent"))
         run_key = f"{info.namespace}/{info.workflow_id}/{info.first_execution_run_id}"
-        walk = self._walk = Walk(prepared, partial(_identify, run_key))
+        walk = self._walk = Walk(self._own_part(prepared), partial(_identify, run_key))
         if carried:
             walk.restore(carried["walk"], data_message)
             self._desk.restore(carried.get("desk"))
@@ -168,20 +172,16 @@ class PlanWorkflow(PlanHandlers):
     async def _prepare(self, registry: dict[str, Any] | None) -> Prepared:
         """Parse, look up what the worker has (recorded in history), validate."""
         parsed = read_request(self._request)
-        self._registry = registry or await look_up(parsed)
-        prepared = prepare_parsed(parsed, self._registry["tools"], self._registry["served"])
-        later = not_yet(prepared)
-        if later:
-            raise InvalidRequest(later)
-        return prepared
+        if registry is None:
+            registry = await look_up(parsed)
+            upfront = await load_upfront(parsed, registry)
+            if upfront:
+                self._request = {**self._request, "context": [*self._request["context"], *upfront]}
+                parsed = read_request(self._request)
+        self._registry = registry
+        return prepare_parsed(parsed, registry["tools"], registry["served"], self._handed.get("places"))
 
     # -- the loop --------------------------------------------------------------
-
-    @property
-    def _now_walking(self) -> Walk:
-        if self._walk is None:
-            raise EngineError("nothing is walked yet")
-        return self._walk
 
     async def _loop(self) -> None:
         self._show()
@@ -220,15 +220,6 @@ class PlanWorkflow(PlanHandlers):
             node = command.node
             self._desk.open(command.what, self._version, approve, call=node.id, instance=node.instance)
 
-    def _report_of(self, node: Node, what: Callable[..., list[Command]], *told: Any, **more: Any) -> None:
-        """An event about a Call, which has its rank in the plan that is walked when it is handled."""
-
-        def event(walk: Walk, now: str) -> list[Command]:
-            rank = walk.ids.get(node.id)
-            return [] if rank is None else what(walk, rank, *told, now, **more)
-
-        self._inbox.append(event)
-
     async def _start(self, command: StartCall) -> None:
         node = command.node
         try:
@@ -236,10 +227,16 @@ class PlanWorkflow(PlanHandlers):
                 await self._make_room(len(dump([command.call, command.context])))
                 self._watch(node, self._asking.start(command, self._unasked()))
                 return
+            if node.how in (UNIT, "delegate"):
+                given = self._unit(node) if node.how == UNIT else self._errand(command)
+                await self._make_room(size(given))
+                self._watch(node, asyncio.create_task(self._child(node, given)))
+                return
             args, size_ = self._dispatch.arguments(command)
             await self._make_room(size_)
             if node.detached:
-                task: asyncio.Task[Any] = asyncio.create_task(self._dispatch.background(node, args))
+                what = {"activity": node.tool.activity, "options": node.tool.options.model_dump(mode="json")}
+                task: asyncio.Task[Any] = asyncio.create_task(start_background(node, what, args))
             else:
                 task = self._dispatch.activity(node, args)
         except CallError as error:
@@ -248,7 +245,7 @@ class PlanWorkflow(PlanHandlers):
         self._watch(node, task)
 
     def _watch(self, node: Node, task: asyncio.Task[Any]) -> None:
-        self._handles[node.id] = task
+        self._handles[node.key] = task
         task.add_done_callback(partial(self._settled, node))
 
     def _unasked(self) -> int:
@@ -275,8 +272,11 @@ class PlanWorkflow(PlanHandlers):
 
     def _settled(self, node: Node, task: asyncio.Task[Any]) -> None:
         """An activity or child ended: its outcome becomes an event."""
-        self._handles.pop(node.id, None)
+        self._handles.pop(node.key, None)
         try:
+            if node.how in (UNIT, "delegate") and not node.detached:
+                self._ended(node, task.result())
+                return
             if node.how == "latent":
                 result, chosen = self._asking.settled(task)
                 self._report_of(node, Walk.completed, result, chosen=chosen)
@@ -289,8 +289,11 @@ class PlanWorkflow(PlanHandlers):
                 self._count(size(value))
             self._report_of(node, Walk.completed, None if value is None else decode(value))
         except asyncio.CancelledError:
-            self._report_of(node, Walk.failed, CallError(CANCELLED, "the call was cancelled"))
+            self._gone(node, "the call was cancelled")
         except Exception as error:  # noqa: BLE001 - whatever came of the call is its outcome
+            if node.how in (UNIT, "delegate"):
+                self._broke(node, error)
+                return
             latent = node.how == "latent"
             failed = call_error(error, OPTIONS if latent else node.tool.options, workflow.info().task_queue)
             # The details of a model's failure are what it cost
@@ -305,19 +308,15 @@ class PlanWorkflow(PlanHandlers):
         self._inbox.append(Walk.cancel)
         for handle in list(self._handles.values()):
             handle.cancel()
-        gone = CallError(CANCELLED, "the call was cancelled before it was started")
         for node, run in zip(walk.nodes, walk.runs, strict=True):  # commands that the cancellation cut off
-            if run.state == "running" and run.effect is None and node.id not in self._handles:
-                self._report_of(node, Walk.failed, gone)
+            if run.state == "running" and run.effect is None and node.key not in self._handles:
+                self._gone(node, "the call was cancelled before it was started")
         await self._loop()
 
     # -- decisions -------------------------------------------------------------
 
     def _ready(self) -> bool:
         return self._begun
-
-    def _is_below(self, workflow_id: str) -> bool:  # noqa: ARG002 - fire-and-forget runs ask nobody
-        return False
 
     def _at_rest(self) -> bool:
         return not self._inbox or self._over is not None
@@ -326,7 +325,7 @@ class PlanWorkflow(PlanHandlers):
         if decision.decision == EDIT:
             prepared = self._edited(decision)
             if self._approved:
-                self._now_walking.check_change(prepared)
+                self._now_walking.check_change(self._own_part(prepared))
 
     def _edited(self, decision: Decision) -> Prepared:
         """The plan as a decision changes it, validated."""
@@ -335,16 +334,13 @@ class PlanWorkflow(PlanHandlers):
             raise EngineError("a plan without a plan message")
         calls = list(decision.calls) if decision.calls is not None else list(plan.calls)
         if decision.calls is None:
-            place = next((n.index for n in self._now_walking.nodes if n.id == decision.call), None)
+            walked = self._now_walking.prepared
+            place = next((n.index for n in (walked.whole or walked).nodes if n.id == decision.call), None)
             if place is None:
                 raise Refused(f"there is no call {decision.call}")
             calls[place] = decision.call_with
         request = edited_request(self._request, plan.index, calls)
-        prepared = prepare_parsed(parse_request(request), self._registry["tools"], self._registry["served"])
-        later = not_yet(prepared)
-        if later:
-            raise InvalidRequest(later)
-        return prepared
+        return prepare_parsed(parse_request(request), self._registry["tools"], self._registry["served"])
 
     def _decided(self, wait: Wait, decision: Decision) -> None:
         if decision.decision == EDIT:  # at once: what is decided next is about the new version
@@ -353,9 +349,9 @@ class PlanWorkflow(PlanHandlers):
         elif wait.what == "plan":
             self._inbox.append(partial(self._decided_plan, decision))
         else:
-            node = next((n for n in self._now_walking.nodes if n.id == wait.call), None)
-            if node is not None:
-                self._report_of(node, Walk.decide, decision.decision, decision.reason or "")
+            rank = self._now_walking.find(wait.call, wait.instance)
+            if rank is not None:
+                self._report_of(self._now_walking.nodes[rank], Walk.decide, decision.decision, decision.reason or "")
 
     def _decided_plan(self, decision: Decision, walk: Walk, now: str) -> list[Command]:
         if decision.decision == APPROVE:
@@ -366,12 +362,12 @@ class PlanWorkflow(PlanHandlers):
 
     def _change(self, decision: Decision) -> list[Command]:
         """Walk the edited plan from now on; it waits for an approval of its own."""
-        prepared, walk = self._edited(decision), self._now_walking
+        prepared, walk = self._own_part(self._edited(decision)), self._now_walking
         commands: list[Command] = []
         if self._approved:
             new, commands = walk.changed_plan(prepared, _now())
             for wait in self._desk.own():
-                if new.awaits(str(wait.call)) is None:
+                if new.awaits(wait.call, wait.instance) is None:
                     self._desk.settle(str(wait.call), wait.instance)
         else:
             new = walk.anew(prepared)
@@ -409,6 +405,7 @@ class PlanWorkflow(PlanHandlers):
             carried = pack({
                 "request": self._request, "registry": self._registry, "walk": walk.snapshot(), "handed": handed_on,
                 "spent": self._asking.spent.to_json(), "desk": self._desk.snapshot(), "version": self._version,
+                "ledger": self._purse.ledger.to_json(),
             })  # fmt: skip
             if size(carried) <= MAX_PAYLOAD:
                 workflow.continue_as_new(carried)
@@ -434,11 +431,17 @@ class PlanWorkflow(PlanHandlers):
         walk = self._now_walking
         self._desk.close()
         await workflow.wait_condition(workflow.all_handlers_finished)
+        await self._purse.told()
         status = self._phase = str(self._over)
         self._show()
         result = report.result(walk, self._asking.spent, status)
         if self._desk.records:
             result["decisions"] = self._desk.records
+        return self._delivered(result, status)
+
+    def _delivered(self, result: dict[str, Any], status: str) -> RawValue:
+        """What whoever started this run is given of its result."""
+        walk = self._now_walking
         if self._handed:
             return self._for_agent(result, walk.provided)
         result = trimmed(result, "ask the query context for pages: {offset, limit} or {path}")
@@ -448,14 +451,21 @@ class PlanWorkflow(PlanHandlers):
             raise ApplicationError(report.failure_text(walk), raw(dump(result)), type=PLAN_FAILED, non_retryable=True)
         return raw(dump(result))
 
-    @staticmethod
-    def _for_agent(result: dict[str, Any], provided: Sequence[Any]) -> RawValue:
+    def _for_agent(self, result: dict[str, Any], provided: Sequence[Any]) -> RawValue:
         """The result for an agent: all of what was written (it was handed a part of the state only)."""
         del result["state"]
         del result["context"][: len(provided)]  # the agent was given them too
+        for item in result.get("instances", {}).values():
+            del item["state"]
+        made = self._purse.ledger.calls - count_calls(self._now_walking.prepared.whole or self._now_walking.prepared)
+        if made:
+            result["made"] = made
         try:
             return encode(result)
         except CallError as error:
+            packed = pack(result)  # of a large batch: much of it is alike
+            if size(packed) <= MAX_PAYLOAD:
+                return packed
             text = f"the results of this plan are too large to be handed back: {error.message}"
             raise ApplicationError(text, type=RESULT_TOO_LARGE, non_retryable=True) from None
 

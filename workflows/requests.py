@@ -6,22 +6,26 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from temporalio import workflow
+from temporalio.common import RetryPolicy
+from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
 
-from acts.errors import ActsError, InvalidRequest, Problem
+from acts.delegation import merged_tool, resolved_upfront, upfront_context
+from acts.errors import ActsError, InvalidRequest, Problem, shorten
 from acts.references import Expression, parse
-from acts.tools import registered_names, undecided_names
-from acts.wire import REGISTRY
+from acts.tools import read_tools, registered_names, undecided_names
+from acts.wire import LOAD_DELEGATE, NON_RETRYABLE_TYPES, REGISTRY
 from workflows.payloads import MAX_PAYLOAD, MAX_RESULT, decode_request, dump, size
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from temporalio.common import RawValue
 
     from acts.messages import Request
-    from acts.tools import Tool
-    from acts.validate import Prepared
 
+# A definition of 1 MiB over a slow line, and how often a server that does not answer is asked
+LOAD_SECONDS: Final = 60.0
+LOAD_ATTEMPTS: Final = 5
 # The answer to a query travels in one message; the default page of ``context``
 PAGE: Final = 1000
 
@@ -37,6 +41,48 @@ async def look_up(parsed: Request) -> dict[str, Any]:
         summary="which tools and activities the worker has",
     )  # fmt: skip
     return found
+
+
+async def load_definition(name: str, sha256: str | None = None) -> dict[str, Any]:
+    """A delegate's definition, loaded by an activity and so recorded: ``{definition, sha256, source}``."""
+    asked = {"delegate": name} if sha256 is None else {"delegate": name, "sha256": sha256}
+    found: dict[str, Any] = await workflow.execute_activity(
+        LOAD_DELEGATE, asked, result_type=dict, start_to_close_timeout=timedelta(seconds=LOAD_SECONDS),
+        retry_policy=RetryPolicy(maximum_attempts=LOAD_ATTEMPTS, non_retryable_error_types=list(NON_RETRYABLE_TYPES)),
+        summary=f"load {shorten(name, 150)}",
+    )  # fmt: skip
+    return found
+
+
+async def load_upfront(parsed: Request, registry: dict[str, Any]) -> list[dict[str, Any]]:
+    """The messages that put what delegates take and give into their Tools, before anybody plans.
+
+    What was loaded is pinned in ``registry``: a definition that has changed by then is not used.
+
+    Raises:
+        InvalidRequest: a definition cannot be loaded.
+    """
+    tools = read_tools(parsed, registry["tools"], frozenset(registry["served"]).__contains__).by_name
+    wanted = resolved_upfront(parsed, tools)
+    loaded: dict[str, Any] = {}
+    problems = []
+    for name in dict.fromkeys(wanted.values()):
+        try:
+            loaded[name] = await load_definition(name)
+        except ActivityError as error:
+            if is_cancelled_exception(error):
+                raise
+            cause = error.__cause__
+            code = cause.type if isinstance(cause, ApplicationError) and cause.type else "DelegateUnavailable"
+            tool = next(t for t, d in wanted.items() if d == name)
+            text = f'the delegate "{name}" of tool "{tool}" cannot be loaded: {shorten(str(cause))}'
+            problems.append(Problem(code, text, "/context", hint='or let it be loaded when it is used: "resolve"'))
+    if problems:
+        raise InvalidRequest(problems)
+    if not loaded:
+        return []
+    registry["pins"] = {name: item["sha256"] for name, item in loaded.items()}
+    return upfront_context({t: merged_tool(tools[t], loaded[d]["definition"]) for t, d in wanted.items()})
 
 
 def page_of(all_: Callable[[], list[Any]], value: Callable[[Expression, str | None], Any], page: Any) -> Any:
@@ -100,32 +146,4 @@ def edited_request(request: Any, index: int, calls: list[Any]) -> dict[str, Any]
     if bytes_ > MAX_PAYLOAD:
         text = f"the edited Request has {bytes_:,} bytes; at most {MAX_PAYLOAD:,} can be kept"
         raise InvalidRequest([Problem("limitExceeded", text)])
-    return out
-
-
-def not_yet(prepared: Prepared) -> list[Problem]:
-    """What the protocol has and this version does not run. Said before anything starts."""
-    out = _not_yet_at_all(prepared.request)
-    for node in prepared.nodes:
-        if node.how == "delegate":
-            out.append(
-                Problem("notSupported", "delegates are not run by this version", f"{node.pointer}/_delegate", node.id)
-            )
-    return out
-
-
-def not_yet_planned(request: Request, tools: Iterable[Tool]) -> list[Problem]:
-    """The same for an agent: what it could plan and this version does not run."""
-    out = _not_yet_at_all(request)
-    for tool in tools:
-        if "_delegate" in tool.meta:
-            text = f'tool "{tool.name}" has a delegate: delegates are not run by this version'
-            out.append(Problem("notSupported", text, "/context"))
-    return out
-
-
-def _not_yet_at_all(request: Request) -> list[Problem]:
-    out = []
-    if request.instances():
-        out.append(Problem("notSupported", "instances are not run by this version", "/context"))
     return out

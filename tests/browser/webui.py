@@ -33,8 +33,8 @@ SIGNAL: Final = "signal"
 TAB: Final = "\ue004"  # keys as WebDriver names them
 CONTROL: Final = "\ue009"
 
-_READ_PAGE: Final = """
-const main = document.querySelector('main'), all = s => [...main.querySelectorAll(s)], text = e => e.textContent.trim()
+_READ_PAGE: Final = r"""
+const main = document.querySelector('main'), all = s => [...main.querySelectorAll(s)], text = e => e.textContent.replaceAll('\u00a0', ' ').trim()
 return {
   text: main.innerText.trim(),
   elements: [...new Set(all('*').map(e => e.localName))].sort(),
@@ -262,9 +262,9 @@ class WebUI:
         return {name: said for name, _, said in (option.partition("\n") for option in options)}
 
     def _options(self) -> list[str]:
-        """What the list offers; the run's own names come a moment after the UI's "Custom"."""
-        found = [o.text for o in self._dialog().find_elements("css selector", "[role=option]") if o.text]
-        return found if len(found) > 1 else []
+        """What the list offers, all of it on the screen; the run's own names come a moment after the UI's "Custom"."""
+        found = [o.text for o in self._dialog().find_elements("css selector", "[role=option]")]
+        return found if len(found) > 1 and all(found) else []
 
     def _dialog(self) -> Any:
         return self.driver.find_element("css selector", "dialog[open]")

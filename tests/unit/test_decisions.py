@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from acts.config import Approve
-from acts.decisions import MAX_WORDS, Decision, Refused, Wait, asked_about, match, read, summaries
-from acts.report import waiting
+from acts.decisions import MAX_WORDS, Decision, Refused, Wait, asked_about, match, read
 from acts.validate import prepare
 
 Json = Any
@@ -213,29 +212,3 @@ def test_what_of_a_call_is_asked_about(
     plan = {"type": "plan", "plan": [{"_tool": "pay", "_outputPath": "†state.a", **call}]}
     found = prepare({"config": {}, "context": [tool, {"type": "input", "x": 1}, plan]})
     assert asked_about(found.nodes[0], Approve.model_validate(approve)) == expected
-
-
-# -- what is shown ------------------------------------------------------------------
-
-WORSE = "</script><script>alert(1)</script> [x](javascript:y) `z` **b**\n# now\n| a | b |\n```\n![i](http://e)"
-
-
-def test_who_and_why_are_shown_as_text() -> None:
-    decision = read({"decision": "reject", "reason": WORSE, "by": WORSE})
-    record = decision.record(Wait(WORSE, "call", 1, SINCE, call=WORSE, instance=WORSE), SINCE)
-    assert (record["reason"], record["by"]) == (WORSE, WORSE)
-    (line,) = [text for text in waiting([], [record]).splitlines() if SINCE in text]
-    assert "<" not in line
-    for sign in "`*[]()#|!":
-        assert line.replace(f"\\{sign}", "").count(sign) == 0, sign
-    assert len(summaries([record])) == 1
-
-
-def test_the_json_to_send_is_shown_in_a_fence_that_nothing_in_it_can_close() -> None:
-    page = waiting([Wait(WORSE, "call", 1, SINCE, call=WORSE, instance=WORSE)], [])
-    fences = [line for line in page.splitlines() if line.startswith("```")]
-    assert fences == ["```json", "```"] * 2
-    inside = [part.partition("\n```")[0] for part in page.split("```json\n")[1:]]
-    approve, reject = [read(json.loads(text)) for text in inside]
-    assert (approve.decision, reject.decision) == ("approve", "reject")
-    assert approve.call == reject.call == WORSE

@@ -1,0 +1,119 @@
+"""Which bytes are a definition."""
+
+from __future__ import annotations
+
+import json
+from hashlib import sha256
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from temporalio.exceptions import ApplicationError
+
+from acts.messages import read_request
+from delegates.definition import read_definition
+from tests.delegates.support import BYTES, DEFINITION, refused
+
+
+def read(data: bytes) -> dict[str, Any]:
+    return read_definition(data, sha256(data).hexdigest(), "d.json")
+
+
+def with_schema(schema: Any) -> bytes:
+    return json.dumps({"context": [{"type": "input", "schema": schema}]}).encode()
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"", ["not JSON", "line 1 column 1"]),
+        (b"{", ["not JSON"]),
+        (b"<html>Log in</html>", ["not JSON"]),
+        (b'{"context": []} {}', ["not JSON", "Extra data"]),
+        (b'{"context": [],}', ["not JSON"]),
+        (b'\xff\xfe{\x00"\x00', ["not UTF-8", "0xff at offset 0"]),
+        (b'{"context": [{"type": "text", "text": "\xe4"}]}', ["not UTF-8", "0xe4 at offset 39"]),
+        (b'\xef\xbb\xbf\xef\xbb\xbf{"context": []}', ["not JSON"]),
+        (b'{"context": [], "context": []}', ["'context'", "twice"]),
+        (b'{"context": [{"type": "data", "data": {"a": 1, "b": 2, "a": 3}}]}', ["'a'", "twice"]),
+        (b'{"context": [{"type": "data", "data": NaN}]}', ["NaN is not a JSON number"]),
+        (b'{"context": [{"type": "data", "data": -Infinity}]}', ["-Infinity is not a JSON number"]),
+        (b'{"context": [{"type": "data", "data": 1e999}]}', ["inf is not a JSON number"]),
+        (b'{"context": [{"type": "data", "data": ' + b"9" * 5000 + b"}]}", ["digits"]),
+        (b'{"context": [{"type": "text", "text": "\\ud800"}]}', ["lone surrogate"]),
+        (b"[" * 100_000, ["nested deeper than 100"]),
+        (b'{"context": ' + b"[" * 200 + b"]" * 200 + b"}", ["nested deeper than 100"]),
+        (b"[]", ["an object {config, context, schema}, not list"]),
+        (b"null", ["not null"]),
+        (b"{}", ["it has no context"]),
+        (b'{"context": {}}', ["context is a list of Messages, not object"]),
+        (b'{"context": null}', ["context is a list of Messages, not null"]),
+        (b'{"context": [], "tools": []}', ['unknown key "tools"', "config, context and schema"]),
+        (b'{"context": [{"type": "sistem"}]}', ["unknown type 'sistem'", 'did you mean "system"?']),
+        (b'{"context": [], "config": {"modell": "x"}}', ['unknown setting "modell"', 'did you mean "model"?']),
+        (b'{"context": [], "schema": "string"}', ["a schema is an object, not string"]),
+        (with_schema({"type": "objekt"}), ["[invalidSchema]", "/context/0/schema"]),
+        (with_schema({"properties": []}), ["[invalidSchema]"]),
+        (with_schema({"$ref": "https://elsewhere.test/x"}), ["leads out of the schema"]),
+    ],
+)
+def test_what_is_not_a_definition_is_refused_and_the_error_says_why(data: bytes, words: list[str]) -> None:
+    with refused("DelegateInvalid", '"d.json" is not a definition', *words):
+        read(data)
+
+
+def test_all_problems_are_told_at_once_and_listed_in_the_details() -> None:
+    with refused("DelegateInvalid", "it has 3 problems") as caught:
+        read(b'{"context": [{"type": "x"}, 5], "y": 1}')
+    listed = caught.value.details[0]
+    assert [p["pointer"] for p in listed] == ["/y", "/context/0/type", "/context/1"]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        BYTES,
+        b"\xef\xbb\xbf" + BYTES,
+        b" \r\n" + BYTES + b"\n",
+        b'{"context": []}',
+        b'{"config": null, "context": [], "schema": null}',
+        b'{"config": {"maxTicks": 3}, "context": [{"type": "plan", "plan": [], "run": true}], "schema": {}}',
+        '{"context": [{"type": "text", "text": "Сократи"}]}'.encode(),
+    ],
+)
+def test_a_definition_is_returned_as_it_stands(data: bytes) -> None:
+    assert read(data) == json.loads(data.decode("utf-8-sig"))
+
+
+def test_what_was_sound_once_is_read_again_and_what_was_not_is_refused_again() -> None:
+    first = read(BYTES)
+    assert first == DEFINITION
+    again = read(BYTES)
+    assert again == first
+    assert again is not first  # each caller may do with it what it likes
+    for _ in range(2):
+        with refused("DelegateInvalid"):
+            read(b'{"context": 1}')
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=12,
+)
+MESSAGE = st.fixed_dictionaries({"type": st.sampled_from(["input", "text", "tool", "plan", "data", "x"])}) | JSON
+REQUEST = st.fixed_dictionaries(
+    {"context": st.lists(MESSAGE, max_size=3) | JSON}, optional={"schema": JSON, "config": JSON, "more": JSON}
+)
+
+
+@given(st.binary(max_size=200) | (REQUEST | JSON).map(lambda value: json.dumps(value).encode()))
+def test_any_bytes_are_a_request_or_refused(data: bytes) -> None:
+    try:
+        found = read(data)
+    except ApplicationError as error:
+        assert error.type == "DelegateInvalid"
+    else:
+        assert not [p for p in read_request(found).problems if p.fatal]
+        assert set(found) <= {"config", "context", "schema"}

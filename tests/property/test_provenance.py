@@ -1,0 +1,298 @@
+"""A value taken apart: its parts are all of it, none is too many, and a Call's references lead to what it was given.
+
+The slow fold of ``tests/oracle.py`` says what a value is. Whose it is, is found the plain way: every scalar of a
+Message is replaced by a mark of its own, and the marks that stand in the folded value are looked at.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from hypothesis import HealthCheck, given, reject, settings
+from hypothesis import strategies as st
+
+from acts.context import END, Log
+from acts.errors import InvalidRequest
+from acts.origins import ACTIVITY, ENGINE, MODEL, REQUEST, Told
+from acts.parts import value_of, writers
+from acts.provenance import Found, Limits, Source, Trail
+from acts.references import Path, evaluate, parse
+from acts.report import calls
+from acts.validate import prepare
+from acts.values import ABSENT, get
+from tests import oracle
+from tests.property.drive import Drive, data_message
+from tests.strategies import MEETING_POINTS, Case, cases, collisions, orders
+from tests.unit.test_context import applicable, histories
+
+Json = Any
+Where = tuple[str, ...]
+EVERYTHING = Limits(depth=50, each=10_000, all=100_000)
+
+many = settings(
+    max_examples=int(os.environ.get("ACTS_EXAMPLES", "80")),  # more, to hunt
+    deadline=None,  # a busy machine is not a slow engine
+    suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+places = st.sampled_from(MEETING_POINTS)
+
+
+def trail_of(messages: list[Json], **more: Any) -> Trail:
+    return Trail(Told(messages, **{"tools": {}, "request": [], **more}))
+
+
+def views(messages: list[Json]) -> Iterator[str | None]:
+    """The global view, and each instance's."""
+    yield from (None, *dict.fromkeys(m["_instance"] for m in messages if "_instance" in m))
+
+
+# -- the value -------------------------------------------------------------------------------
+
+
+@many
+@given(histories(), places, st.integers(0, 8))
+def test_a_value_taken_apart_is_the_value_as_of_any_message(messages: list[Json], where: Where, upto: int) -> None:
+    messages = applicable(messages)
+    trail = trail_of(messages)
+    for instance in views(messages):
+        expected = oracle.get(oracle.view(oracle.read_messages(messages[:upto]), where[0], instance), where[1:])
+        node = trail.find(Path(where[0], where[1:]), instance, upto)
+        assert (node is None) == (expected is oracle.ABSENT)
+        assert node is None or value_of(node, upto) == expected
+
+
+# -- whose it is -----------------------------------------------------------------------------
+
+
+def marked(value: Json, owner: int, count: list[int]) -> Json:
+    """The value with a string of its own for each scalar; null and what is empty stay: they mean something."""
+    if isinstance(value, dict):
+        return {k: marked(v, owner, count) for k, v in value.items()}
+    if isinstance(value, list):
+        return [marked(v, owner, count) for v in value]
+    if value is None or value == "":
+        return value
+    count[0] += 1
+    return f"<{owner}.{count[0]}>" if isinstance(value, str) else owner * 1000 + count[0]
+
+
+def owners(value: Json) -> set[int]:
+    """Whose marks a value bears."""
+    if isinstance(value, (dict, list)):
+        return {o for v in (value.values() if isinstance(value, dict) else value) for o in owners(v)}
+    if isinstance(value, int):
+        return {value // 1000}
+    return {int(o) for o in re.findall(r"<(\d+)\.", value or "")}
+
+
+def with_marks(messages: list[Json]) -> list[Json]:
+    out = []
+    for index, message in enumerate(messages):
+        key = message["type"]
+        out.append({**message, key: marked(message[key], index, [0])})
+    return out
+
+
+@many
+@given(histories(), places)
+def test_the_writers_of_a_value_are_those_whose_marks_it_bears(messages: list[Json], where: Where) -> None:
+    messages = with_marks(applicable(messages))
+    trail = trail_of(messages)
+    for instance in views(messages):
+        node = trail.find(Path(where[0], where[1:]), instance, END)
+        if node is None:
+            continue
+        value = value_of(node, END)
+        found = writers(node, END, most=None)
+        assert owners(value) <= set(found)
+        for by in set(found) - owners(value):  # of these it has null, or what is empty
+            message = cut_to(messages[by], [(*where[1:], *names) for names in found[by]])
+            assert owners(message[message["type"]]) == set()
+
+
+def cut_to(message: Json, wrote: list[Where]) -> Json:
+    """A message with nothing but what it wrote of a value. What is appended to a list is taken whole."""
+    key, kind = message["type"], message.get("kind", message["type"])
+    entry = oracle.entry(message)
+    assert entry is not None
+    names = entry.names or ()
+    if (entry.method in ("push", "concat") and entry.names is not None) or any(
+        names[: len(w)] == w for w in wrote
+    ):  # all of it
+        return message
+    value: Json = {}
+    for place in wrote:
+        value = oracle.deep_merge(value, nested(place[len(names) :], get(entry.payload, place[len(names) :])))
+    out = {**message, key: nested(names, value), "kind": kind}
+    return out
+
+
+def nested(names: Where, value: Json) -> Json:
+    for name in reversed(names):
+        value = {name: value}
+    return value
+
+
+def read(messages: list[Json], path: Path, instance: str | None) -> Json:
+    marker = [{"type": "data", "kind": "marker", "data": 0, "_instance": i} for i in ("A", "B")]
+    log = Log([data_message(m) for m in (*marker, *messages)])
+    assert log.problems == []
+    return log.read(path, END, instance)
+
+
+def through_a_list(messages: list[Json], path: Path, instance: str | None) -> bool:
+    above = (Path(path.kind, path.names[:depth]) for depth in range(len(path.names)))
+    return any(isinstance(read(messages, a, instance), list) for a in above)
+
+
+@many
+@given(histories(), places)
+def test_what_its_writers_wrote_is_the_value_and_without_one_of_them_it_is_another(
+    messages: list[Json], where: Where
+) -> None:
+    messages, path = applicable(messages), Path(where[0], where[1:])
+    trail = trail_of(messages)
+    for instance in views(messages):
+        node = trail.find(path, instance, END)
+        if node is None or through_a_list(messages, path, instance):
+            continue  # one element of a list is its writer's, wherever in the list the others put it
+        found = writers(node, END, most=None)
+        parts = {by: cut_to(messages[by], [(*path.names, *n) for n in named]) for by, named in found.items()}
+        assert read(list(parts.values()), path, instance) == value_of(node, END) == read(messages, path, instance)
+        for left_out in found:
+            fewer = [part for by, part in parts.items() if by != left_out]
+            without = read(fewer, path, instance)
+            assert without is ABSENT or json.dumps(without) != json.dumps(value_of(node, END)), messages[left_out]
+
+
+# -- what a Call read --------------------------------------------------------------------------
+
+
+def sources(found: Found) -> Iterator[Source]:
+    for source in found.sources:
+        yield source
+        for reference in source.reads:
+            for value in reference.values:
+                yield from sources(value)
+
+
+def walked(case: Case, order: list[int]) -> Drive:
+    try:
+        drive = Drive(prepare(case.request), case.results)
+    except InvalidRequest:
+        reject()
+    drive.finish_all(order)
+    return drive
+
+
+def trail_of_walk(drive: Drive) -> tuple[Trail, list[Json], list[str]]:
+    """The trail of a walk, its context, and by message which Call wrote it (nothing for what was given)."""
+    request = [m.raw for m in drive.prepared.request.context]
+    appended = drive.walk.appended()
+    wrote = [n.id for n, r in zip(drive.walk.nodes, drive.walk.runs, strict=True) for _ in r.written]
+    told = Told(request + appended, {n.tool.name: n.tool for n in drive.walk.nodes}, request, calls(drive.walk))
+    return Trail(told), request + appended, ["" for _ in request] + wrote
+
+
+def value_at(read_: Found) -> Json:
+    assert read_.whole
+    return ABSENT if read_.text is None else json.loads(read_.text)
+
+
+def at_place(parameters: Json, at: str) -> Json:
+    return get(parameters, tuple(re.findall(r"[^.\[\]]+", at)))
+
+
+walks = st.one_of(cases(), collisions())
+
+
+@many
+@given(walks, orders())
+def test_the_references_of_a_call_lead_to_what_it_was_started_with(case: Case, order: list[int]) -> None:
+    drive = walked(case, order)
+    trail, context, wrote = trail_of_walk(drive)
+    for index, id_ in enumerate(wrote):
+        if not id_ or f"{id_}" not in drive.started:
+            continue
+        source = alone(trail, context, index)
+        parameters, scoped = drive.started[id_]
+        followed = [str(v.path) for r in source.reads for v in r.values]
+        node = drive.node(id_)
+        expected = [str(p) for r in node.reads for p in dict.fromkeys(r.paths)] + [str(p) for p in node.scopes]
+        assert sorted(set(followed)) == sorted(set(expected))
+        for reference in source.reads:
+            seen = {v.path: value_at(v) for v in reference.values}
+            if reference.at != "_scopes":
+                assert evaluate(parse(reference.text), seen.__getitem__) == at_place(parameters, reference.at)
+            else:
+                (path, value) = next(iter(seen.items()))
+                held = {m.get("kind", m["type"]): m[m["type"]] for m in scoped}
+                assert value is ABSENT or get(held[path.kind], path.names) == value
+
+
+def alone(trail: Trail, context: list[Json], index: int) -> Source:
+    """The message as a source, asked for where it has just been written."""
+    message = context[index]
+    path = parse(message["_outputPath"])
+    assert isinstance(path, Path)
+    found = trail.why(path, message.get("_instance"), index + 1, EVERYTHING)
+    mine = [s for s in found.sources if s.message == index]
+    if not mine:  # it appended nothing, or merged what was there: nobody's part
+        reject()
+    if mine[0].again:
+        return next(s for s in sources(found) if s.origin.start == mine[0].origin.start and not s.again)
+    return mine[0]
+
+
+@many
+@given(walks, orders())
+def test_every_output_knows_its_call_and_what_ran_behind_it(case: Case, order: list[int]) -> None:
+    drive = walked(case, order)
+    trail, context, wrote = trail_of_walk(drive)
+    for index, id_ in enumerate(wrote):
+        if context[index]["type"] not in oracle.DATA_LIKE:
+            continue
+        origin = trail.origin(index)
+        if not id_:
+            assert (origin.word, origin.outside, origin.call) == (REQUEST, False, None)
+            continue
+        assert origin.id == id_
+        assert origin.planned == REQUEST
+        given = "_output" in context[index]["_call"]
+        assert origin.word in ((REQUEST, MODEL, ENGINE) if given else (ACTIVITY, ENGINE))
+        assert origin.outside == (origin.word != REQUEST)
+        failure = drive.walk.runs[drive.rank(id_)].error
+        assert origin.error is None or failure is not None
+        if failure is not None:
+            assert origin.error == failure["code"]
+
+
+@many
+@given(walks, orders(), places, st.integers(1, 4), st.integers(1, 12))
+def test_no_call_is_told_twice_and_what_is_outside_is_said(
+    case: Case, order: list[int], where: Where, depth: int, most: int
+) -> None:
+    trail, context, _ = trail_of_walk(walked(case, order))
+    path = Path(where[0], where[1:])
+    for instance in (None, *trail.instances):
+        whole = trail.why(path, instance, limits=EVERYTHING)
+        told = [s.origin.start for s in sources(whole) if s.reads]
+        assert len(told) == len(set(told))
+        assert not any(s.cut for s in sources(whole))
+        assert whole.outside == any(trail.origin(s.message).outside for s in whole.sources)
+        assert whole.more == 0
+        short = trail.why(path, instance, limits=Limits(depth, 3, most))
+        assert len(list(sources(short))) <= most
+        assert levels(short) <= depth
+        assert (short.text, short.outside) == (whole.text, whole.outside)
+        assert len(short.sources) + short.more == len(whole.sources)
+        assert json.dumps(short.to_json())
+
+
+def levels(found: Found) -> int:
+    below = (levels(value) for s in found.sources for r in s.reads for value in r.values)
+    return (1 + max(below, default=0)) if found.sources else 0

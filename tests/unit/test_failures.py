@@ -1,0 +1,59 @@
+"""What of an exception travels: a refusal as its words alone, anything else with where it was raised."""
+
+from __future__ import annotations
+
+import pytest
+from temporalio import workflow
+from temporalio.api.failure.v1 import Failure
+from temporalio.converter import PayloadConverter
+from temporalio.exceptions import ApplicationError
+
+from acts.errors import InvalidRequest, Problem
+from workflows.failures import TolerantFailures
+
+
+def refuse() -> None:
+    raise InvalidRequest([Problem("noPlan", "there is no plan")])
+
+
+def fail(kind: str) -> None:
+    """Raise an error of this type because of another, as a workflow does it."""
+    try:
+        refuse()
+    except InvalidRequest as error:
+        raise ApplicationError(str(error), error.to_json(), type=kind, non_retryable=True) from error
+
+
+def failure_of(kind: str) -> Failure:
+    found = Failure()
+    with pytest.raises(ApplicationError) as raised:
+        fail(kind)
+    TolerantFailures().to_failure(raised.value, PayloadConverter.default, found)
+    return found
+
+
+@pytest.fixture
+def _in_a_workflow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workflow, "in_workflow", lambda: True)
+
+
+@pytest.mark.usefixtures("_in_a_workflow")
+@pytest.mark.parametrize("kind", ["DecisionRefused", "InvalidRequest"])
+def test_a_refusal_is_its_words_and_details_alone(kind: str) -> None:
+    found = failure_of(kind)
+    assert (found.stack_trace, found.HasField("cause")) == ("", False)
+    assert "there is no plan" in found.message
+    info = found.application_failure_info
+    assert (info.type, info.non_retryable, len(info.details.payloads)) == (kind, True, 1)
+
+
+@pytest.mark.usefixtures("_in_a_workflow")
+@pytest.mark.parametrize("kind", ["EngineError", "PlanFailed"])
+def test_any_other_failure_says_where_it_was_raised_and_why(kind: str) -> None:
+    found = failure_of(kind)
+    assert "in fail" in found.stack_trace
+    assert "in refuse" in found.cause.stack_trace
+
+
+def test_what_an_activity_raises_keeps_its_stack_trace_whatever_its_type() -> None:
+    assert "in fail" in failure_of("InvalidRequest").stack_trace

@@ -1,0 +1,222 @@
+"""The page of a run: text from outside reads as it was written, JSON can be copied, and no page is too long."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from acts.decisions import Wait, read
+from acts.markdown import MAX_ROWS, MAX_SECTION, fence, plain, within
+from acts.proposal import page as proposal
+from acts.report import Details, waiting
+from tests.property.drive import Drive
+
+Json = Any
+SINCE = "2026-01-01T00:00:00.000Z"
+WORSE = "</script><script>alert(1)</script> [x](javascript:y) `z` **b**\n# now\n| a | b |\n```\n![i](http://e) {runId}"
+MAX_ADDRESS = 1 << 20  # bytes: the Web UI's server takes no longer one, and the page travels in it
+# Python quotes one more than the Web UI's encodeURIComponent does
+UNQUOTED = "!'()*~"
+
+_INLINE = re.compile(r"`([^`]+)`|&#(\d+);|( )")
+
+
+def seen(markdown: str) -> str:
+    """What a reader sees of code spans, references to characters, and spaces; all else may be markup: an error."""
+    out, at = [], 0
+    while at < len(markdown):
+        found = _INLINE.match(markdown, at)
+        assert found is not None, f"may be markup: {markdown[at:]!r}"
+        code, number, space = found.groups()
+        out.append(code or space or chr(int(number)))
+        at = found.end()
+    return "".join(out)
+
+
+def texts(page: str) -> list[Json]:
+    """The JSON of all fences of a page."""
+    return [json.loads(part.partition("\n```")[0]) for part in page.split("```json\n")[1:]]
+
+
+def tool(name: str, **properties: Json) -> Json:
+    meta = {"_tool": {"const": name}, "_activity": {"const": name}, "_outputPath": {"type": "string"}}
+    meta |= {"_errorPath": {"type": "string"}, "_scopes": {"type": "array"}}
+    return {"type": "tool", "tool": {"type": "object", "properties": {**meta, **properties}}}
+
+
+def driven(*calls: Json, results: Json = None, context: list[Json] | None = None, **config: Json) -> Drive:
+    tools = [tool(name) for name in dict.fromkeys(c["_tool"] for c in calls)]
+    plan = {"type": "plan", "plan": list(calls)}
+    return Drive({"config": config, "context": [*tools, *(context or []), plan]}, results or {})
+
+
+# -- text from outside ---------------------------------------------------------------
+
+
+@given(st.text())
+def test_text_from_outside_is_seen_as_it_was_written_on_one_line(text: str) -> None:
+    shown = plain(text, 10_000)
+    assert seen(shown) == " ".join("".join(c if c.isprintable() else " " for c in text).split())
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["a | b", "`", "``` a `` b", "{namespace}", "{{workflowId}}", 'say "no", it\'s', "\\", "<b>", "$x$ 1/2 a--b", ""],
+)
+def test_signs_are_seen_and_none_is_left_for_a_table_or_the_web_ui_to_take(text: str) -> None:
+    shown = plain(text)
+    assert seen(shown) == text
+    assert "|" not in shown
+    assert not re.search(r"\{(namespace|workflowId|runId)\}", shown)
+
+
+def test_the_alarm_rings() -> None:
+    """What the tests above go by is an error when nothing is done to a text."""
+    for text in ("<b>", "a|b", "*a*", "a"):
+        with pytest.raises(AssertionError, match="may be markup"):
+            seen(text)
+
+
+def test_a_long_text_is_cut_before_it_is_written_and_never_within_a_reference() -> None:
+    assert seen(plain("|" * 500, 100)) == "|" * 99 + "…"
+
+
+def test_who_and_why_are_shown_as_text() -> None:
+    decision = read({"decision": "reject", "reason": WORSE, "by": WORSE})
+    record = decision.record(Wait(WORSE, "call", 1, SINCE, call=WORSE, instance=WORSE), SINCE)
+    (line,) = [text for text in waiting([], [record]).splitlines() if "reject" in text]
+    who = call = instance = plain(WORSE)
+    why = plain(WORSE, 300)
+    assert line == f"- 2026-01-01 00:00:00 UTC {who}: reject {call} [{instance}] (version 1): {why}"
+
+
+def test_a_run_below_may_report_anything_and_it_is_text() -> None:
+    forged: Json = {"workflowId": WORSE, "what": "call", "version": WORSE, "since": WORSE, "deadline": WORSE, "call": 7}
+    page = waiting([Wait.from_json(forged)], [])
+    assert "<script>" not in re.sub(r"`[^`\n]+`", "", page.partition("```json")[0])
+    assert waiting([Wait.from_json({**forged, "since": 7, "deadline": ["x"]})], [])
+
+
+def test_the_latest_decision_stands_first() -> None:
+    records = [read({"decision": "approve", "by": who}).record(Wait("run", "plan", 1, SINCE), SINCE) for who in "ab"]
+    lines = [line for line in waiting([], records).splitlines() if "approve" in line]
+    assert ["`b`" in line for line in lines] == [True, False]
+
+
+# -- JSON to be copied -----------------------------------------------------------------
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=10,
+)
+
+
+@given(JSON)
+def test_json_in_a_fence_is_what_it_was_and_nothing_in_it_ends_the_fence_or_is_filled_in(value: Json) -> None:
+    shown = fence([value, "```", "{namespace}"])
+    assert texts(shown) == [[value, "```", "{namespace}"]]
+    assert [line for line in shown.splitlines() if "`" in line] == ["```json", "```"]
+    assert "{namespace}" not in shown
+    assert all(c == "\n" or c.isprintable() for c in shown)
+
+
+def test_the_json_to_send_names_what_waits_whatever_its_name() -> None:
+    page = waiting([Wait(WORSE, "call", 1, SINCE, call=WORSE, instance=WORSE)], [])
+    approve, reject = map(read, texts(page))
+    assert (approve.decision, reject.decision) == ("approve", "reject")
+    assert approve.call == reject.call == approve.workflow_id == WORSE
+
+
+# -- what is told ------------------------------------------------------------------------
+
+
+def test_a_row_says_state_call_and_path_and_what_is_long_stands_below_the_table() -> None:
+    drive = driven(
+        {"_tool": "pay", "_outputPath": "†state.a || †state.b"},
+        {"_tool": "look", "x": "†input.card", "_outputPath": "†state.c"},
+        {"_tool": "pay", "_outputPath": "†state.d"},
+        results={"1:pay": 1, "3:pay": {"$fail": {"type": "Declined", "message": "no | money"}}},
+        missing="wait",
+    )
+    details = Details(drive.walk)
+    drive.finish("3:pay")
+    page = details.page("running", ["a <note>"])
+    assert page.startswith("**running** — 1 running, 1 awaiting, 1 failed\n\n- `a <note>`\n\n|  | call | writes |")
+    assert "| ▶\u00a0running\u00a0 | `1:pay` | `†state.a` &#124;&#124; `†state.b` |" in page
+    assert "| ✗\u00a0failed\u00a0 | `3:pay` | `†state.d` |" in page
+    assert "- ✗ `3:pay`: `Declined: no` &#124; `money`" in page
+    assert "- ⏸ `2:look` waits for `†input.card`: send the signal `provide`" in page
+
+
+def test_who_decides_about_a_call_is_told_what_it_would_be_called_with() -> None:
+    data = {"type": "input", "input": {"sum": 50, "text": "x" * 5_000}}
+    drive = driven(
+        {"_tool": "pay", "amount": "†input.sum", "note": "†input.text", "_outputPath": "†state.a"},
+        context=[data], approve={"calls": True},
+    )  # fmt: skip
+    details = Details(drive.walk)
+    page = details.page("awaiting", [])
+    assert "`1:pay` would be called with" in page
+    (shown,) = texts(page)
+    assert (shown["_tool"], shown["amount"], shown["note"]) == ("pay", 50, "… (5,002 characters of JSON)")
+    assert "_id" not in shown
+    drive.perform(drive.walk.decide(0, "approve", "", SINCE))
+    assert texts(details.page("running", [])) == []
+
+
+def test_a_large_plan_shows_its_counts_and_what_failed() -> None:
+    calls = [{"_tool": "pay", "_outputPath": f"†state.a{i}"} for i in range(MAX_ROWS + 1)]
+    drive = driven(*calls, results={"7:pay": {"$fail": {"type": "Declined", "message": "no"}}})
+    details = Details(drive.walk)
+    drive.finish("7:pay")
+    for page in (details.page("running", []), Details(drive.walk).page("running", [])):
+        assert [line for line in page.splitlines() if line.startswith("| ✗")] == [
+            "| ✗\u00a0failed\u00a0 | `7:pay` | `†state.a6` |"
+        ]
+        assert "- ✗ `7:pay`: `Declined: no`" in page
+
+
+def test_a_plan_that_waits_is_shown_with_what_it_would_do_and_the_json_that_edits_it() -> None:
+    calls = [
+        {"_tool": "pay", "amount": "†input.sum", "_scopes": ["†input.card"], "_outputPath": "†state.a"},
+        {"_tool": "tell", "text": "†state.a"},
+    ]
+    shown = {"type": "input", "input": {"sum": 1, "card": "x"}}
+    page = proposal(driven(*calls, context=[shown], approve={"calls": ["pay"]}).prepared)
+    assert "| `1:pay` (will ask) | `†input.sum`, scope `†input.card` | `†state.a` |" in page
+    assert "| `2:tell` (not waited for) | `†state.a` |  |" in page
+    assert texts(page) == [{"decision": "edit", "plan": calls}]
+    assert read(texts(page)[0]).calls == tuple(calls)
+
+
+# -- how long a page may be --------------------------------------------------------------
+
+
+def test_what_is_left_out_is_counted_and_told_where_to_look() -> None:
+    assert within(["a"] * 3, 3, "ask", most=2) == ["a", "a", "\n… and 1 more: ask"]
+    assert within(["a"] * 3, 3, "ask") == ["a"] * 3
+    assert within(["a" * MAX_SECTION], 1, "ask") == ["\n… and 1 more: ask"]
+
+
+def test_the_longest_page_can_still_be_opened() -> None:
+    """Each character of its names takes 12 bytes in an address."""
+    wide = "😀" * 190
+    calls = [
+        {"_tool": f"{wide}{i}", "x": "†input", "y": [f"†input.{wide}{i}"] * 9, "_outputPath": f"†state.{wide}{i}"}
+        for i in range(MAX_ROWS)
+    ]
+    data = {"type": "input", "input": {f"{wide}{i}": wide for i in range(MAX_ROWS)}}
+    drive = driven(*calls, context=[data], approve={"calls": True})
+    notes = ["|" * 300] * 20
+    waits = [Wait(wide * 2, "call", 1, SINCE, call=f"{i}:{wide}", instance=wide) for i in range(MAX_ROWS)]
+    records = [{"date": SINCE, "decision": "approve", "version": 1, "by": wide, "reason": wide * 10}] * MAX_ROWS
+    page = Details(drive.walk).page("awaiting", notes) + waiting(waits, records) + proposal(drive.prepared)
+    assert len(page) > 4 * MAX_SECTION
+    assert len(quote(page, safe=UNQUOTED)) < MAX_ADDRESS - 4096  # what else stands in a request

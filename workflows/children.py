@@ -1,0 +1,124 @@
+"""The children of a run: started under readable ids, told what they must know, reached when it ends."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from temporalio import workflow
+from temporalio.common import RawValue
+from temporalio.exceptions import WorkflowAlreadyStartedError
+
+from acts.errors import CallError, shorten
+from acts.report import summary
+from acts.wire import BACKGROUND
+from workflows.dispatch import short_id
+from workflows.payloads import encode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from acts.calls import Node
+
+    Handle = workflow.ChildWorkflowHandle[Any, Any]
+    Told = Handle | workflow.ExternalWorkflowHandle[Any]
+
+
+async def start_child(type_: str, name: str, args: Sequence[RawValue], label: str, **how: Any) -> Handle:
+    """A child ``<this run>/<name>``; where that id is in use, with the start of the run's id behind it.
+
+    Raises:
+        CallError: both ids are in use.
+    """
+    info = workflow.info()
+    id_ = short_id(f"{info.workflow_id}/{name}")
+    for attempt in (id_, short_id(f"{id_}~{info.run_id[:8]}")):
+        try:
+            return await workflow.start_child_workflow(
+                type_, args=args, id=attempt, result_type=RawValue, static_summary=shorten(label, 200), **how
+            )
+        except WorkflowAlreadyStartedError:
+            continue
+    raise CallError("WorkflowAlreadyStarted", f"a run with the id {id_} exists already")
+
+
+async def start_background(node: Node, what: dict[str, Any], args: Sequence[RawValue] = ()) -> None:
+    """A Call as a run of its own that outlives the plan; returns once it is started."""
+    label = summary(node)
+    await start_child(
+        BACKGROUND, node.key, [encode({**what, "summary": label}), *args], label,
+        parent_close_policy=workflow.ParentClosePolicy.ABANDON,
+        cancellation_type=workflow.ChildWorkflowCancellationType.ABANDON,
+    )  # fmt: skip
+
+
+class Children:
+    """Those that run now, by the id of their workflow."""
+
+    def __init__(self, note: Callable[[str], None]) -> None:
+        self._note = note
+        self._live: dict[str, tuple[Handle, str]] = {}
+        self._starting: dict[str, tuple[str, list[tuple[str, tuple[RawValue, ...]]]]] = {}
+
+    def __contains__(self, workflow_id: str) -> bool:
+        return workflow_id in self._live
+
+    async def start(self, type_: str, name: str, given: RawValue, label: str, seconds: float | None = None) -> Handle:
+        """See ``start_child``; ``seconds`` is how long it may take."""
+        self._starting[name] = (type_, [])
+        try:
+            handle = await start_child(
+                type_, name, [given], label, parent_close_policy=workflow.ParentClosePolicy.REQUEST_CANCEL,
+                execution_timeout=None if seconds is None else timedelta(seconds=seconds),
+            )  # fmt: skip
+        finally:
+            _, told = self._starting.pop(name)
+        self._live[handle.id] = (handle, type_)
+        for signal, args in told:
+            await self.tell_one(handle, signal, *args)
+        return handle
+
+    async def run(
+        self, type_: str, name: str, given: RawValue, label: str, *, seconds: float | None = None,
+        ended: Callable[[str], None] = lambda _: None,
+    ) -> RawValue:  # fmt: skip
+        """Start a child and wait for its result; ``ended`` is told its id, however it ends."""
+        handle = await self.start(type_, name, given, label, seconds)
+        try:
+            result: RawValue = await handle
+        finally:
+            self.forget(handle.id)
+            ended(handle.id)
+        return result
+
+    def forget(self, workflow_id: str) -> None:
+        """It has ended."""
+        self._live.pop(workflow_id, None)
+
+    async def tell(self, signal: str, *args: RawValue, type_: str | None = None) -> None:
+        """Signal all of them, or those of one type; one that is being started is told once it is there."""
+        for found, told in self._starting.values():
+            if type_ is None or found == type_:
+                told.append((signal, args))
+        handles = [h for h, found in self._live.values() if type_ is None or found == type_]
+        await asyncio.gather(*(self.tell_one(handle, signal, *args) for handle in handles))
+
+    async def tell_named(self, name: str, signal: str, *args: RawValue) -> bool:
+        """Signal the child that was started under this name; False when there is none now."""
+        if name in self._starting:
+            self._starting[name][1].append((signal, args))
+            return True
+        info = workflow.info()
+        id_ = short_id(f"{info.workflow_id}/{name}")
+        found = self._live.get(id_) or self._live.get(short_id(f"{id_}~{info.run_id[:8]}"))
+        if found is not None:
+            await self.tell_one(found[0], signal, *args)
+        return found is not None
+
+    async def tell_one(self, handle: Told, signal: str, *args: RawValue) -> None:
+        """Signal one run."""
+        try:
+            await handle.signal(signal, args=list(args))
+        except Exception as error:  # noqa: BLE001 - it has just ended: nothing is left to tell it
+            self._note(f"{signal} came too late for {handle.id}: {shorten(str(error), 100)}")

@@ -1,0 +1,54 @@
+"""``Instance``: walks a plan for one instance, or for a few. A ``Plan`` that has no children of that kind.
+
+It is handed the global messages and those of its own instances, and nothing of another.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from temporalio import workflow
+from temporalio.common import RawValue
+from temporalio.exceptions import ApplicationError
+
+from acts import report
+from acts.errors import InvalidRequest, Problem
+from acts.instances import together, walked
+from acts.validate import Prepared
+from acts.wire import INSTANCE, INVALID_REQUEST, PLAN_FAILED
+from workflows.payloads import NOTHING, dump, encode, handed, raw, unpack
+from workflows.plan import FATAL, PlanWorkflow
+
+
+@workflow.defn(name=INSTANCE, failure_exception_types=FATAL)
+class InstanceWorkflow(PlanWorkflow):
+    """One isolated data context of a batch."""
+
+    @workflow.run
+    async def run(self, given: RawValue = NOTHING) -> RawValue:
+        """``given`` is what the run above handed over, or the run before."""
+        if handed(given) is None and unpack(given) is None:
+            text = "an Instance is started by the run that has the batch"
+            error = InvalidRequest([Problem("invalidRequest", text, hint="start a Plan")])
+            raise ApplicationError(str(error), raw(dump(error.to_json())), type=INVALID_REQUEST, non_retryable=True)
+        return await self._guarded(given)
+
+    def _own_part(self, prepared: Prepared) -> Prepared:
+        return together(prepared, self._handed["instances"])
+
+    def _delivered(self, result: dict[str, Any], status: str) -> RawValue:
+        """``{status, state, calls, errors, written, usage}``, or ``{instances: {id: …}, usage}`` of several."""
+        walk = self._now_walking
+        found = walked(walk)
+        members = self._handed["instances"]
+        out: dict[str, Any] = {"status": status, "usage": result["usage"]}
+        if len(members) == 1:
+            out |= found.get(members[0], {})
+        else:
+            out["instances"] = found
+        if self._desk.records:
+            out["decisions"] = self._desk.records
+        told = encode(out)
+        if status == "failed":
+            raise ApplicationError(report.failure_text(walk), told, type=PLAN_FAILED, non_retryable=True)
+        return told

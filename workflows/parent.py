@@ -1,0 +1,174 @@
+"""What a plan has done by children: delegated Calls, and the instances of a batch.
+
+A child is handed all that it gets, and nothing else of its parent can be reached from
+there. What it came to is an event of the walk, like that of any Call.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError, ApplicationError, ChildWorkflowError
+
+from acts.delegation import Place, errand, too_deep
+from acts.errors import CallError, EngineError
+from acts.instances import UNIT, Batch, apart, count_calls, units
+from acts.report import summary
+from acts.walk import Walk
+from acts.wire import CANCELLED, DELEGATE, INSTANCE, LIMIT_EXCEEDED
+from workflows.children import start_background
+from workflows.dispatch import call_error
+from workflows.handlers import PlanHandlers
+from workflows.payloads import decode, hand, handed, unpack
+from workflows.purse import Purse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from temporalio.common import RawValue
+
+    from acts.calls import Node
+    from acts.commands import Command, StartCall
+    from acts.validate import Prepared
+
+
+class Parent(PlanHandlers):
+    """The part of ``Plan`` that is about its children."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._request: Any = None
+        self._registry: dict[str, Any] = {}
+        self._handed: dict[str, Any] = {}
+        self._batch: Batch | None = None
+
+    @property
+    def _now_walking(self) -> Walk:
+        if self._walk is None:
+            raise EngineError("nothing is walked yet")
+        return self._walk
+
+    def _report_of(self, node: Node, what: Callable[..., list[Command]], *told: Any, **more: Any) -> None:
+        """An event about a Call, which has its rank in the plan that is walked when it is handled."""
+
+        def event(walk: Walk, now: str) -> list[Command]:
+            rank = walk.ids.get(node.key)
+            return [] if rank is None else what(walk, rank, *told, now, **more)
+
+        self._inbox.append(event)
+
+    def _take_place(self, prepared: Prepared, carried: Mapping[str, Any]) -> None:
+        """Where this run stands in its tree, and who keeps the budget."""
+        config = prepared.request.config
+        self._place = Place.from_json(self._handed.get("tree")).within(config.budget)
+        self._purse = Purse(config.budget, self._place.bank)
+        self._purse.ledger.restore(carried.get("ledger"))
+        if not carried:
+            self._purse.ledger.calls = count_calls(prepared)
+
+    def _own_part(self, prepared: Prepared) -> Prepared:
+        """What this run walks itself: all of a plan, or what children of its own do not."""
+        self._batch = None
+        return units(prepared) if apart(prepared) else prepared
+
+    def _unit(self, node: Node) -> RawValue:
+        """What the child that walks some instances is handed."""
+        walk = self._now_walking
+        whole = walk.prepared.whole
+        if whole is None:
+            raise EngineError("a unit of no batch")
+        if self._batch is None:
+            self._batch = Batch(whole, self._request.get("config") or {})
+        source = self._asking.source
+        return hand({
+            **self._batch.handed(node.members, walk.provided_data()),
+            "registry": {"tools": {}, "served": self._registry["served"], "pins": self._registry.get("pins", {})},
+            "source": source.to_json(), "tree": {**self._place.to_json(), "bank": self._purse.keeper},
+        })  # fmt: skip
+
+    def _errand(self, command: StartCall) -> RawValue:
+        """What the child that does a delegated Call is handed.
+
+        Raises:
+            CallError: it is too large, or would be too deep.
+        """
+        why = too_deep(self._place, command.node)
+        if why is not None:
+            raise CallError(LIMIT_EXCEEDED, why)
+        keeper = None if command.node.detached else self._purse.keeper
+        given = errand(
+            command, self._request.get("config") or {}, self._place.below(keeper), self._registry.get("pins", {})
+        )
+        if command.node.detached:  # it outlives who keeps the budget: what is left now is its own
+            left = self._purse.ledger.remains()
+            return hand({**given, "config": {**given["config"], "budget": left}} if left else given)
+        return hand(given)
+
+    async def _child(self, node: Node, given: RawValue) -> RawValue | None:
+        """Run what is behind a delegated Call, or walk a unit."""
+        if node.how == UNIT:
+            return await self._children.run(INSTANCE, node.members[0], given, summary(node), ended=self._desk.forget)
+        if node.detached:
+            await start_background(node, {"errand": handed(given)})
+            return None
+        options = node.tool.options
+        seconds = options.timeout if "timeout" in options.model_fields_set else None
+        return await self._children.run(
+            DELEGATE, node.key, given, summary(node), seconds=seconds, ended=self._desk.forget
+        )
+
+    def _ended(self, node: Node, value: RawValue) -> None:
+        """What a child came to becomes an event."""
+        found = unpack(value) or decode(value)
+        self._told_by(node, found)
+        if node.how == UNIT:
+            self._report_of(node, Walk.unit_ended, instances_of(node, found))
+        else:
+            self._report_of(node, Walk.completed, found["output"], chosen=found.get("path"))
+
+    def _told_by(self, node: Node, found: Any) -> None:
+        """What a child says beside its result: what it spent, and who decided what there."""
+        if not isinstance(found, dict):
+            return
+        self._asking.spent.add(found.get("usage"))
+        where = {"instance": node.members[0]} if node.members else {"below": node.id}
+        self._desk.records += [{**where, **record} for record in found.get("decisions") or ()]
+
+    def _broke(self, node: Node, error: BaseException) -> None:
+        """A child failed: what it came to is in the failure's details, if it says anything."""
+        told = failed_with(error)
+        self._told_by(node, told)
+        failed = call_error(error, node.tool.options, workflow.info().task_queue)
+        if node.how == UNIT:
+            self._report_of(node, Walk.unit_ended, instances_of(node, told, failed))
+        else:
+            self._report_of(node, Walk.failed, CallError(failed.code, failed.message))
+
+    def _gone(self, node: Node, why: str) -> None:
+        gone = CallError(CANCELLED, why)
+        if node.how == UNIT:
+            self._report_of(node, Walk.unit_ended, instances_of(node, None, gone))
+        else:
+            self._report_of(node, Walk.failed, gone)
+
+
+def failed_with(error: BaseException) -> Any:
+    """What a run that failed said in its failure's details, or None."""
+    cause: BaseException | None = error
+    while isinstance(cause, (ActivityError, ChildWorkflowError)):
+        cause = cause.__cause__
+    return cause.details[0] if isinstance(cause, ApplicationError) and cause.details else None
+
+
+def instances_of(node: Node, found: Any, failed: CallError | None = None) -> dict[str, Any]:
+    """What each instance of a unit came to, by id; ``failed`` where the child said nothing."""
+    if isinstance(found, dict) and isinstance(found.get("instances"), dict):
+        return dict(found["instances"])
+    if isinstance(found, dict) and "written" in found:
+        return {node.members[0]: {k: found[k] for k in ("status", "state", "calls", "errors", "written")}}
+    why = failed or CallError("EngineError", "the child that walked it said nothing of it")
+    error = {"call": None, "code": why.code, "message": why.message}
+    status = "cancelled" if why.code == CANCELLED else "failed"
+    nothing = {"status": status, "state": {}, "calls": [], "errors": [error], "written": {}}
+    return dict.fromkeys(node.members, nothing)

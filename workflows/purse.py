@@ -1,0 +1,142 @@
+"""A run's share in the budget of its tree: asked before each request, told what it cost.
+
+A run with limits of its own keeps a ledger, for itself and for all below it. A run below
+asks the next keeper above by signal and waits for the answer; a keeper that has one above
+itself asks on. Where nobody has limits, nobody is asked, and history has nothing of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final
+
+from temporalio import workflow
+
+from acts.errors import CallError
+from acts.ledger import Grant, Ledger
+from acts.wire import BUDGET_SPENT, GRANTED, SPEND, SPENT
+from workflows.payloads import encode
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from acts.config import Budget
+
+_GONE: Final = "the run that keeps the budget, {above}, is over: nothing more may be spent"
+
+
+class Purse:
+    """``above`` is the id of the run that keeps the budget of this one's tree, if there is one."""
+
+    def __init__(self, budget: Budget, above: str | None = None) -> None:
+        self.ledger = Ledger(budget)
+        self.above = above
+        self._asked = 0
+        self._answers: dict[int, asyncio.Future[Grant]] = {}
+        self._telling: list[asyncio.Task[None]] = []
+
+    @property
+    def keeper(self) -> str | None:
+        """Whom the runs below ask."""
+        return workflow.info().workflow_id if self.ledger.limited else self.above
+
+    def at_hand(self, others: int = 0) -> None:
+        """Take one request, where nobody above has to be asked.
+
+        Raises:
+            CallError: the budget is spent.
+        """
+        self._checked(self.ledger.request(others))
+
+    async def request(self, others: int = 0) -> Grant:
+        """Take one request, wherever the budget is kept; see ``at_hand``."""
+        return self._checked(await self._request(others))
+
+    async def _request(self, others: int) -> Grant:
+        own = self.ledger.request(others)
+        if own.refused is not None or self.above is None:
+            return own
+        above = await self._ask({"others": others})
+        if above.refused is not None:
+            self.ledger.flying -= 1
+        return own.within(above)
+
+    async def more_calls(self, count: int) -> None:
+        """Take some Calls.
+
+        Raises:
+            CallError: the budget does not allow them.
+        """
+        own = self.ledger.more_calls(count)
+        if own.refused is None and self.above is not None:
+            own = await self._ask({"calls": count})
+        self._checked(own)
+
+    @staticmethod
+    def _checked(grant: Grant) -> Grant:
+        if grant.refused is not None:
+            raise CallError(BUDGET_SPENT, grant.refused)
+        return grant
+
+    def settle(self, usage: Mapping[str, Any] | None) -> None:
+        """A request that was taken has ended."""
+        self.ledger.settle(usage)
+        if self.above is not None:
+            told = {"usage": dict(usage) if isinstance(usage, dict) else None}
+            self._telling.append(asyncio.create_task(self._tell(told)))
+            self._telling = [t for t in self._telling if not t.done()]
+
+    async def _tell(self, told: dict[str, Any]) -> None:
+        try:
+            await workflow.get_external_workflow_handle(str(self.above)).signal(SPENT, encode(told))
+        except Exception:  # noqa: BLE001 - the keeper is over; what was spent stands in this run's result
+            workflow.logger.warning("%s could not be told of what was spent", self.above)
+
+    async def told(self) -> None:
+        """Wait until the keeper above knows of everything that was spent here."""
+        for task in list(self._telling):
+            await task
+
+    async def _ask(self, asked: dict[str, Any]) -> Grant:
+        self._asked += 1
+        number, answer = self._asked, asyncio.get_event_loop().create_future()
+        self._answers[number] = answer
+        told = {"from": workflow.info().workflow_id, "id": number, **asked}
+        try:
+            await workflow.get_external_workflow_handle(str(self.above)).signal(SPEND, encode(told))
+        except Exception:  # noqa: BLE001 - whatever it is, nobody allows it
+            return Grant(_GONE.format(above=self.above))
+        found: Grant = await answer
+        return found
+
+    # -- for the runs below ------------------------------------------------------
+
+    async def asked(self, told: Any) -> None:
+        """A run below asks."""
+        if not isinstance(told, dict) or not isinstance(told.get("from"), str):
+            return
+        try:
+            if "calls" in told:
+                await self.more_calls(int(told["calls"]))
+                grant = Grant()
+            else:
+                grant = await self._request(int(told.get("others") or 0))
+        except CallError as error:
+            grant = Grant(error.message)
+        answer = {"id": told.get("id"), **grant.to_json()}
+        try:
+            await workflow.get_external_workflow_handle(told["from"]).signal(GRANTED, encode(answer))
+        except Exception:  # noqa: BLE001 - it has ended: it asks no model
+            if grant.refused is None and "calls" not in told:
+                self.settle(None)
+
+    def answered(self, told: Any) -> None:
+        """The run above answers."""
+        waiting = self._answers.pop(told.get("id", 0), None) if isinstance(told, dict) else None
+        if waiting is not None and not waiting.done():
+            waiting.set_result(Grant.from_json(told))
+
+    def reported(self, told: Any) -> None:
+        """A run below says what a request cost."""
+        if isinstance(told, dict):
+            self.settle(told.get("usage"))
