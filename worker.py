@@ -5,6 +5,9 @@
     ACTS_ACTIVITIES        Python modules with Activities and TOOLS, comma separated
     ACTS_TOOLS             folders with *.json Tools, separated like PATH
     ACTS_SCRIPTS           folders with the scripts of ``scripted:`` models
+    ACTS_DELEGATES         folders with the definitions of delegates (docs/delegates.md)
+    ACTS_DELEGATE_HOSTS    hosts that definitions may be fetched from: host or host:port, comma separated
+    ACTS_DELEGATE_PRIVATE_HOSTS  host:port where the address need not be public
     ANTHROPIC_*, OPENAI_*  keys and addresses of model providers (docs/models.md)
     ACTS_OPENAI_API        which API of OpenAI's, or of a server like it, is spoken (docs/models.md)
     ACTS_MAX_ACTIVITIES    how many Activities run at once (500)
@@ -21,7 +24,7 @@ import os
 import signal
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +38,9 @@ from activities.models.reading import close_clients
 from activities.registry import Registry, RegistryError, from_environment
 from acts.errors import known
 from acts.wire import TASK_QUEUE
+from delegates.loader import Loader
+from delegates.places import Places, PlacesError
+from delegates.places import from_environment as places_from_environment
 from workflows.agent import AgentWorkflow
 from workflows.background import BackgroundWorkflow
 from workflows.delegate import DelegateWorkflow
@@ -62,14 +68,21 @@ class Settings:
     """Slots for Activities, and how many a workflow may start eagerly in one task: with
     the SDK's 100 and 3, a fan-out of 500 takes twice as long."""
     shutdown_seconds: float = 20.0
+    delegates: Places = field(default_factory=places_from_environment)
+    """Where definitions may come from."""
 
     @classmethod
     def from_environment(cls) -> Settings:
         """Raises SettingsError, naming the variable, what it holds and what is allowed."""
+        try:
+            delegates = places_from_environment()
+        except PlacesError as error:
+            raise SettingsError(str(error)) from error
         return cls(
             task_queue=os.environ.get("ACTS_TASK_QUEUE") or TASK_QUEUE,
             max_activities=int(_number("ACTS_MAX_ACTIVITIES", 500, 1, 10_000)),
             shutdown_seconds=_number("ACTS_SHUTDOWN_SECONDS", 20.0, 0, 3600),
+            delegates=delegates,
         )
 
 
@@ -103,7 +116,7 @@ def build(client: Client, settings: Settings, registry: Registry, executor: Thre
         client,
         task_queue=settings.task_queue,
         workflows=WORKFLOWS,
-        activities=[registry.lookup(), ask_model, *registry.activities],
+        activities=[registry.lookup(), ask_model, Loader(settings.delegates).activity(), *registry.activities],
         activity_executor=executor,
         interceptors=[Inbound()],
         # One generic, reviewed workflow needs no sandbox; it would cost half of the CPU

@@ -50,14 +50,18 @@ _FAILURE: Final = 1600
 _LOCAL: Final = 440
 _CHILD: Final = 850
 _LOOKUP: Final = 560
-_DECISION: Final = 500
+_BELOW: Final = 160  # what the first event of a run below another says of that one
 # The result of a run beside its Calls, and of a Call beside its values
 _RESULT: Final = 130
 _ENTRY: Final = 110
 # A larger result is trimmed to this
 _MAX_RESULT: Final = 1_572_864
 
-FIGURES: Final = ("calls", "requests", "tokens", "events", "bytes")
+FIGURES: Final = ("calls", "requests", "tokens", "cost", "events", "bytes")
+# … and about as many bytes are their ranges
+RANGES_BYTES: Final = 250
+# The states of Calls that count as made
+_MADE: Final = ("completed", "detached", "failed", "running")
 
 
 def json_size(value: Json) -> int:
@@ -65,19 +69,69 @@ def json_size(value: Json) -> int:
     return len(json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str).encode())
 
 
-def compare(forecast: Mapping[str, Any], actual: Mapping[str, Any]) -> dict[str, Any]:
-    """``{calls, requests, tokens, events, bytes: {expected: {min, max} | None, actual}}``.
+def ranges(simulation: Mapping[str, Any], *, children: bool = False) -> dict[str, Any]:
+    """What ``simulate`` expects of a run: ``{calls, requests, tokens, cost, events, bytes: {min, max} | None}``.
 
-    ``forecast`` is what ``simulate`` gave. ``actual`` are a run's figures by these names; what is not
-    known of it is None.
+    None is what it does not foresee: what delegates spend, and the history of a run whose instances are walked by
+    ``children`` (of a template they always are: what is foreseen there is the history of each of them).
     """
-    started = [len(c["run"]) + len(c.get("failed", ())) for c in forecast["outcomes"]["combinations"]]
+    started = []
+    for found in simulation["outcomes"]["combinations"]:
+        sure = len(found["run"]) + len(found.get("failed", ()))
+        started += [sure, sure + len(found.get("waiting", ()))]  # of what waits, all may come to run
     calls = {"min": min(started, default=0), "max": max(started, default=0)}
-    if forecast["outcomes"]["truncated"]:
-        calls = {"min": 0, "max": len(forecast["calls"])}
-    times = forecast.get("instances", 1)
-    expected = {**forecast, "calls": {k: n * times for k, n in calls.items()}}
+    if simulation["outcomes"]["truncated"]:
+        calls = {"min": 0, "max": len(simulation["calls"])}
+    times = simulation.get("instances", 1)
+    expected = {**simulation, "calls": {k: n * times for k, n in calls.items()}}
+    unknown = ["requests", "tokens", "cost"] if simulation["delegates"]["max"] else []
+    if children or "instances" in simulation:
+        unknown += ["events", "bytes"]
+    return {name: None if name in unknown else expected.get(name) for name in FIGURES}
+
+
+def compare(expected: Mapping[str, Any], actual: Mapping[str, Any]) -> dict[str, Any]:
+    """Side by side: ``{calls, requests, …: {expected: {min, max} | None, actual}}``.
+
+    ``expected`` are ``ranges``; ``actual`` are a run's figures by the same names. What is not known is None.
+    """
     return {name: {"expected": expected.get(name), "actual": actual.get(name)} for name in FIGURES}
+
+
+def figures(result: Mapping[str, Any]) -> dict[str, Any]:
+    """What a run came to, as far as the result of a plan tells it."""
+    usage = result.get("usage") or {}
+    return {
+        "calls": _made(result),
+        "requests": usage.get("requests"),
+        "tokens": usage.get("inputTokens", 0) + usage.get("outputTokens", 0),
+        "cost": usage.get("cost"),
+    }
+
+
+def _made(result: Mapping[str, Any]) -> int | None:
+    """How many Calls were made, those of instances among them; None where the result had no room for them."""
+    parts = [result, *(result.get("instances") or {}).values()]
+    listed = [part.get("calls") if isinstance(part, dict) else None for part in parts]
+    if "omitted" in result or not all(isinstance(calls, list) for calls in listed):
+        return None
+    return sum(call.get("state") in _MADE for calls in listed for call in calls or ())
+
+
+def foreseen(expected: Mapping[str, Any], actual: Mapping[str, Any]) -> dict[str, Any]:
+    """What stands in a result: each figure that the forecast names, beside what came of it."""
+    table = compare(expected, actual)
+    return {name: row for name, row in table.items() if None not in row.values()}
+
+
+def added(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """Two plans of one agent together: the figures that are known of both."""
+    out = {}
+    for name in (n for n in FIGURES if n in one and n in other):
+        a, b = one[name], other[name]
+        span = {k: round(a["expected"][k] + b["expected"][k], 6) for k in ("min", "max")}
+        out[name] = {"expected": span, "actual": round(a["actual"] + b["actual"], 9)}
+    return out
 
 
 def off_by(row: Mapping[str, Any]) -> float | None:
@@ -102,8 +156,8 @@ class _Place:
 class Sizes:
     """Estimates for one plan. ``of`` is asked once for each combination of outcomes."""
 
-    def __init__(self, prepared: Prepared) -> None:
-        self._prepared = prepared
+    def __init__(self, prepared: Prepared, handed: int | None = None) -> None:
+        self._prepared, self._handed = prepared, handed
         self._layer = prepared.log().layer(None)
         tools = {n.tool.name: n.tool for n in prepared.nodes}
         self._outputs = {name: _stuffed(sample(tool.output)) for name, tool in tools.items()}
@@ -112,15 +166,16 @@ class Sizes:
         self._held: dict[Path, int | None] = {}
         self._prompts: dict[tuple[str, bool], int] = {}
 
-    def of(self, started: Sequence[int], failed: Iterable[int], decisions: int) -> tuple[int, int]:
-        """Bytes of history (beside workflow tasks) and tokens of a run that starts these Calls.
+    def of(self, started: Sequence[int], failed: Iterable[int]) -> tuple[int, int]:
+        """Bytes of history (beside workflow tasks and decisions) and tokens of a run that starts these Calls.
 
         ``failed`` are those that end with an error.
         """
         written: dict[str, _Place] = {}
         failing, tokens = set(failed), 0
-        total = _STARTED + json_size(self._prepared.request.raw) + _ENDED + decisions * _DECISION
-        result = _RESULT + self._state()
+        views = 2 if self._handed is None else 1  # in the context and the state; an agent has the state
+        total = _STARTED + _ENDED + self._given()
+        result = _RESULT + (self._context(Path("state")) or 0 if self._handed is None else 0)
         for rank in sorted(started):
             node = self._prepared.nodes[rank]
             value: Json = {"code": "x" * 12, "message": "x" * 60} if rank in failing else self._outputs[node.tool.name]
@@ -131,7 +186,8 @@ class Sizes:
             paths = node.outcomes[node.error or 0] if rank in failing else node.outcomes[0] if node.outcomes else ()
             for path in paths:
                 _write(written, path, value)
-                result += 2 * json_size(nest(path.names, value)) + self._planned[rank] + len(str(path).encode()) + 70
+                result += views * json_size(nest(path.names, value))
+                result += self._planned[rank] + len(str(path).encode()) + 70
             result += _ENTRY
         result += 70 * (len(self._prepared.nodes) - len(started))
         return round(total + min(result, _MAX_RESULT)), tokens
@@ -170,8 +226,9 @@ class Sizes:
             self._held[path] = None if value is ABSENT else json_size(value)
         return self._held[path]
 
-    def _state(self) -> int:
-        return self._context(Path("state")) or 0
+    def _given(self) -> int:
+        """What the run is started with."""
+        return json_size(self._prepared.request.raw) if self._handed is None else self._handed + _BELOW
 
     def _recorded(self, node: Node, call: int, scoped: int, result: int, *, failed: bool) -> int:
         """What a Call leaves in the history of its run."""
@@ -180,7 +237,7 @@ class Sizes:
         if node.how == "latent":
             return own + scoped + _MODEL
         if node.detached:
-            return own - outcome + self._tools[node.tool.name] + scoped + _CHILD
+            return own - outcome + self._tools[node.tool.name] + scoped + _CHILD - TASK_BYTES
         if node.how == "delegate":
             return own + scoped + _CHILD
         if node.tool.options.local:

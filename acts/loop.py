@@ -142,6 +142,10 @@ class Loop:
         repair = left.get("requests", 1) >= 1
         return Grant(None, {k: v for k, v in left.items() if k != "requests"}, repair)
 
+    def begin(self) -> Next:
+        """The first step: what was proposed when the loop was carried over still is; else the next tick."""
+        return Propose(self.tick) if self.proposes else self.next()
+
     def untick(self) -> None:
         """Take back a ``next`` that was not acted on."""
         self.tick -= 1
@@ -177,6 +181,11 @@ class Loop:
         """True when a person approves each plan: the default where the model only plans."""
         wanted = self.request.config.approve.plan
         return self.mode == "lazy" if wanted is None else wanted
+
+    @property
+    def proposes(self) -> bool:
+        """True while a plan waits for a person."""
+        return self._proposal is not None
 
     @property
     def proposed(self) -> list[Json]:
@@ -323,20 +332,38 @@ class Loop:
         request = replace(self.request, config=config, context=(*self.request.context, plan))
         return prepare_plan(request, self.tools, self.log, ("calls",))
 
-    def _run(self, prepared: Prepared, calls: list[Json]) -> RunPlan:
-        """Hand the plan over: all of it, or with ``step: call`` the first Call that is to be run."""
+    def to_walk(self) -> tuple[Prepared, dict[str, Any]]:
+        """What of the proposal would be walked, and the Request that it would be walked by."""
+        if self._proposal is None:
+            raise EngineError("nothing is proposed")
+        prepared = self._proposal[0]
+        nodes = self._next_nodes(prepared)
+        part = prepared if len(nodes) == len(prepared.nodes) else self._prepare([n.planned for n in nodes])
+        return part, self._handed(prepared, nodes, 0)
+
+    def _next_nodes(self, prepared: Prepared) -> list[Node]:
+        """All Calls of a plan as listed, or with ``step: call`` the first one that is to be run."""
         nodes = sorted(prepared.nodes, key=lambda n: n.index)
         if self.request.config.step == "call":  # in plan order the first is ready; a thought is none
-            nodes = [next((n for n in prepared.nodes if n.outcomes or n.how != "latent"), nodes[0])]
+            return [next((n for n in prepared.nodes if n.outcomes or n.how != "latent"), nodes[0])]
+        return nodes
+
+    def _handed(self, prepared: Prepared, nodes: list[Node], made: int) -> dict[str, Any]:
+        """The Request that these Calls are walked by; ``made`` of them count as started already."""
+        whole = any(asked_about(n, self.request.config.approve) for n in nodes)
+        hand = everything if whole else handed_over
+        return hand(prepared, self.log, nodes, self._child_config(made))
+
+    def _run(self, prepared: Prepared, calls: list[Json]) -> RunPlan:
+        """Hand the plan over: all of it, or with ``step: call`` the first Call that is to be run."""
+        nodes = self._next_nodes(prepared)
         self._left_out = len(nodes) < len(prepared.nodes)
         self._planned = nodes
         times = len(self.request.instances()) if is_template(self.request, nodes) else 1
         made = len(nodes) * max(1, times)
         self.started += made
         self._open = [{"id": n.id, "tool": n.tool.name, "state": "pending", "tick": self.tick} for n in nodes]
-        whole = any(asked_about(n, self.request.config.approve) for n in nodes)
-        hand = everything if whole else handed_over
-        request = hand(prepared, self.log, nodes, self._child_config(made))
+        request = self._handed(prepared, nodes, made)
         self._append([{"type": "plan", "plan": calls, "mode": self.mode}])
         return RunPlan(self.tick, request, tuple(n.id for n in nodes))
 
@@ -451,10 +478,12 @@ class Loop:
     # -- carrying over ---------------------------------------------------------
 
     def snapshot(self) -> dict[str, Any]:
-        """The loop as JSON, between two ticks."""
+        """The loop as JSON, between two ticks or while a plan is proposed."""
+        waits = None if self._proposal is None else {"calls": self.proposed, "output": self._wanted}
         return {
             "context": self.appended(), "tick": self.tick, "spent": self.spent.to_json(), "started": self.started,
             "calls": self.calls, "errors": self.errors, "planTick": self.plan_tick, "instances": self.instances,
+            "proposal": waits,
         }  # fmt: skip
 
     def restore(self, data: Mapping[str, Any]) -> None:
@@ -468,6 +497,10 @@ class Loop:
         if self.plan_tick and self.request.plan is not None:  # for who asks for its picture
             with contextlib.suppress(InvalidRequest):
                 self.prepared = self._prepare(list(self.request.plan.calls))
+        waits = data.get("proposal")
+        if waits is not None:
+            self._wanted = waits["output"]
+            self.edited(list(waits["calls"]))
 
 
 def _shape(solution: Json) -> Iterator[Problem]:

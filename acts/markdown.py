@@ -66,12 +66,15 @@ def _unfilled(found: str) -> str:
 
 def table(heads: Sequence[str], rows: Sequence[str]) -> str:
     """A table of rows that ``row`` made."""
-    return "\n".join([row(*heads), row(*("-" for _ in heads)), *rows])
+    return "\n".join([row(*heads), "|" + "-|" * len(heads), *rows])
 
 
 def row(*cells: str) -> str:
-    """One row. What stands outside of code spans in a cell must be ours."""
-    return f"| {' | '.join(cells)} |"
+    """One row. What stands outside of code spans in a cell must be ours.
+
+    The Web UI draws cells without any space between them, so a cell ends with a space of its own.
+    """
+    return "| " + "\u00a0 | ".join(cells) + " |"
 
 
 def within(lines: Iterable[str], count: int, others: str, most: int = MAX_ROWS) -> list[str]:

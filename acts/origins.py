@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from acts import wire
-from acts.decisions import WORDS
+from acts.decisions import EDIT, WORDS
 from acts.errors import ExpressionError
 from acts.messages import Data, ErrorMessage, Message, PlanMessage, read_request
 from acts.references import parse, paths
@@ -30,8 +30,10 @@ MODEL: Final = "model"
 DELEGATE: Final = "delegate"
 ENGINE: Final = "engine"
 UNKNOWN: Final = "unknown"
-# Who planned a Call, beside REQUEST and MODEL: somebody who edited the plan
+# Who planned a Call, beside REQUEST and MODEL: somebody who edited the plan, or the model and then
+# somebody who changed some of it before it ran
 PERSON: Final = "person"
+EDITED: Final = "edited"
 
 _BEHIND: Final = {"activity": ACTIVITY, "latent": MODEL, "delegate": DELEGATE}
 _PLANNER: Final = {PERSON: DECISION, MODEL: MODEL, REQUEST: REQUEST}
@@ -66,8 +68,8 @@ class Told:
 class Origin:
     """Where one Message came from. ``start`` is the first Message of the same Call.
 
-    ``planned`` is who planned the Call: ``request``, ``model``, ``person``. ``error`` is the code of a
-    failure. ``given``: its result stood in the plan. ``all_shown``: a model was shown all data as it
+    ``planned`` is who planned the Call: ``request``, ``model``, ``edited``, ``person``. ``error`` is the
+    code of a failure. ``given``: its result stood in the plan. ``all_shown``: a model was shown all data as it
     stood when the plan began.
     """
 
@@ -156,7 +158,8 @@ class Origins:
         if request is None or self._given is None or plan is None:
             return None
         if plan >= self._given:
-            return MODEL if self._calls.alike(self._calls.keys[index]) else PERSON
+            as_it_ran = bool(self._calls.alike(self._calls.keys[index]))
+            return PERSON if not as_it_ran else EDITED if self._calls.edited(plan) else MODEL
         if plan not in self._began:
             listed = request[plan].get("plan") if isinstance(request[plan], dict) else None
             self._began[plan] = frozenset(_text(call) for call in listed or ())
@@ -194,12 +197,17 @@ class _Calls:
         self.twins: dict[_Key, list[int]] = {}
         self._plans: dict[int, PlanMessage] = {}
         self._places: dict[int, dict[str, list[int]]] = {}
+        self._edited: set[int] = set()
         plan: int | None = None
+        changed = False
         written: tuple[_Key, Json, list[Json]] | None = None
         for message in messages:
             if isinstance(message, PlanMessage):
                 plan = message.index
                 self._plans[plan] = message
+                self._edited |= {plan} if changed else set()
+                changed = False
+            changed = changed or _is_edit(message)
             if not isinstance(message, Data) or not isinstance(message.raw.get("_call"), dict):
                 written = None
                 continue
@@ -215,6 +223,10 @@ class _Calls:
         """The plan message that an output belongs to: outputs follow theirs."""
         return self.keys[index][0]
 
+    def edited(self, plan: int) -> bool:
+        """True when somebody changed a plan of an agent before it ran."""
+        return plan in self._edited
+
     def alike(self, key: _Key) -> list[int]:
         """The positions, in its plan, of the Calls that read like this one."""
         plan, _, text = key
@@ -226,6 +238,12 @@ class _Calls:
                 places.setdefault(_text(call), []).append(position)
             self._places[plan] = places
         return self._places[plan].get(text, [])
+
+
+def _is_edit(message: Message) -> bool:
+    """True for the record of a decision that changed a whole plan."""
+    payload = message.payload if isinstance(message, Data) and message.kind == DECISION else None
+    return isinstance(payload, dict) and (payload.get("decision"), payload.get("what")) == (EDIT, "plan")
 
 
 def _ticks(messages: Sequence[Message], given: int, calls: Sequence[Mapping[str, Any]]) -> dict[int, int]:

@@ -123,6 +123,8 @@ def _apply(place: _Place, method: str, value: Json, point: int, by: int) -> None
     node = place.last
     if method == "push":
         method, value = "concat", [value]
+        if node is None or not isinstance(node.value, list):
+            node = place.put(point, Written([], by))
     alike = node is not None and type(node.value) is type(value)
     if node is None or not alike or method == "set":
         place.put(point, Written(value, by))

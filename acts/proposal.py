@@ -24,12 +24,18 @@ MAX_PATHS: Final = 8
 MAX_MESSAGE: Final = 300
 
 
-def page(prepared: Prepared) -> str:
-    """The plan as a table, with its forecast, and the JSON that edits it."""
+def simulated(prepared: Prepared, handed: int | None = None) -> dict[str, Any] | None:
+    """What the page shows, or None of a plan too large for it; ``handed`` as in ``simulate_prepared``."""
     prepared = prepared.whole or prepared  # the Calls, and not the children that walk them
-    if len(prepared.nodes) > MAX_CALLS:
+    return None if len(prepared.nodes) > MAX_CALLS else simulate_prepared(prepared, handed=handed)
+
+
+def page(prepared: Prepared, found: Mapping[str, Any] | None = None) -> str:
+    """The plan as a table, with its forecast, and the JSON that edits it; ``found`` is what ``simulated`` gave."""
+    prepared = prepared.whole or prepared
+    found = found or simulated(prepared)
+    if found is None:
         return f"\n\n### The plan\n\n{len(prepared.nodes)} calls: `acts simulate` shows what they would do"
-    found = simulate_prepared(prepared)
     calls, problems = found["calls"], found["problems"]
     parts = [
         "### The plan",
@@ -60,7 +66,7 @@ def _range(found: Mapping[str, Any]) -> str:
 
 def _row(call: Mapping[str, Any]) -> str:
     name = plain(call["id"]) + (f" [{plain(call['instance'])}]" if "instance" in call else "")
-    reads = (*map(plain, call["reads"]), *(f"scope {plain(scope)}" for scope in call["scopes"]))
+    reads = (*map(plain, call["reads"]), *(f"scope\u00a0{plain(scope)}" for scope in call["scopes"]))
     return row(" ".join((name, *_remarks(call))), _some(reads), _some([plain(path) for path in call["writes"]]))
 
 
@@ -95,4 +101,4 @@ def _edit(prepared: Prepared) -> str:
     text = fence({"decision": "edit", "plan": list(plan.calls) if plan is not None else []})
     if len(text) > MAX_SECTION:
         return "The calls as they were written: ask the query `plan`"
-    return f"To change it, send this as it should be; the new version waits then:\n\n{text}"
+    return f"To change it, send this with your changes; the new version then waits for a decision:\n\n{text}"

@@ -71,8 +71,9 @@ class Found:
 
 @dataclass(slots=True)
 class Read:
-    """What a Call refers to. ``at`` is the place in its parameters (``order.items[0]``), or ``_scopes``."""
+    """What a Call refers to: ``at`` is the place in its ``parameter``, like ``order.items[0]``, or ``_scopes``."""
 
+    parameter: str
     at: str
     text: str
     values: list[Found]
@@ -86,7 +87,7 @@ class Read:
 class Source:
     """One Message that a value is made of. ``wrote`` are (the first) places of the value that are its own.
 
-    ``again``: what it read is told at another place. ``cut``: it is deeper than what is told.
+    ``again``: what its Call read is told at another place. ``cut``: that is deeper than what is told.
     """
 
     message: int
@@ -145,21 +146,21 @@ class Trail:
         node = self.find(path, instance, self.end)
         return ABSENT if node is None else value_of(node, self.end)
 
-    def near(self, path: Path, instance: str | None = None) -> tuple[Path | None, list[str], str | None]:
-        """For a path that leads nowhere: how far it does, the paths that go on from there, and the most likely one."""
+    def near(self, path: Path, instance: str | None = None) -> tuple[Path | None, list[Path], Path | None]:
+        """For a path that leads nowhere: how far it does, what goes on from there, and which of these is most alike."""
         parts = self.view(instance, self.end)
         above: Path | None = None
-        names, wrong = [MARK + k for k in parts.kinds(self.end)], MARK + path.kind
-        for depth in range(len(path.names)):
+        wrong, names = path.kind, {kind: Path(kind) for kind in parts.kinds(self.end)}
+        for depth, name in enumerate(path.names):
             here = Path(path.kind, path.names[:depth])
             node = parts.find(here, self.end)
             if node is None:
                 break
             value = value_of(node, self.end)
             keys = value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
-            above, names = here, [str(Path(here.kind, (*here.names, str(k)))) for k in keys]
-            wrong = str(Path(path.kind, path.names[: depth + 1]))
-        return above, names, next(iter(get_close_matches(wrong, names, 1)), None)
+            above, wrong, names = here, name, {str(k): Path(here.kind, (*here.names, str(k))) for k in keys}
+        alike = get_close_matches(wrong, names, 1)
+        return above, list(names.values()), names[alike[0]] if alike else None
 
     # -- views -------------------------------------------------------------------
 
@@ -225,8 +226,7 @@ class _Telling:
     def _expand(self, source: Source, *, deep: bool) -> list[Read]:
         """What the Call of a source read, unless that is told already or too deep."""
         origin = source.origin
-        references = [] if origin.call is None else list(_references(origin))
-        if not references:
+        if origin.call is None:
             return []
         if origin.start in self._told:
             source.again = True
@@ -234,36 +234,36 @@ class _Telling:
             source.cut = True
         else:
             self._told[origin.start] = None
-            instance = self._trail.raw(origin.start).get("_instance")
-            source.reads = [self._read(at, text, instance, origin.start) for at, text in references]
+            source.reads = [self._read(*reference, origin.start) for reference in _references(origin)]
         return source.reads
 
-    def _read(self, at: str, text: str, instance: Json, upto: int) -> Read:
+    def _read(self, parameter: str, at: str, text: str, upto: int) -> Read:
         tree = parse(text)
+        instance = self._trail.raw(upto).get("_instance")
         where = instance if isinstance(instance, str) else None
         used = dict.fromkeys(_used(tree, lambda path: self._there(path, where, upto)))
         found = [
             self._found(path, where, upto) if path in used else Found(path, where, upto, used=False)
             for path in dict.fromkeys(paths(tree))
         ]
-        return Read(at, text, found)
+        return Read(parameter, at, text, found)
 
     def _there(self, path: Path, instance: str | None, upto: int) -> Json:
         node = self._trail.find(path, instance, upto)
         return ABSENT if node is None else node.value
 
 
-def _references(origin: Origin) -> Iterator[tuple[str, str]]:
-    """The expressions of a Call, each with its place: those of its parameters, then its scopes."""
+def _references(origin: Origin) -> Iterator[tuple[str, str, str]]:
+    """The expressions of a Call, each after its parameter and place: those of its parameters, then its scopes."""
     call, tool = origin.call or {}, origin.tool
     for key, value in call.items():
         if key not in META:
-            yield from ((_place(at), text) for at, text in scan(value, key) if _readable(text))
+            yield from ((key, _place(at), text) for at, text in scan(value, key) if _readable(text))
     scopes = call.get("_scopes", tool.consts.get("_scopes") if tool is not None else None)
     for scope in scopes if isinstance(scopes, list) else ():
         text = scope if not isinstance(scope, str) or scope.startswith(MARK) else MARK + scope
         if isinstance(text, str) and _readable(text):
-            yield "_scopes", text
+            yield "_scopes", "_scopes", text
 
 
 def _readable(text: str) -> bool:

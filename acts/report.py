@@ -184,12 +184,9 @@ def _noted(notes: list[str]) -> str:
 
 
 def _cells(item: Mapping[str, Any]) -> tuple[str, str, str]:
-    """State, Call and where it writes: the cells of a table. What else there is to say is too long for one.
-
-    The Web UI draws a table without any space between its cells, in half the width of the window.
-    """
+    """State, Call and where it writes. All else is too long for a table in half the width of a window."""
     state = item["state"]
-    return f"{_MARK[state]}\u00a0{state}\u00a0", _name(item), plain(item.get("outputPath", ""))
+    return f"{_MARK[state]}\u00a0{state}", _name(item), plain(item.get("outputPath", ""))
 
 
 def _name(item: Mapping[str, Any]) -> str:
@@ -226,7 +223,8 @@ def _asked(wait: Wait) -> str:
     about = f"the scopes of {about}" if wait.what == "scopes" else about
     where = plain(wait.workflow_id) + (f" [{plain(wait.instance)}]" if wait.instance else "")
     until = f", until {_moment(wait.deadline)}" if wait.deadline else ""
-    version = wait.version if isinstance(wait.version, int) else plain(wait.version)
+    version: Any = wait.version
+    version = version if isinstance(version, int) else plain(version)
     head = f"\n{about} of {where}, version {version}, since {_moment(wait.since)}{until}"
     both = ({"decision": "approve", **asked}, {"decision": "reject", "reason": "…", **asked})
     return "\n\n".join((head, *map(fence, both))) + "\n"

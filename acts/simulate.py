@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from acts.advice import advice
+from acts.approvals import Share, share
 from acts.decisions import asked_about
 from acts.errors import MAX_PROBLEMS_REPORTED, Problem
 from acts.forecast import TASK_BYTES, Sizes, lookup_bytes
@@ -33,9 +34,10 @@ if TYPE_CHECKING:
 
 # Events in a run's history, as Temporal counts them: an activity is scheduled, started
 # and completed; a child workflow is initiated, started and completed, and its start is a
-# workflow task of its own; one that is only started has the first two and that task. A
-# local activity leaves one marker. A decision of a human is an accepted update.
-_EVENTS: Final = {"activity": 3.0, "latent": 3.0, "delegate": 6.0, "background": 5.0, "local": 1.0, "decision": 2.0}
+# workflow task of its own. One that is not waited for has the first two, and the third with
+# a task if it ends while the run goes on. A local activity leaves one marker.
+_EVENTS: Final = {"activity": 3.0, "latent": 3.0, "delegate": 6.0, "background": 2.0, "local": 1.0}
+_LATE_EVENTS: Final = 1.0
 # A workflow task is scheduled, started and completed. A chain needs one per Call. Results of
 # parallel Calls share them, as it happens: 1 to 7 tasks were measured for 12 Calls side by
 # side, 7 for 100, 75 for 1,000. Local activities run within the task that starts them.
@@ -64,7 +66,7 @@ def simulate(
     return simulate_prepared(prepare(raw, registry, served), price)
 
 
-def simulate_prepared(prepared: Prepared, price: Price | None = None) -> dict[str, Any]:
+def simulate_prepared(prepared: Prepared, price: Price | None = None, handed: int | None = None) -> dict[str, Any]:
     """What a plan would do::
 
         {waves: [[call id]], criticalPath: [call id],
@@ -81,7 +83,8 @@ def simulate_prepared(prepared: Prepared, price: Price | None = None) -> dict[st
     ``outside`` are the Calls that may change something in the world: those with an Activity, fire-and-forget ones
     and what delegates do; a latent Call only reads. ``tokens`` and ``bytes`` (of history) are estimates; how they
     are made is said in ``forecast``. ``waiting`` are Calls that need what only ``provide`` can bring. ``price``
-    tells the estimated US dollars of one request to a model, or None. A template is walked for its first
+    tells the estimated US dollars of one request to a model, or None. ``handed`` are the bytes that an agent hands to
+    the run that walks its plan; None is a run by itself. A template is walked for its first
     instance: ``requests``, ``delegates``, ``cost`` and ``tokens`` are those of all ``instances``
     together, ``events`` and ``bytes`` those of one's own history.
     """
@@ -99,7 +102,7 @@ def simulate_prepared(prepared: Prepared, price: Price | None = None) -> dict[st
         "outside": [ids[rank] for rank in _as_listed(prepared) if rank not in prepared.given and _acts(prepared, rank)],
         "outcomes": {"combinations": [t.to_json(ids) for t in trials], "truncated": truncated},
         "samples": {name: _plain(sample(tool.output)) for name, tool in used.items() if tool.output is not None},
-        **_forecast(prepared, shape, trials, price, asked=asked, truncated=truncated),
+        **_forecast(prepared, shape, trials, price, asked=asked, truncated=truncated, handed=handed),
         "problems": _problems(prepared, found, trials, truncated=truncated),
         **({"instances": len(prepared.request.instances())} if template else {}),
     }
@@ -206,8 +209,11 @@ def _forecast(
     *,
     asked: Sequence[bool],
     truncated: bool,
+    handed: int | None,
 ) -> dict[str, Any]:
     walks: list[_Walked] = [(t.started, _failing(prepared, t)) for t in trials]
+    waiting = [(t, t.states["waiting"]) for t in trials if t.states.get("waiting")]
+    walks += [((*t.started, *more), _failing(prepared, t)) for t, more in waiting]  # all that is lacking is provided
     if truncated:  # between the Calls that no outcome decides about, and all of them
         able = [r for r, n in enumerate(prepared.nodes) if r not in prepared.given and (n.outcomes or n.detached)]
         walks += [([r for r in able if shape.sure[r]], ()), (able, ())]
@@ -218,10 +224,12 @@ def _forecast(
     model = prepared.request.config.model
     each = 0.0 if not requests["max"] else price(model) if price and model else None
     cost = None if each is None else {k: round(n * each, 6) for k, n in requests.items()}
-    looked_up = bool(registered_names(prepared.request) or undecided_names(prepared.request))
-    own, sizes = _LOOKUP_EVENTS * looked_up, Sizes(prepared)
-    events = _range(round(own + n) for walk, _ in walks for n in _events(prepared, shape, walk, asked))
-    weights = [w for walk in _weighed(walks) for w in _weights(prepared, sizes, shape, walk, asked)]
+    looked_up = handed is None and bool(registered_names(prepared.request) or undecided_names(prepared.request))
+    own, sizes = _LOOKUP_EVENTS * looked_up, Sizes(prepared, handed)
+    shares = [_share(prepared, shape, walk, asked, below=handed is not None) for walk, _ in walks]
+    pairs = list(zip(walks, shares, strict=True))
+    events = _range(round(own + n) for (walk, _), part in pairs for n in _events(prepared, shape, walk, part))
+    weights = [w for walk, part in _weighed(pairs) for w in _weights(prepared, sizes, shape, walk, part)]
     tokens = _range(times * w[1] for w in weights)
     names = dict.fromkeys(registered_names(prepared.request))
     more = lookup_bytes({n: prepared.tools[n].schema for n in names if n in prepared.tools}) if looked_up else 0
@@ -246,11 +254,11 @@ def _failing(prepared: Prepared, trial: Trial) -> tuple[int, ...]:
     return tuple(out)
 
 
-def _weighed(walks: Sequence[_Walked]) -> list[_Walked]:
+def _weighed(walks: Sequence[tuple[_Walked, Share]]) -> list[tuple[_Walked, Share]]:
     """What is weighed: every combination of a small plan; of a large one, those with the fewest and most Calls."""
-    if sum(len(started) for started, _ in walks) <= MAX_WEIGHED:
+    if sum(len(started) for (started, _), _ in walks) <= MAX_WEIGHED:
         return list(walks)
-    by_size = sorted(walks, key=lambda w: len(w[0]))
+    by_size = sorted(walks, key=lambda w: len(w[0][0]))
     return [by_size[0], by_size[-1]]
 
 
@@ -265,36 +273,47 @@ def _kind(node: Node) -> str:
     return "local" if node.how == "activity" and node.tool.options.local else node.how
 
 
-def _tasks(prepared: Prepared, shape: Shape, started: Sequence[int], decisions: int) -> tuple[float, float]:
+def _tasks(prepared: Prepared, shape: Shape, started: Sequence[int], decisions: Share) -> tuple[float, float]:
     """Workflow tasks beside the first one: the fewest and the most."""
     wide = [0] * (max(shape.level, default=-1) + 1)
     for rank in started:
         wide[shape.level[rank]] += _kind(prepared.nodes[rank]) != "local"
     low, high = (sum(min(float(n), base + each * n) for n in wide) for base, each in (_FEWEST_TASKS, _MOST_TASKS))
-    return decisions + low, decisions + high
+    if decisions.tasks[1] > 1:  # what is decided one by one ends one by one
+        high = max(high, min(float(sum(wide)), float(decisions.tasks[1])))
+    high += _unwaited(prepared, started)
+    return decisions.tasks[0] + low, decisions.tasks[1] + high
 
 
-def _decisions(prepared: Prepared, started: Sequence[int], asked: Sequence[bool]) -> int:
-    plan, approve = prepared.request.plan, prepared.request.config.approve.plan
-    whole = plan is not None and (plan.mode == "lazy" if approve is None else approve)
-    return whole + sum(asked[rank] for rank in started)
+def _unwaited(prepared: Prepared, started: Sequence[int]) -> int:
+    return sum(prepared.nodes[rank].detached for rank in started)
 
 
-def _events(prepared: Prepared, shape: Shape, started: Sequence[int], asked: Sequence[bool]) -> tuple[float, float]:
-    decisions = _decisions(prepared, started, asked)
-    total = _RUN_EVENTS + decisions * _EVENTS["decision"]
-    total += sum(_EVENTS[_kind(prepared.nodes[rank])] for rank in started)
+def _share(prepared: Prepared, shape: Shape, started: Sequence[int], asked: Sequence[bool], *, below: bool) -> Share:
+    """What the decisions of people add to a walk."""
+    plan, approve = prepared.request.plan, prepared.request.config.approve
+    whole = plan is not None and (plan.mode == "lazy" if approve.plan is None else approve.plan)
+    waves = [0] * (max(shape.level, default=-1) + 1)
+    for rank in started:
+        waves[shape.level[rank]] += asked[rank]
+    return share(
+        waves, len(prepared.nodes), whole=whole and not below, limited=approve.timeout is not None, below=below
+    )
+
+
+def _events(prepared: Prepared, shape: Shape, started: Sequence[int], decisions: Share) -> tuple[float, float]:
+    total = _RUN_EVENTS + sum(_EVENTS[_kind(prepared.nodes[rank])] for rank in started)
     low, high = _tasks(prepared, shape, started, decisions)
-    return total + _TASK_EVENTS * low, total + _TASK_EVENTS * high
+    late = _LATE_EVENTS * _unwaited(prepared, started)
+    return total + decisions.events[0] + _TASK_EVENTS * low, total + decisions.events[1] + late + _TASK_EVENTS * high
 
 
-def _weights(
-    prepared: Prepared, sizes: Sizes, shape: Shape, walk: _Walked, asked: Sequence[bool]
-) -> list[tuple[int, int]]:
-    """Bytes and tokens, with the fewest and the most workflow tasks."""
-    decisions = _decisions(prepared, walk[0], asked)
-    bytes_, tokens = sizes.of(walk[0], walk[1], decisions)
-    return [(round(bytes_ + TASK_BYTES * (1 + n)), tokens) for n in _tasks(prepared, shape, walk[0], decisions)]
+def _weights(prepared: Prepared, sizes: Sizes, shape: Shape, walk: _Walked, decisions: Share) -> list[tuple[int, int]]:
+    """Bytes and tokens, with the fewest and the most workflow tasks and words of people."""
+    bytes_, tokens = sizes.of(walk[0], walk[1])
+    tasks = _tasks(prepared, shape, walk[0], decisions)
+    both = zip(tasks, decisions.bytes, strict=True)
+    return [(round(bytes_ + more + TASK_BYTES * (1 + n)), tokens) for n, more in both]
 
 
 # -- problems ------------------------------------------------------------------

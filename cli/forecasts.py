@@ -1,8 +1,9 @@
-"""A finished plan beside its forecast: what was expected of it, and what it came to.
+"""A finished run beside its forecast: what was expected of it, and what it came to.
 
 Laws of this file:
-- the forecast is made again from the input of the run, so it is that of the plan as it was
-  started: an edit, or what was provided, is not in it;
+- a run that was proposed to a person says so itself, in its result: that is what is shown;
+- of any other plan the forecast is made again from the input of the run, so it is that of the
+  plan as it was started: an edit, or what was provided, is not in it;
 - what a figure cannot be told of is left out, never guessed.
 """
 
@@ -12,7 +13,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from acts.errors import InvalidRequest
-from acts.forecast import compare
+from acts.forecast import compare, figures, ranges
 from acts.values import Json
 from acts.wire import PLAN
 from cli.failures import Refusal
@@ -24,15 +25,25 @@ if TYPE_CHECKING:
     from temporalio.client import Client, WorkflowExecutionDescription
 
 MAX_CALLS: Final = 500  # up to 64 combinations of so many Calls take some seconds; `acts simulate` has more patience
-_RAN: Final = ("completed", "detached", "failed", "running")
+OWN: Final = "forecast of what was proposed"
+MADE_AGAIN: Final = "forecast of the plan as it was started"
+
+
+def own(result: Json) -> dict[str, Any] | None:
+    """Forecast and actual as a result has them, or None."""
+    found = result.get("forecast") if isinstance(result, dict) else None
+    return found if isinstance(found, dict) else None
 
 
 async def side_by_side(client: Client, found: WorkflowExecutionDescription, result: Json) -> dict[str, Any] | None:
-    """Forecast and actual of a finished plan, or None where one of them is not to be had."""
+    """Forecast and actual of a finished run, or None where one of them is not to be had."""
+    told = own(result)
+    if told is not None:
+        return told
     if found.workflow_type != PLAN or not isinstance(result, dict) or not isinstance(result.get("calls"), list):
         return None
     forecast = _forecast(await request_of(client, found))
-    return None if forecast is None else compare(forecast, _figures(found, result))
+    return None if forecast is None else compare(ranges(forecast), _figures(found, result))
 
 
 def _forecast(request: Json) -> dict[str, Any] | None:
@@ -50,17 +61,11 @@ def _forecast(request: Json) -> dict[str, Any] | None:
 def _figures(found: WorkflowExecutionDescription, result: Mapping[str, Any]) -> dict[str, Any]:
     info = found.raw_description.workflow_execution_info
     whole = info.first_run_id in ("", found.run_id)  # else it is the last of several runs
-    usage = result.get("usage") or {}
-    return {
-        "calls": sum(c.get("state") in _RAN for c in result["calls"]) if result["calls"] else None,
-        "requests": usage.get("requests"),
-        "tokens": usage.get("inputTokens", 0) + usage.get("outputTokens", 0),
-        "events": info.history_length if whole else None,
-        "bytes": info.history_size_bytes if whole else None,
-    }
+    counted = {"events": info.history_length, "bytes": info.history_size_bytes} if whole else {}
+    return {**figures(result), **counted}
 
 
-def print_forecast(table: Mapping[str, Any] | None) -> None:
+def print_forecast(table: Mapping[str, Any] | None, title: str) -> None:
     """The rows that say something, on stdout."""
     from rich.table import Table
     from rich.text import Text
@@ -68,14 +73,14 @@ def print_forecast(table: Mapping[str, Any] | None) -> None:
     if table is None:
         return
     shown = Table(box=None, pad_edge=False, header_style="dim")
-    for title in ("", "expected", "actual"):
-        shown.add_column(title, justify="left" if not title else "right")
+    for head in ("", "expected", "actual"):
+        shown.add_column(head, justify="left" if not head else "right")
     for name, row in table.items():
         expected, actual = row["expected"], row["actual"]
         if expected is not None and actual is not None and (expected["max"] or actual):
             shown.add_row(Text(clean(name)), _span(expected), f"{actual:,}")
     if shown.row_count:
-        console().print("\nforecast of the plan as it was started", style="bold")
+        console().print(f"\n{title}", style="bold")
         console().print(shown)
 
 

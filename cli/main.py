@@ -173,6 +173,21 @@ def show(
     return look(run, run_id, as_json=as_json)
 
 
+@command("why")
+def why(
+    run: Run,
+    path: Annotated[str, typer.Argument(metavar="PATH", help="Of a value, like state.order[0].price.")],
+    instance: Annotated[str | None, typer.Option(metavar="NAME", help="In the view of an instance.")] = None,
+    depth: Annotated[int, typer.Option(min=1, max=50, help="How many calls back.")] = 5,
+    as_json: AsJson = False,
+) -> int:
+    """Tell where a value of a run came from: who wrote it, what that call had read, and so on."""
+    from cli.why import Asked
+    from cli.why import why as trace
+
+    return trace(Asked(run, path, instance, depth), as_json=as_json)
+
+
 @command("validate")
 def validate(
     file: File,
@@ -286,7 +301,7 @@ def reject(
 
 
 @command("edit")
-def edit(
+def edit(  # noqa: PLR0913, PLR0917 - each is an option of the command
     run: Run,
     call: Call = None,
     file: Annotated[
@@ -295,6 +310,7 @@ def edit(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Send it without asking.")] = False,
     version: Version = None,
     by: By = None,
+    note: Annotated[str | None, typer.Option(metavar="TEXT", help="Why.")] = None,
     instance: Instance = None,
     workflow_id: Below = None,
 ) -> int:
@@ -302,7 +318,7 @@ def edit(
     from cli.edits import How
     from cli.edits import edit as change
 
-    aim = _aim(run, by, call=call, instance=instance, workflow_id=workflow_id, version=version)
+    aim = _aim(run, by, call=call, instance=instance, workflow_id=workflow_id, version=version, why=note)
     return change(aim, How(file, yes))
 
 

@@ -23,6 +23,7 @@ from acts.wire import AGENT, INVALID_REQUEST, PLAN
 from cli import server
 from cli.failures import DONE, Block, Refusal, refuse
 from cli.files import STDIN, Source, read
+from cli.forecasts import OWN, own, print_forecast
 from cli.inputs import with_inputs
 from cli.known import judge
 from cli.outcome import Outcome, wait
@@ -152,6 +153,7 @@ async def finish(
         out_json(outcome.to_json())
     elif not outcome.problems:
         print_outcome(outcome, handle.id, workflow, f"{time.monotonic() - began:.1f} s")
+        print_forecast(own(outcome.result), OWN)
     if outcome.problems:
         _print_problems(outcome, source)
     return outcome.code

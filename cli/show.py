@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from cli import server
 from cli.failures import DONE
-from cli.forecasts import print_forecast, side_by_side
+from cli.forecasts import MADE_AGAIN, OWN, own, print_forecast, side_by_side
 from cli.outcome import Outcome, wait
 from cli.output import clean, console, out_json, print_blocks, say
 from cli.problems import blocks
@@ -52,7 +52,7 @@ async def _show(run: str, run_id: str | None, *, as_json: bool) -> int:
             await _print_last_calls(client, found)
         print_blocks(blocks(outcome.problems, None))
         print_blocks(failure_blocks(outcome))
-        print_forecast(table)
+        print_forecast(table, OWN if own(outcome.result) else MADE_AGAIN)
     return DONE
 
 

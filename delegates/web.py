@@ -200,10 +200,7 @@ async def _asked_at(target: Target, address: str, tls: ssl.SSLContext) -> bytes 
         "Host": target.url.netloc.decode("ascii"), "Accept": "application/json, text/plain;q=0.5",
         "Accept-Encoding": "identity", "User-Agent": "acts", "Connection": "close",
     }  # fmt: skip
-    try:
-        url = target.url.copy_with(host=address, fragment=None)
-    except httpx2.InvalidURL as error:  # an address of one network card: fe80::1%eth0
-        raise _refused(f"{target.place} is at {shown(address)}, to which no URL leads") from error
+    url = target.url.copy_with(host=address, fragment=None)
     timeout = httpx2.Timeout(None, connect=CONNECT_SECONDS)  # the deadline of the whole is the other limit
     extensions: dict[str, Any] = {"sni_hostname": target.host}
     async with (

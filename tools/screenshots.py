@@ -42,6 +42,8 @@ BESIDE: Final = 256  # pixels of the Web UI's own menu, left of the page
 SMALLER: Final = 0.8  # of the long page: below the limit, and still to be read
 # The page of what waits and a timeline are longer than a screen, and drawn as far as they are on it
 TALL: Final = 1400
+# A timeline writes each label beside its bar, whether there is room for it or not
+WIDE: Final = 1600
 
 
 def main() -> int:
@@ -120,10 +122,10 @@ def pictures_of_a_decision(person: webui.WebUI, workflow_id: str, folder: Path) 
 
 def picture_of_a_timeline(person: webui.WebUI, workflow_id: str, folder: Path) -> None:
     """The ticks of an agent: what the model was asked, and a child for each plan."""
-    webui.size(person.driver, TALL)
+    webui.size(person.driver, TALL, WIDE)
     person.opens(workflow_id)
     person.timeline("tick 3: ")
-    person.photographs(around(person, "main h2", levels=3), folder / "timeline.png")
+    person.photographs(around(person, "main h2", levels=3), folder / "timeline.png", SMALLER)
 
 
 def around(person: webui.WebUI, css: str, levels: int = 0) -> Mapping[str, float]:

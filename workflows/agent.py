@@ -27,6 +27,8 @@ from acts.decisions import Decision, Refused, Wait
 from acts.delegation import Place
 from acts.draw import mermaid
 from acts.errors import CallError, InvalidRequest, shorten
+from acts.forecast import RANGES_BYTES, added, json_size, ranges
+from acts.instances import apart
 from acts.loop import Ask, Loop, Next, Over, Propose, RunPlan
 from acts.messages import read_request
 from acts.report import agent_page, waiting
@@ -90,7 +92,9 @@ class AgentWorkflow(Member):
         self._paused = False
         self._notes: list[str] = []
         self._provided: list[RawValue] = []
-        self._reporting: asyncio.Task[None] | None = None
+        self._stays = False
+        self._forecast: dict[str, Any] | None = None
+        self._foreseen: dict[str, Any] | None = None
 
     @workflow.run
     async def run(self, request: RawValue = NOTHING) -> RawValue:
@@ -149,6 +153,8 @@ class AgentWorkflow(Member):
             self._paused = carried["paused"]
             self._desk.restore(carried.get("desk"))
             self._version = carried.get("version", 0)
+            self._foreseen = carried.get("forecast")
+            self._provided = [raw(dump(message)) for message in carried.get("provided", ())]
         self._notes += [p.text() for p in loop.warnings if p.code == "limitLowered"]
         self._loop = loop
         try:
@@ -160,7 +166,7 @@ class AgentWorkflow(Member):
     # -- the loop --------------------------------------------------------------
 
     async def _ticks(self, loop: Loop) -> Over:
-        step: Next = loop.next()
+        step: Next = loop.begin()
         while not isinstance(step, Over):
             if self._paused:
                 self._show("paused")
@@ -180,12 +186,14 @@ class AgentWorkflow(Member):
 
     async def _propose(self, loop: Loop) -> Next:
         """Wait until somebody approves or rejects the plan of this tick; edits make new versions of it."""
-        self._version += 1
         self._desk.open("plan", self._version, loop.request.config.approve)
         while True:
             self._show("awaiting")
-            self._reporting = asyncio.create_task(self._desk.report())
-            await workflow.wait_condition(lambda: bool(self._verdicts))
+            self._desk.tell()
+            await workflow.wait_condition(lambda: bool(self._verdicts) or self._overgrown())
+            if not self._verdicts:
+                self._renew(loop)
+                continue
             decision = self._verdicts.popleft()
             if decision.decision == REJECT:
                 return loop.rejected(decision.reason or "")
@@ -253,16 +261,18 @@ class AgentWorkflow(Member):
         self._absorb(loop)
         if "unusable" in found:
             return loop.unusable(**found["unusable"])
-        return loop.answered(found["solution"])
+        step = loop.answered(found["solution"])
+        self._version += isinstance(step, Propose)
+        return step
 
     async def _walk(self, loop: Loop, plan: RunPlan) -> Next:
         self._show("running")
-        source = own_context(len(loop.request.context))
-        registry = {"tools": {}, "served": self._registry["served"], "pins": self._registry.get("pins", {})}
-        handed_on = {"request": plan.request, "registry": registry, "source": source.to_json()}
+        handed_on = self._handed_on(loop, plan.request)
+        if self._forecast is not None:
+            handed_on["forecast"], self._forecast = self._forecast, None
         try:
             await self._purse.more_calls(len(plan.ids))
-            given = hand({**handed_on, "tree": self._place.to_json()})
+            given = hand(handed_on)
         except CallError as error:
             if error.code == BUDGET_SPENT:
                 raise _Stopped(LIMIT_EXCEEDED, f"tick {plan.tick}: {error.message}") from error
@@ -280,11 +290,19 @@ class AgentWorkflow(Member):
             code = cause.type if isinstance(cause, ApplicationError) and cause.type else type(cause).__name__
             raise _Stopped(code, f"tick {plan.tick}: its plan did not end by itself: {cause}") from error
         self._absorb(loop)
+        if "forecast" in result:
+            self._foreseen = added(self._foreseen, result["forecast"]) if self._foreseen else result["forecast"]
         decided = result.get("decisions", ())
         self._desk.records += [{**record, "tick": plan.tick} for record in decided]
         for record in decided:
             loop.decision(record)
         return loop.walked(result)
+
+    def _handed_on(self, loop: Loop, request: dict[str, Any]) -> dict[str, Any]:
+        """What the run that walks a plan is handed."""
+        registry = {"tools": {}, "served": self._registry["served"], "pins": self._registry.get("pins", {})}
+        source = own_context(len(loop.request.context)).to_json()
+        return {"request": request, "registry": registry, "source": source, "tree": self._place.to_json()}
 
     def _absorb(self, loop: Loop) -> None:
         """What was provided joins the context between two steps."""
@@ -295,11 +313,17 @@ class AgentWorkflow(Member):
                 self._note(f"a message was refused: {shorten(str(error), 200)}")
         self._provided.clear()
 
+    def _overgrown(self) -> bool:
+        """True when the history is long enough for a new run, and nothing stands in its way."""
+        return not self._stays and workflow.info().is_continue_as_new_suggested() and workflow.all_handlers_finished()
+
     def _renew(self, loop: Loop) -> None:
-        """Continue as new between two ticks, when the history is long enough."""
-        if not workflow.info().is_continue_as_new_suggested() or not workflow.all_handlers_finished():
+        """Continue as new, between two ticks or while a plan waits: its history may be one of stray signals."""
+        if not self._overgrown():
             return
-        loop.untick()
+        ticked = not loop.proposes
+        if ticked:
+            loop.untick()
         carried = pack(
             {
                 "request": self._raw,
@@ -309,12 +333,16 @@ class AgentWorkflow(Member):
                 "desk": self._desk.snapshot(),
                 "version": self._version,
                 "place": self._place.to_json(),
+                "forecast": self._foreseen,
+                "provided": [message for given in self._provided for message in _readable(given)],
                 **self._more_carried(),
             }
         )
         if size(carried) <= MAX_PAYLOAD:
             workflow.continue_as_new(carried)
-        loop.next()
+        self._stays = True
+        if ticked:
+            loop.next()
 
     def _more_carried(self) -> dict[str, Any]:
         """What a kind of agent carries over besides."""
@@ -327,6 +355,8 @@ class AgentWorkflow(Member):
         result = loop.result(over.status)
         if self._desk.records:
             result["decisions"] = self._desk.records
+        if self._foreseen is not None:
+            result["forecast"] = self._foreseen
         if over.status != "completed":
             result["errors"] = [*result["errors"], {"call": None, "code": over.code, "message": over.message}]
         told = raw(dump(self._delivered(result)))
@@ -344,8 +374,20 @@ class AgentWorkflow(Member):
             page = agent_page(self._loop, phase, self._notes)
             page += waiting(self._desk.all(), self._desk.records)
             if phase == "awaiting" and self._loop.prepared is not None:
-                page += proposal.page(self._loop.prepared)
+                page += self._proposed(self._loop)
             workflow.set_current_details(page)
+
+    def _proposed(self, loop: Loop) -> str:
+        """The page of the plan that waits, and the forecast of what of it would be walked now."""
+        (part, request), prepared = loop.to_walk(), loop.prepared
+        handed = json_size(self._handed_on(loop, request)) + RANGES_BYTES
+        found = proposal.simulated(part, handed)
+        self._forecast = None if found is None else ranges(found, children=apart(part))
+        if prepared is not None and part is not prepared:  # the page shows all of it
+            whole = proposal.simulated(prepared)
+            now = {k: v for k, v in (self._forecast or {}).items() if k != "calls"}
+            return proposal.page(prepared, whole and {**whole, **now})
+        return proposal.page(part, found)
 
     def _note(self, text: str) -> None:
         self._notes.append(shorten(text, 300))
@@ -431,6 +473,14 @@ class AgentWorkflow(Member):
         if self._loop is None or self._loop.prepared is None:
             return ""
         return mermaid(self._loop.prepared, self._loop.states())
+
+
+def _readable(given: RawValue) -> list[Any]:
+    """The JSON of a message; what is none would be refused anyway."""
+    try:
+        return [decode(given)]
+    except CallError:
+        return []
 
 
 def _page(page: RawValue) -> Mapping[str, Any] | None:

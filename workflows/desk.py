@@ -33,6 +33,9 @@ MAX_KEPT: Final = 100
 MAX_RECORDS: Final = 1_000
 # … of which a status tells the latest
 MAX_TOLD: Final = 100
+# A run above that could not be told (so many signals came to it that the server took no more, or
+# it was not there) is told again after so many seconds; after that, when something has changed
+TELL_AGAIN_SECONDS: Final = (5.0, 60.0, 600.0)
 ENGINE: Final = "onTimeout"
 
 
@@ -54,6 +57,10 @@ class Desk:
         self._below: dict[str, list[Wait]] = {}
         self._kept: list[Decision] = []
         self._told: list[dict[str, Any]] = []
+        self._heard: list[dict[str, Any]] = []
+        self._unheard: list[dict[str, Any]] | None = None
+        self._reporting: asyncio.Task[None] | None = None
+        self._telling_again = False
         self._since: dict[str, str] = {}
         self._seen: dict[str | None, int] = {}
 
@@ -119,7 +126,9 @@ class Desk:
     @property
     def changed(self) -> bool:
         """True when the run above does not know yet what waits here."""
-        return workflow.info().parent is not None and [w.to_json() for w in self.all()] != self._told
+        if workflow.info().parent is None:
+            return False
+        return [w.to_json() for w in self.all()] not in (self._told, self._unheard)
 
     # -- decisions -------------------------------------------------------------
 
@@ -239,18 +248,39 @@ class Desk:
         """A run below is over."""
         self._below.pop(workflow_id, None)
 
+    def tell(self) -> None:
+        """``report``, and do not wait for it."""
+        self._reporting = asyncio.create_task(self.report())
+
     async def report(self) -> None:
-        """Tell the run above what waits here, if that has changed."""
+        """Tell the run above what waits here, if that has changed; and again for a while, where it did not hear."""
+        if await self._tell() or self._telling_again:
+            return
+        self._telling_again = True
+        for seconds in TELL_AGAIN_SECONDS:
+            await workflow.sleep(timedelta(seconds=seconds), summary="tell the run above again what waits")
+            if await self._tell():
+                break
+        self._telling_again = False
+
+    async def _tell(self) -> bool:
+        """False when the run above does not know what waits here."""
         parent = workflow.info().parent
         waits = [w.to_json() for w in self.all()]
         if parent is None or waits == self._told:
-            return
-        self._told = waits
+            return True
+        self._told = waits  # at once: what changes meanwhile is told by itself
         told = {"workflowId": workflow.info().workflow_id, "waits": waits}
         try:
             await workflow.get_external_workflow_handle(parent.workflow_id).signal(WAITS, encode(told))
-        except Exception as error:  # noqa: BLE001 - a parent that is gone needs no report
+        except Exception as error:  # noqa: BLE001 - whatever it is, the run goes on
             self._note(f"{parent.workflow_id} could not be told of what waits here: {error}")
+            if self._told is not waits:
+                return True  # something newer has been told by then
+            self._told, self._unheard = self._heard, waits
+            return False
+        self._heard = waits
+        return True
 
     # -- carrying over ---------------------------------------------------------
 
@@ -268,7 +298,7 @@ class Desk:
             return
         self.records = list(data["records"])
         self._kept = [read(raw) for raw in data["kept"]]
-        self._told = list(data["told"])
+        self._told = self._heard = list(data["told"])
         self._since = dict(data["since"])
         self._seen = dict(data.get("seen", ()))
 

@@ -26,6 +26,7 @@ from acts.commands import AskHuman, Command, PlanOver, StartCall
 from acts.config import Config
 from acts.decisions import Decision, Refused, Wait
 from acts.errors import ActsError, CallError, EngineError, InvalidRequest, shorten
+from acts.forecast import figures, foreseen, ranges
 from acts.instances import UNIT, count_calls
 from acts.messages import parse_request, read_request
 from acts.usage import Spent
@@ -45,6 +46,7 @@ from acts.wire import (
 from workflows.asking import OPTIONS, Asking, Source, own_context
 from workflows.children import start_background
 from workflows.dispatch import Dispatcher, call_error
+from workflows.extent import Extent
 from workflows.handlers import data_message
 from workflows.parent import Parent
 from workflows.payloads import (
@@ -105,14 +107,13 @@ class PlanWorkflow(Parent):
         self._approved = True
         self._begun = False
         self._proposal = ""
+        self._forecast: dict[str, Any] | None = None
+        self._extent = Extent()
         self._dispatch = Dispatcher()
         self._asking = Asking(Config(), Source("", "", 0), Spent(), self._purse)
-        self._task_events = -1
-        self._task_bytes = 0
         self._drain_after = DRAIN_EVENTS
         self._not_before = 0
         self._drain: asyncio.Task[None] | None = None
-        self._reporting: asyncio.Task[None] | None = None
 
     @workflow.run
     async def run(self, request: RawValue = NOTHING) -> RawValue:
@@ -153,10 +154,12 @@ class PlanWorkflow(Parent):
             walk.restore(carried["walk"], data_message)
             self._desk.restore(carried.get("desk"))
             self._version = carried.get("version", 1)
+            self._extent = Extent(carried.get("before", (0, 0)))
+        self._forecast = (carried or self._handed).get("forecast")
         self._details = report.Details(walk)
         self._notes += [p.text() for p in prepared.warnings if p.code == "limitLowered"]
         self._phase = "paused" if walk.paused else "running"
-        self._approved = bool(carried) or not asks_for_plan(prepared.request)
+        self._approved = carried.get("approved", True) if carried else not asks_for_plan(prepared.request)
         if self._approved:
             self._inbox.append(Walk.begin)
         else:
@@ -186,7 +189,7 @@ class PlanWorkflow(Parent):
     async def _loop(self) -> None:
         self._show()
         while self._over is None:
-            await workflow.wait_condition(lambda: bool(self._inbox))
+            await workflow.wait_condition(lambda: bool(self._inbox) or self._overgrown())
             held = self._hold()
             while self._inbox:
                 event = self._inbox.popleft()
@@ -204,7 +207,7 @@ class PlanWorkflow(Parent):
             await self._perform_all(self._now_walking.drain(on=False) if held else ())
             self._show()
             if self._desk.changed:
-                self._reporting = asyncio.create_task(self._desk.report())
+                self._desk.tell()
 
     async def _perform_all(self, commands: Iterable[Command]) -> None:
         for command in commands:
@@ -258,17 +261,10 @@ class PlanWorkflow(Parent):
 
     async def _make_room(self, size_: int) -> None:
         """End this workflow task before its commands outgrow one gRPC message."""
-        self._count(0)
-        if self._task_bytes and self._task_bytes + size_ > MAX_TASK_BYTES:
+        self._extent.record(0)
+        if self._extent.bytes and self._extent.bytes + size_ > MAX_TASK_BYTES:
             await workflow.sleep(timedelta(milliseconds=1), summary="large inputs go in several tasks")
-        self._count(size_)
-
-    def _count(self, size_: int) -> None:
-        """Add to the bytes that this workflow task records."""
-        events = workflow.info().get_current_history_length()
-        if events != self._task_events:
-            self._task_events, self._task_bytes = events, 0
-        self._task_bytes += size_
+        self._extent.record(size_)
 
     def _settled(self, node: Node, task: asyncio.Task[Any]) -> None:
         """An activity or child ended: its outcome becomes an event."""
@@ -286,7 +282,7 @@ class PlanWorkflow(Parent):
                 self._report_of(node, Walk.detached)
                 return
             if node.tool.options.local and value is not None:
-                self._count(size(value))
+                self._extent.record(size(value), 1)
             self._report_of(node, Walk.completed, None if value is None else decode(value))
         except asyncio.CancelledError:
             self._gone(node, "the call was cancelled")
@@ -355,6 +351,7 @@ class PlanWorkflow(Parent):
 
     def _decided_plan(self, decision: Decision, walk: Walk, now: str) -> list[Command]:
         if decision.decision == APPROVE:
+            self._propose()  # an edit may have come just before: the forecast is that of what runs
             self._approved = True
             return walk.begin(now)
         self._over = REJECTED if decision.decision == REJECT else "failed"
@@ -390,23 +387,32 @@ class PlanWorkflow(Parent):
     def _hold(self) -> bool:
         """When all that runs has just ended, hold back what comes next: a free moment for a new run."""
         walk = self._now_walking
-        if not self._due() or walk.draining or walk.cancelling or walk.running > len(self._inbox):
+        if not self._approved or not self._due() or walk.draining or walk.cancelling:
+            return False
+        if walk.running > len(self._inbox):
             return False
         walk.drain(on=True)
         return True
 
+    def _overgrown(self) -> bool:
+        """True when a run that only waits has a long history all the same: of messages that changed nothing."""
+        walk = self._now_walking
+        return walk.quiet and not walk.cancelling and self._due() and workflow.all_handlers_finished()
+
     def _renew(self) -> None:
         """Continue as new, when it is time and nothing runs; else make such a moment."""
         walk = self._now_walking
-        if walk.cancelling or not self._approved or not self._due() or not workflow.all_handlers_finished():
+        if walk.cancelling or not self._due() or not workflow.all_handlers_finished():
             return
         if walk.quiet:
             handed_on = {**self._handed, "request": None, "registry": None} if self._handed else None
-            carried = pack({
+            kept = {
                 "request": self._request, "registry": self._registry, "walk": walk.snapshot(), "handed": handed_on,
                 "spent": self._asking.spent.to_json(), "desk": self._desk.snapshot(), "version": self._version,
-                "ledger": self._purse.ledger.to_json(),
-            })  # fmt: skip
+                "ledger": self._purse.ledger.to_json(), "approved": self._approved, "forecast": self._forecast,
+            }  # fmt: skip
+            before = self._extent.at_end(size(pack(kept)))
+            carried = pack({**kept, "before": before})
             if size(carried) <= MAX_PAYLOAD:
                 workflow.continue_as_new(carried)
             self._not_before = workflow.info().get_current_history_length() + DRAIN_EVENTS // 3
@@ -444,12 +450,18 @@ class PlanWorkflow(Parent):
         walk = self._now_walking
         if self._handed:
             return self._for_agent(result, walk.provided)
-        result = trimmed(result, "ask the query context for pages: {offset, limit} or {path}")
+        result = trimmed(self._compared(result), "ask the query context for pages: {offset, limit} or {path}")
         if self._desk.expired is not None and not self._approved:
             raise ApplicationError(self._desk.expired, raw(dump(result)), type=APPROVAL_TIMEOUT, non_retryable=True)
         if status == "failed":
             raise ApplicationError(report.failure_text(walk), raw(dump(result)), type=PLAN_FAILED, non_retryable=True)
         return raw(dump(result))
+
+    def _compared(self, result: dict[str, Any]) -> dict[str, Any]:
+        """The result, and in it what came of the forecast that a person was shown."""
+        if self._forecast is not None:
+            result["forecast"] = foreseen(self._forecast, figures(result) | self._extent.figures(result))
+        return result
 
     def _for_agent(self, result: dict[str, Any], provided: Sequence[Any]) -> RawValue:
         """The result for an agent: all of what was written (it was handed a part of the state only)."""
@@ -461,7 +473,7 @@ class PlanWorkflow(Parent):
         if made:
             result["made"] = made
         try:
-            return encode(result)
+            return encode(self._compared(result))
         except CallError as error:
             packed = pack(result)  # of a large batch: much of it is alike
             if size(packed) <= MAX_PAYLOAD:
@@ -474,9 +486,17 @@ class PlanWorkflow(Parent):
             shown = self._details.page(self._phase_now(), self._notes)
             shown += report.waiting(self._desk.all(), self._desk.records)
             if not self._approved and self._over is None:
-                self._proposal = self._proposal or proposal.page(self._now_walking.prepared)
+                self._propose()
                 shown += self._proposal
             workflow.set_current_details(shown)
+
+    def _propose(self) -> None:
+        """The page of the plan that waits, and its forecast: made once for each version."""
+        if not self._proposal:
+            prepared = self._now_walking.prepared
+            found = proposal.simulated(prepared)
+            self._proposal = proposal.page(prepared, found)
+            self._forecast = None if found is None else ranges(found, children=prepared.whole is not None)
 
     def _phase_now(self) -> str:
         """The phase; ``awaiting`` while nothing runs and something is waited for."""

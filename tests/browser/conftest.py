@@ -8,9 +8,9 @@ import pytest
 
 from cli.devserver import DevServer, dev_server
 from tests.browser import webui
-from tests.workflow.conftest import engine, foreign, plain_client
+from tests.workflow.conftest import delegates_folder, engine, foreign, plain_client
 
-__all__ = ["engine", "foreign", "plain_client"]
+__all__ = ["delegates_folder", "engine", "foreign", "plain_client"]
 
 
 @pytest.fixture(scope="session")

@@ -106,7 +106,8 @@ async def test_a_plan_is_edited_and_its_new_version_approved(person: WebUI, fore
     def decides() -> Page:
         person.opens(handle.id)
         new = [call("echo", "†state.b", value=2), call("echo", "†state.c", value="†state.b")]
-        person.sends(UPDATE, "decide", json.dumps({"decision": "edit", "plan": new, "by": "Ada"}))
+        asked = json.loads(person.details("To change it").to_send(decision="edit"))
+        person.sends(UPDATE, "decide", json.dumps({**asked, "plan": new, "by": "Ada"}))
         page = person.details("2:echo", "edit the plan")
         person.sends(UPDATE, "decide", page.to_send(decision="approve"))
         person.says("COMPLETED")

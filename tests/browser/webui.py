@@ -34,7 +34,8 @@ TAB: Final = "\ue004"  # keys as WebDriver names them
 CONTROL: Final = "\ue009"
 
 _READ_PAGE: Final = r"""
-const main = document.querySelector('main'), all = s => [...main.querySelectorAll(s)], text = e => e.textContent.replaceAll('\u00a0', ' ').trim()
+const main = document.querySelector('main'), all = s => [...main.querySelectorAll(s)]
+const text = e => e.textContent.replaceAll('\u00a0', ' ').trim()
 return {
   text: main.innerText.trim(),
   elements: [...new Set(all('*').map(e => e.localName))].sort(),
@@ -94,9 +95,9 @@ def browser() -> Iterator[Any]:
         driver.quit()
 
 
-def size(driver: Any, height: int) -> None:
-    """Make the page as high as this; the window's size would count its frame as well."""
-    asked = {"width": WIDTH, "height": height, "deviceScaleFactor": 1, "mobile": False}
+def size(driver: Any, height: int, width: int = WIDTH) -> None:
+    """Make the page as high and wide as this; the window's size would count its frame as well."""
+    asked = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
     driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", asked)
 
 

@@ -224,7 +224,7 @@ async def test_a_plan_is_edited_in_an_editor_compared_and_approved(
     name = await started(acts, client, file(tmp_path, FIRST))
     assert "the plan is as it was" in acts("diff", name).stderr
     editor(tmp_path, monkeypatch, "language: en", "language: fr")
-    done = acts("edit", name, "--yes")
+    done = acts("edit", name, "--yes", "--note", "they speak French there")
     assert done.exit_code == 0, done.stderr
     assert "-  language: en\n+  language: fr" in done.stdout
     assert "version 2 waits, and an edit is no approval" in done.stderr
@@ -237,6 +237,7 @@ async def test_a_plan_is_edited_in_an_editor_compared_and_approved(
     assert acts("approve", name, "--version", "2").exit_code == 0
     assert (await result(client, name))["state"] == {"first": False}
     assert "+++ as it ended" in acts("diff", name).stdout
+    assert "ada edited the plan (version 1): they speak French there" in acts("show", name).stdout
 
 
 async def test_an_edit_is_asked_about_and_kept_when_it_is_not_sent(

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import json
+import sys
 import uuid
 from pathlib import Path
 from typing import Any
 
 import pytest
+from temporalio.client import Client
 
 from acts.forecast import off_by
+from cli import yamltext
+from cli.forecasts import OWN
 from cli.known import EXAMPLES
 from tests.cli.conftest import Acts
+from tests.examples.running import started
 
+# Agents propose each plan; that nobody decides takes the least time
+PROPOSED = {"plan": True, "timeout": "100ms", "onTimeout": "approve"}
+AGENTS = ("refund", "replan", "research", "translation", "trip")
 GUEST = '{"name": "Ada", "people": 2}'
 RUNS = {
     "fanout": ["fanout/plan.yaml"], "linear": ["linear/plan.yaml"], "accepted": ["payment/accepted.yaml"],
@@ -33,6 +41,15 @@ LATENT = {
 }  # fmt: skip
 
 
+def near(example: str, table: dict[str, Any]) -> None:
+    """Calls and requests are exact, events and bytes no more than a fifth outside of what was told."""
+    print(example, *(f"{k} {table[k]['expected']} {table[k]['actual']} {off_by(table[k]) or 0:+.0%}" for k in table))  # noqa: T201
+    for exact in ("calls", "requests"):
+        assert table[exact]["expected"]["min"] <= table[exact]["actual"] <= table[exact]["expected"]["max"], exact
+    for close in ("events", "bytes"):
+        assert abs(off_by(table[close]) or 0) <= 0.2, (close, table[close])
+
+
 def told(acts: Acts, name: str) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(acts("show", name, "--json").stdout)["forecast"]
     return found
@@ -44,11 +61,7 @@ def test_calls_and_requests_are_exact_and_events_and_bytes_near(acts: Acts, exam
     name = f"cli-{uuid.uuid4().hex[:8]}"
     assert acts("run", str(EXAMPLES / file), "--id", name, *more).exit_code == 0
     table = told(acts, name)
-    print(example, *(f"{k} {table[k]['expected']} {table[k]['actual']} {off_by(table[k]):+.0%}" for k in table))  # noqa: T201
-    for exact in ("calls", "requests"):
-        assert table[exact]["expected"]["min"] <= table[exact]["actual"] <= table[exact]["expected"]["max"], exact
-    for near in ("events", "bytes"):
-        assert abs(off_by(table[near]) or 0) <= 0.2, (near, table[near])
+    near(example, table)
     shown = acts("show", name).stdout
     assert "forecast of the plan as it was started" in shown
     assert f"{table['events']['actual']:,}" in shown
@@ -89,12 +102,49 @@ def test_other_ways_to_run_a_call_are_forecast_too(
     done = acts("run", "a.json", "--plan", "--id", name)
     assert done.exit_code == 0, done.stdout + done.stderr
     table = told(acts, name)
-    print(*(f"{k} {table[k]['expected']} {table[k]['actual']} {off_by(table[k]):+.0%}" for k in table))  # noqa: T201
-    for near in ("events", "bytes", "tokens"):
-        assert abs(off_by(table[near]) or 0) <= 0.25, (near, table[near])
+    print(*(f"{k} {table[k]['expected']} {table[k]['actual']} {off_by(table[k]) or 0:+.0%}" for k in table))  # noqa: T201
+    for close in ("events", "bytes", "tokens"):
+        assert abs(off_by(table[close]) or 0) <= 0.25, (close, table[close])
 
 
-def test_an_agent_has_no_forecast(acts: Acts) -> None:
+def test_the_forecast_holds_for_what_another_worker_does(acts: Acts, worker: dict[str, str], tmp_path: Path) -> None:
+    name = f"cli-{uuid.uuid4().hex[:8]}"
+    program, env = EXAMPLES / "foreign" / "worker.py", {"TEMPORAL_ADDRESS": worker["TEMPORAL_ADDRESS"]}
+    with started([sys.executable, str(program)], tmp_path / "foreign.log", tmp_path, env):
+        assert acts("run", str(EXAMPLES / "foreign" / "plan.yaml"), "--id", name).exit_code == 0
+    near("foreign", told(acts, name))
+
+
+@pytest.mark.parametrize("example", AGENTS)
+async def test_the_plans_that_an_agent_proposes_are_forecast_and_its_result_says_how_that_came_out(
+    acts: Acts, client: Client, tmp_path: Path, example: str
+) -> None:
+    request = yamltext.parse((EXAMPLES / example / "plan.yaml").read_text("utf-8"))
+    assert isinstance(request, dict)
+    request["config"]["approve"] = PROPOSED
+    (tmp_path / "plan.json").write_text(json.dumps(request), "utf-8")
+    name = f"cli-{uuid.uuid4().hex[:8]}"
+    done = acts("run", "plan.json", "--agent", "--id", name)
+    assert (done.exit_code, OWN in done.stdout) == (0, True), done.stdout + done.stderr
+    table = told(acts, name)
+    near(example, table)
+    result = json.loads(acts("show", name, "--json").stdout)["result"]
+    assert result["forecast"] == table
+    ticks = {call["tick"] for call in result["calls"]}
+    counted = [(await client.get_workflow_handle(f"{name}/plan-{tick}").describe()) for tick in ticks]
+    events, bytes_ = (sum(getattr(c.raw_description.workflow_execution_info, f"history_{what}") for c in counted)
+                      for what in ("length", "size_bytes"))  # fmt: skip
+    assert table["events"]["actual"] == events
+    assert abs(table["bytes"]["actual"] - bytes_) < 0.1 * bytes_  # see workflows/extent.py
+    assert table["requests"]["actual"] == result["usage"]["requests"] - result["ticks"]
+
+
+def test_every_example_is_forecast_here() -> None:
+    here = {*AGENTS, "foreign", *(Path(run[0]).parent.name for run in RUNS.values())}
+    assert here == {p.parent.name for p in EXAMPLES.glob("*/plan.yaml")}
+
+
+def test_an_agent_that_proposes_nothing_has_no_forecast(acts: Acts) -> None:
     name = f"cli-{uuid.uuid4().hex[:8]}"
     acts("run", str(EXAMPLES / "replan" / "plan.yaml"), "--id", name)
     assert "forecast" not in json.loads(acts("show", name, "--json").stdout)

@@ -1,4 +1,4 @@
-"""What the tests of delegates share: a definition, what a refusal looks like, and a server that answers byte by byte."""
+"""What the tests of delegates share: a definition, what a refusal looks like, a server that answers byte by byte."""
 
 from __future__ import annotations
 
@@ -75,8 +75,9 @@ class Site:
     port: int = 0
     replies: list[Reply] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
+    arrived: asyncio.Event = field(default_factory=asyncio.Event)
     left: asyncio.Event = field(default_factory=asyncio.Event)
-    """The client of a hanging or endless reply went away."""
+    """``arrived``: something was asked. ``left``: the client of a hanging or endless reply went away."""
 
     def url(self, path: str = "/d.json", host: str = HOST, scheme: str = "http") -> str:
         return f"{scheme}://{host}:{self.port}{path}"
@@ -87,6 +88,7 @@ class Site:
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, ssl.SSLError):
             self.asked.append((await reader.readuntil(b"\r\n\r\n")).decode())
+            self.arrived.set()
             await self._send(self.replies.pop(0), reader, writer)
         writer.close()
         with contextlib.suppress(ConnectionError, ssl.SSLError):
@@ -134,9 +136,13 @@ class Names:
 
 
 def loader(*hosts: str, names: Names | None = None, private: Sequence[str] = (), **more: Any) -> Loader:
-    """A loader that fetches from these hosts ("host" or "host:port"), with names of its own."""
+    """A loader that fetches from these hosts ("host" or "host:port"), with names of its own.
+
+    ``more`` is what a Loader takes; ``resolve=None`` is the system's resolver.
+    """
     return Loader(
-        Places((), frozenset(map(_host, hosts)), frozenset(map(_host, private))), resolve=names or Names(), **more
+        Places((), frozenset(map(_host, hosts)), frozenset(map(_host, private))),
+        **{"resolve": names or Names(), **more},
     )
 
 

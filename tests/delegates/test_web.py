@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import gzip
 import socket
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from hashlib import sha256
 
 import pytest
 
 from delegates.addresses import why_not_public
-from delegates.failures import MAX_BYTES
 from tests.delegates.support import (
     BYTES,
     DEFINITION,
     HOST,
-    Endless,
-    Hanging,
     Names,
-    Reply,
     Site,
     answer,
     for_site,
@@ -27,16 +22,6 @@ from tests.delegates.support import (
     refused,
     site,
 )
-
-# Long enough for a busy machine to answer; what is to hang, hangs for ever
-SOON_SECONDS = 0.5
-
-
-@pytest.fixture
-async def web() -> AsyncIterator[Site]:
-    async with site() as found:
-        yield found
-
 
 # -- what is asked -------------------------------------------------------------------
 
@@ -239,30 +224,21 @@ async def test_an_address_that_does_not_answer_leaves_its_turn_to_the_next(web: 
     assert (await for_site(web, names=names).load({"delegate": web.url()}))["definition"] == DEFINITION
 
 
-async def test_the_address_of_one_network_card_is_no_place_for_a_url(web: Site) -> None:
-    with refused("DelegateRefused", "'fe80::1%eth0'"):
-        await for_site(web, names=Names({HOST: ["fe80::1%eth0"]})).load({"delegate": web.url()})
-
-
 async def test_the_systems_resolver_is_asked_where_no_other_is_given(web: Site) -> None:
     web.will(answer())
-    own = loader(private=[f"localhost:{web.port}"])
-    own._resolve = None
+    own = loader(private=[f"localhost:{web.port}"], resolve=None)
     assert (await own.load({"delegate": web.url(host="localhost")}))["definition"] == DEFINITION
-    own = loader("localhost:1")
-    own._resolve = None
     with refused("DelegateRefused", "loopback"):
-        await own.load({"delegate": "http://localhost:1/"})
+        await loader("localhost:1", resolve=None).load({"delegate": "http://localhost:1/"})
 
 
 @pytest.mark.parametrize("error", [socket.gaierror(-2, "Name or service not known"), TimeoutError("too slow")])
 async def test_a_name_that_cannot_be_resolved_is_worth_another_attempt(error: Exception) -> None:
-    class Broken(Names):
-        async def __call__(self, host: str, port: int) -> Sequence[str]:
-            raise error
+    async def broken(host: str, port: int) -> Sequence[str]:
+        raise error
 
     with refused("DelegateUnavailable", "https://good.test:443 cannot be resolved"):
-        await loader("good.test", names=Broken()).load({"delegate": "https://good.test/"})
+        await loader("good.test", resolve=broken).load({"delegate": "https://good.test/"})
     with refused("DelegateUnavailable", "no address"):
         await loader("good.test", names=Names({"good.test": []})).load({"delegate": "https://good.test/"})
 
@@ -304,15 +280,16 @@ async def test_a_redirect_to_another_allowed_host_is_resolved_and_checked_by_its
         ("file:///etc/passwd", ["the scheme 'file'"]),
         ("http://user:hunter2@good.test/", ["a user or a password before the host"]),
         ("http://good.test:x/", ["no URL"]),
-        ("http://[/", ["no URL"]),
-        ("", ["more than 3 redirects"]),
+        ("http://[/", ["from http://%5b:80"]),
         ("/d.json", ["more than 3 redirects"]),
         ("/" + "x" * 3000, ["characters; at most 2,000"]),
     ],
 )
 async def test_a_redirect_to_where_nobody_may_go_is_refused(web: Site, to: str, words: list[str]) -> None:
     web.will(*[redirect(to)] * 4)
-    own = loader("good.test", private=[f"{HOST}:{web.port}"], names=Names({HOST: ["127.0.0.1"], "good.test": ["10.0.0.1"]}))
+    own = loader(
+        "good.test", private=[f"{HOST}:{web.port}"], names=Names({HOST: ["127.0.0.1"], "good.test": ["10.0.0.1"]})
+    )
     with refused("DelegateRefused", *words) as caught:
         await own.load({"delegate": web.url()})
     assert "hunter2" not in caught.value.message
@@ -321,164 +298,3 @@ async def test_a_redirect_to_where_nobody_may_go_is_refused(web: Site, to: str, 
 async def test_three_redirects_are_followed(web: Site) -> None:
     web.will(*[redirect("/next")] * 3, answer())
     assert (await for_site(web).load({"delegate": web.url()}))["definition"] == DEFINITION
-
-
-# -- what is answered ------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("status", "type_"),
-    [
-        (201, "DelegateRefused"), (204, "DelegateRefused"), (206, "DelegateRefused"), (304, "DelegateRefused"),
-        (300, "DelegateRefused"), (400, "DelegateRefused"), (401, "DelegateRefused"), (403, "DelegateRefused"),
-        (404, "DelegateNotFound"), (410, "DelegateNotFound"),
-        (408, "DelegateUnavailable"), (425, "DelegateUnavailable"), (429, "DelegateUnavailable"),
-        (500, "DelegateUnavailable"), (502, "DelegateUnavailable"), (503, "DelegateUnavailable"),
-        (599, "DelegateUnavailable"),
-    ],
-)  # fmt: skip
-async def test_only_200_is_an_answer(web: Site, status: int, type_: str) -> None:
-    web.will(answer(status=status))
-    with refused(type_, f"http://{HOST}:{web.port} answered {status}"):
-        await for_site(web).load({"delegate": web.url()})
-
-
-async def test_a_redirect_without_a_location_is_no_answer(web: Site) -> None:
-    web.will(answer(status=302))
-    with refused("DelegateRefused", "answered 302"):
-        await for_site(web).load({"delegate": web.url()})
-
-
-@pytest.mark.parametrize(
-    "kind",
-    ["application/json", "APPLICATION/JSON; charset=utf-8", "application/vnd.acts.request+json", "text/plain",
-     "text/plain;charset=iso-8859-1"],
-)  # fmt: skip
-async def test_json_and_plain_text_are_taken(web: Site, kind: str) -> None:
-    web.will(answer(content_type=kind))
-    assert (await for_site(web).load({"delegate": web.url()}))["definition"] == DEFINITION
-
-
-@pytest.mark.parametrize(
-    "kind",
-    ["text/html", "text/html; charset=utf-8", "application/octet-stream", "text/json", "application/jsonx",
-     "application/json, text/html", "json", ""],
-)  # fmt: skip
-async def test_another_content_type_is_refused_whatever_the_body_is(web: Site, kind: str) -> None:
-    web.will(answer(content_type=kind))
-    with refused("DelegateInvalid", "the content type", kind or "nothing", "allowed: application/json"):
-        await for_site(web).load({"delegate": web.url()})
-
-
-@pytest.mark.parametrize("encoding", ["gzip", "GZIP", "br", "deflate", "zstd", "identity, gzip"])
-async def test_a_compressed_body_is_refused_and_never_unpacked(web: Site, encoding: str) -> None:
-    web.will(answer(gzip.compress(b" " * 50 * MAX_BYTES), content_encoding=encoding))
-    with refused("DelegateRefused", f"in the encoding '{encoding}'"):
-        await for_site(web).load({"delegate": web.url()})
-
-
-async def test_a_body_that_says_it_is_as_it_is_may_come(web: Site) -> None:
-    web.will(answer(content_encoding="identity"))
-    assert (await for_site(web).load({"delegate": web.url()}))["definition"] == DEFINITION
-
-
-def chunk(data: bytes) -> bytes:
-    return f"{len(data):x}\r\n".encode() + data + b"\r\n"
-
-
-CHUNKED = answer(b"", content_length="", transfer_encoding="chunked")
-UNTIL_CLOSED = answer(b"", content_length="")
-
-
-async def test_a_body_of_one_mebibyte_is_read(web: Site) -> None:
-    web.will(answer(BYTES.ljust(MAX_BYTES)), CHUNKED + chunk(BYTES.ljust(MAX_BYTES)) + b"0\r\n\r\n", UNTIL_CLOSED + BYTES)
-    for _ in range(3):
-        assert (await for_site(web).load({"delegate": web.url()}))["definition"] == DEFINITION
-
-
-@pytest.mark.parametrize(
-    ("reply", "found"),
-    [
-        (answer(BYTES.ljust(MAX_BYTES + 1)), "1,048,577"),
-        (answer(b"", content_length="99999999999999"), "99,999,999,999,999"),
-        (UNTIL_CLOSED + BYTES.ljust(MAX_BYTES + 1), "more"),
-        (Endless(CHUNKED, chunk(b" " * 65_536)), "more"),
-        (Endless(UNTIL_CLOSED, b" " * 65_536), "more"),
-    ],
-)
-async def test_a_larger_body_is_too_large_even_if_it_never_ends(web: Site, reply: Reply, found: str) -> None:
-    web.will(reply)
-    with refused("DelegateTooLarge", f"has {found} bytes; at most 1,048,576"):
-        await for_site(web).load({"delegate": web.url()})
-    if isinstance(reply, Endless):
-        await web.left.wait()
-
-
-@pytest.mark.parametrize(
-    "reply",
-    [
-        b"",
-        b"SSH-2.0-OpenSSH_9.9\r\n",
-        b"HTTP/1.1 200",
-        b"HTTP/1.1 OK 200\r\n\r\n",
-        answer()[:-1],
-        answer(content_length=str(len(BYTES) + 1)),
-        answer(content_length="-5"),
-        answer(content_length="9" * 5000),
-        answer(content_length="five"),
-        CHUNKED + chunk(BYTES),
-        CHUNKED + b"zz\r\n",
-        answer(transfer_encoding="gzip, chunked"),
-        answer(x="y" * 200_000),
-        b"HTTP/1.1 200 X\r\n" + b"x: y\r\n" * 50_000,
-    ],
-)
-async def test_an_answer_that_is_cut_off_or_no_http_is_worth_another_attempt(web: Site, reply: bytes) -> None:
-    web.will(reply)
-    with refused("DelegateUnavailable", f"http://{HOST}:{web.port} did not answer to the end"):
-        await for_site(web).load({"delegate": web.url()})
-
-
-async def test_what_comes_after_the_end_of_the_body_is_not_part_of_it(web: Site) -> None:
-    web.will(answer(BYTES + b"]]]", content_length=str(len(BYTES))))
-    assert (await for_site(web).load({"delegate": web.url()}))["sha256"] == sha256(BYTES).hexdigest()
-
-
-@pytest.mark.parametrize(
-    "reply",
-    [
-        Hanging(b""),
-        Hanging(answer()[:30]),
-        Hanging(answer()[:-1]),
-        Hanging(CHUNKED + chunk(BYTES)),
-        Hanging(UNTIL_CLOSED + BYTES),
-        Endless(b"", b"HTTP/1.1 103 Early Hints\r\n\r\n"),
-        Endless(b"HTTP/1.1 200 X\r\n", b""),
-    ],
-    ids=str,
-)
-async def test_a_server_that_never_ends_is_given_up_at_the_deadline(web: Site, reply: Reply) -> None:
-    web.will(reply)
-    with refused("DelegateUnavailable", "did not send the delegate within 0.5 s"):
-        await for_site(web, deadline_seconds=SOON_SECONDS).load({"delegate": web.url()})
-    await web.left.wait()
-
-
-async def test_the_deadline_holds_for_all_redirects_together_and_for_names(web: Site) -> None:
-    import asyncio
-
-    class Slow(Names):
-        async def __call__(self, host: str, port: int) -> Sequence[str]:
-            return await asyncio.get_running_loop().create_future()
-
-    with refused("DelegateUnavailable", "within 0.5 s"):
-        await for_site(web, names=Slow(), deadline_seconds=SOON_SECONDS).load({"delegate": web.url()})
-    web.will(redirect("/next"), Hanging(b""))
-    with refused("DelegateUnavailable", "within 0.5 s"):
-        await for_site(web, deadline_seconds=SOON_SECONDS).load({"delegate": web.url()})
-
-
-async def test_a_body_that_is_no_definition_is_told_with_its_url(web: Site) -> None:
-    web.will(answer(b'{"context": {}}'))
-    with refused("DelegateInvalid", web.url(), "context is a list of Messages"):
-        await for_site(web).load({"delegate": web.url()})

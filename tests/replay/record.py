@@ -217,6 +217,9 @@ ANSWERS = {
         *[{"when": {"tick": i}, "solution": {"calls": [call("echo", f"†state.n{i}", value=i)]}} for i in range(1, 9)],
         {"when": {"tick": 9}, "solution": {"output": ["†state.n1", "†state.n8"]}},
     ],
+    "proposes": [
+        {"when": {"tick": 1}, "solution": {"calls": [call("echo", "†state.a", value=1)], "output": "†state"}},
+    ],
 }
 
 
@@ -251,6 +254,49 @@ async def refused(user: Foreign) -> Handle:
     return handle
 
 
+async def flooded(handle: Handle) -> None:
+    """A run that waits gets more signals than one history has room for; it waits in the next one."""
+    await phase(handle, "awaiting")
+    for _ in range(20):
+        await asyncio.gather(*[handle.signal("approve", {"version": 9}) for _ in range(3)])
+        await handle.query("pending")
+
+
+@scenario
+async def renewed_waiting(user: Foreign) -> list[Handle]:
+    """A plan that waits hands over to a new run; there it is edited, and approved by signal and by update."""
+    async with user.serving(echo):
+        request = user.request(call("echo", "†state.a", value=1), approve={"timeout": "1h", "calls": True})
+        request["context"][-1]["mode"] = "lazy"
+        handle = await user.start(request, id="recorded/renewed_waiting")
+        await flooded(handle)
+        await handle.execute_update("decide", {"decision": "edit", "plan": [call("echo", "†state.b", value=2)]})
+        await handle.signal("approve", {"version": 2})
+        await state_of(handle, "1:echo", "awaiting")
+        await handle.execute_update("decide", {"decision": "approve", "call": "1:echo"})
+        assert (await came_to(handle))["state"] == {"b": 2}
+    return await runs_of(user, "recorded/renewed_waiting")
+
+
+@scenario
+async def renewed_proposal(user: Foreign) -> list[Handle]:
+    """The same of an agent."""
+    async with user.serving(echo):
+        lazy = {"type": "plan", "plan": [], "mode": "lazy"}
+        request = {"config": {"model": "scripted:proposes"}, "context": [user.tool("echo"), lazy]}
+        handle = await user.client.start_workflow(
+            "Agent", request, id="recorded/renewed_proposal", task_queue=user.engine
+        )
+        await flooded(handle)
+        await handle.execute_update("decide", {"decision": "approve"})
+        assert (await handle.result())["output"] == {"a": 1}
+    return await runs_of(user, "recorded/renewed_proposal")
+
+
+# Those that need a server which suggests a new run early
+RENEWED = (continued.__name__, renewed_agent.__name__, renewed_waiting.__name__, renewed_proposal.__name__)
+
+
 def scrubbed(value: Json) -> Json:
     """A history without what tells of the machine it was recorded on."""
     if isinstance(value, list):
@@ -276,7 +322,7 @@ async def record(names: list[str]) -> None:
 
 async def record_all(names: list[str]) -> None:
     for renewed in (False, True):
-        wanted = [n for n in names if (n in (continued.__name__, renewed_agent.__name__)) is renewed]
+        wanted = [n for n in names if (n in RENEWED) is renewed]
         with dev_server(ui=False, extra_args=SMALL if renewed else ()) as server:
             client = await Client.connect(server.address, namespace=server.namespace)
             async with engine_on(server, "acts") as engine:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from acts.errors import InvalidRequest
-from acts.loop import MAX_ERRORS_SHOWN, Ask, Loop, Next, Over, RunPlan
+from acts.loop import MAX_ERRORS_SHOWN, Ask, Loop, Next, Over, Propose, RunPlan
 from acts.messages import parse_message, read_request
 from acts.report import result as result_of
 from acts.usage import Spent
@@ -446,6 +446,37 @@ def test_a_loop_that_is_carried_over_after_each_tick_comes_to_the_same(step: str
 
 
 # -- size ----------------------------------------------------------------------------
+
+
+def carried(loop: Loop) -> Loop:
+    """The same loop in the next run."""
+    again = loop_of(*[m.raw for m in loop.request.context[2 : loop.given]], **(loop.request.raw["config"] or {}))
+    again.restore(json.loads(json.dumps(loop.snapshot())))
+    return again
+
+
+def test_a_plan_that_waits_for_a_person_is_carried_over_as_it_was_edited() -> None:
+    loop = loop_of({"type": "plan", "plan": [], "mode": "lazy"}, budget={"calls": 2})
+    loop.next()
+    assert loop.answered({"calls": [call("act", "†state.a")], "output": "†state"}) == Propose(1)
+    loop.edited([call("act", "†state.b"), call("act", "†state.c")])
+    again = carried(loop)
+    assert (again.begin(), again.tick, again.proposed) == (Propose(1), 1, loop.proposed)
+    step = again.approved()
+    assert isinstance(step, RunPlan)
+    assert again.walked(walk(step.request, {"1:act": 1, "2:act": 2})) == Over("completed")
+    assert again.output == {"b": 1, "c": 2}
+
+
+def test_what_of_a_proposal_would_be_walked_is_what_is_walked_when_it_is_approved() -> None:
+    for config, count in (({}, 2), ({"step": "call"}, 1), ({"approve": {"plan": True, "calls": True}}, 2)):
+        loop = loop_of(STATE, **{"approve": {"plan": True}, "budget": {"calls": 9}, **config})
+        loop.next()
+        loop.answered({"calls": [call("act", "†state.x", value="†state.a"), call("act", "†state.y")]})
+        part, request = loop.to_walk()
+        step = loop.approved()
+        assert isinstance(step, RunPlan)
+        assert (len(part.nodes), request) == (count, step.request)
 
 
 def test_ten_thousand_calls_are_planned_and_walked() -> None:

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acts.decisions import Wait, read
-from acts.markdown import MAX_ROWS, MAX_SECTION, fence, plain, within
+from acts.instances import units
+from acts.markdown import MAX_ROWS, MAX_SECTION, fence, plain, row, table, within
 from acts.proposal import page as proposal
 from acts.report import Details, waiting
 from tests.property.drive import Drive
@@ -148,9 +149,11 @@ def test_a_row_says_state_call_and_path_and_what_is_long_stands_below_the_table(
     details = Details(drive.walk)
     drive.finish("3:pay")
     page = details.page("running", ["a <note>"])
-    assert page.startswith("**running** — 1 running, 1 awaiting, 1 failed\n\n- `a <note>`\n\n|  | call | writes |")
-    assert "| ▶\u00a0running\u00a0 | `1:pay` | `†state.a` &#124;&#124; `†state.b` |" in page
-    assert "| ✗\u00a0failed\u00a0 | `3:pay` | `†state.d` |" in page
+    assert page.startswith("**running** — 1 running, 1 awaiting, 1 failed\n\n- `a <note>`\n\n")
+    assert (
+        table(("", "call", "writes"), [row("▶\u00a0running", "`1:pay`", "`†state.a` &#124;&#124; `†state.b`")]) in page
+    )
+    assert row("✗\u00a0failed", "`3:pay`", "`†state.d`") in page
     assert "- ✗ `3:pay`: `Declined: no` &#124; `money`" in page
     assert "- ⏸ `2:look` waits for `†input.card`: send the signal `provide`" in page
 
@@ -178,7 +181,7 @@ def test_a_large_plan_shows_its_counts_and_what_failed() -> None:
     drive.finish("7:pay")
     for page in (details.page("running", []), Details(drive.walk).page("running", [])):
         assert [line for line in page.splitlines() if line.startswith("| ✗")] == [
-            "| ✗\u00a0failed\u00a0 | `7:pay` | `†state.a6` |"
+            row("✗\u00a0failed", "`7:pay`", "`†state.a6`")
         ]
         assert "- ✗ `7:pay`: `Declined: no`" in page
 
@@ -190,10 +193,19 @@ def test_a_plan_that_waits_is_shown_with_what_it_would_do_and_the_json_that_edit
     ]
     shown = {"type": "input", "input": {"sum": 1, "card": "x"}}
     page = proposal(driven(*calls, context=[shown], approve={"calls": ["pay"]}).prepared)
-    assert "| `1:pay` (will ask) | `†input.sum`, scope `†input.card` | `†state.a` |" in page
-    assert "| `2:tell` (not waited for) | `†state.a` |  |" in page
+    assert row("`1:pay` (will ask)", "`†input.sum`, scope\u00a0`†input.card`", "`†state.a`") in page
+    assert row("`2:tell` (not waited for)", "`†state.a`", "") in page
     assert texts(page) == [{"decision": "edit", "plan": calls}]
     assert read(texts(page)[0]).calls == tuple(calls)
+
+
+def test_a_plan_of_instances_shows_their_calls_before_it_runs_and_the_children_that_walk_them_then() -> None:
+    own: list[Json] = [{"type": "state", "state": {"x": i}, "_instance": i} for i in ("Ann", "Bob")]
+    prepared = driven({"_tool": "pay", "x": "†state.x", "_outputPath": "†state.a"}, context=own).prepared
+    walked = units(prepared)
+    assert "| `1:pay`" in proposal(walked)
+    page = Details(Drive(walked, {}).walk).page("running", [])
+    assert [row("▶\u00a0running", f"instance `{i}`", "") in page for i in ("Ann", "Bob")] == [True, True]
 
 
 # -- how long a page may be --------------------------------------------------------------

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 from temporalio.client import Client
@@ -19,12 +20,19 @@ from tests.workflow.foreign import Foreign
 SERVED = "tests.workflow.served"
 
 
+@pytest.fixture(scope="session")
+def delegates_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where tests put the definitions of delegates."""
+    return tmp_path_factory.mktemp("delegates")
+
+
 @asynccontextmanager
-async def engine_on(server: DevServer, queue: str) -> AsyncIterator[str]:
+async def engine_on(server: DevServer, queue: str, delegates: Path | None = None) -> AsyncIterator[str]:
     """The worker as ``python -m worker`` builds it, with the tools of a test module registered."""
     with pytest.MonkeyPatch.context() as environment, ThreadPoolExecutor(20) as executor:
         environment.setenv("TEMPORAL_ADDRESS", server.address)
         environment.setenv("TEMPORAL_NAMESPACE", server.namespace)
+        environment.setenv("ACTS_DELEGATES", str(delegates or ""))
         client = await worker.connect()
         with warnings.catch_warnings(action="ignore", category=UserWarning):  # fewer threads than slots, on purpose
             running = worker.build(client, worker.Settings(task_queue=queue), registry.load([SERVED], []), executor)
@@ -33,9 +41,9 @@ async def engine_on(server: DevServer, queue: str) -> AsyncIterator[str]:
 
 
 @pytest.fixture(scope="session")
-async def engine(server: DevServer) -> AsyncIterator[str]:
+async def engine(server: DevServer, delegates_folder: Path) -> AsyncIterator[str]:
     """The task queue of a running worker of the engine."""
-    async with engine_on(server, f"engine-{uuid.uuid4().hex[:8]}") as queue:
+    async with engine_on(server, f"engine-{uuid.uuid4().hex[:8]}", delegates_folder) as queue:
         yield queue
 
 

@@ -73,6 +73,8 @@ async def test_a_malformed_request_is_refused_with_what_was_found(foreign: Forei
     assert error.type == "InvalidRequest"
     assert expected in error.message
     assert error.details[0][0]["code"]
+    assert error.failure is not None
+    assert not error.failure.stack_trace  # where in the engine that was found out helps nobody
 
 
 async def test_two_arguments_are_refused_too(foreign: Foreign) -> None:

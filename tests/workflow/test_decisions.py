@@ -12,8 +12,19 @@ from temporalio.exceptions import ApplicationError
 
 from tests.support import assert_eventually
 from tests.workflow.agents import Agents
-from tests.workflow.foreign import Foreign, Handle, call, ended, failure, phase, states, status, tool
-from tests.workflow.tools import Gate, echo
+from tests.workflow.foreign import (
+    Foreign,
+    Handle,
+    call,
+    ended,
+    failure,
+    phase,
+    result_of_failed,
+    states,
+    status,
+    tool,
+)
+from tests.workflow.tools import Gate, echo, refuse
 
 Json = Any
 LAZY = {"mode": "lazy"}
@@ -282,6 +293,120 @@ async def test_a_call_of_an_agents_plan_is_decided_at_the_agent(agents: Agents, 
     assert sorted((d["call"], d["decision"], d["tick"]) for d in result["decisions"]) == [
         ("1:echo", "approve", 1), ("2:echo", "reject", 1),
     ]  # fmt: skip
+
+
+# -- the forecast, and what came of it ----------------------------------------------
+
+
+def actual(result: dict[str, Json]) -> dict[str, Json]:
+    return {name: row["actual"] for name, row in result["forecast"].items()}
+
+
+async def counted(handle: Handle) -> tuple[int, int]:
+    """Events and bytes of a history, as the server has them."""
+    found = (await handle.describe()).raw_description.workflow_execution_info
+    return found.history_length, found.history_size_bytes
+
+
+@pytest.mark.parametrize(("how", "dear"), [("update", 5), ("signal", 4)])
+async def test_a_plan_that_was_proposed_says_in_its_result_what_came_of_its_forecast(
+    foreign: Foreign, how: str, dear: int
+) -> None:
+    async with foreign.serving(echo):
+        handle = await lazy(foreign, call("echo", "†state.a", value=1))
+        await pending(handle)
+        if how == "update":
+            await decide(handle, decision="approve")
+        else:
+            await handle.signal("approve")
+        result = await ended(handle)
+    events, bytes_ = await counted(handle)
+    assert result["forecast"]["events"] == {"expected": {"min": 15, "max": 16}, "actual": 11 + dear}
+    assert actual(result) == {
+        "calls": 1, "requests": 0, "tokens": 0, "cost": 0, "events": events, "bytes": actual(result)["bytes"],
+    }  # fmt: skip
+    assert abs(actual(result)["bytes"] - bytes_) < 100
+    span = result["forecast"]["bytes"]["expected"]
+    assert span["min"] * 0.9 < bytes_ < span["max"] * 1.1
+
+
+async def test_a_plan_that_nobody_was_asked_about_says_nothing_of_a_forecast(foreign: Foreign) -> None:
+    async with foreign.serving(echo):
+        result = await foreign.run(call("echo", "†state.a", value=1))
+    assert sorted(result) == ["calls", "context", "errors", "state", "status", "usage"]
+
+
+async def test_what_ran_within_the_last_task_of_a_run_is_counted_too(foreign: Foreign) -> None:
+    counts = [call("count", f"†state.n{i}", items=[i]) for i in range(3)]
+    local = tool("count", activity="house.count", options={"local": True})
+    request = {"context": [local, {"type": "plan", "plan": counts, **LAZY}]}
+    handle = await foreign.start(request)
+    await pending(handle)
+    await handle.signal("approve")
+    result = await ended(handle)
+    assert actual(result)["events"] == (await counted(handle))[0] == result["forecast"]["events"]["expected"]["min"]
+
+
+async def test_a_plan_too_large_for_its_page_has_no_forecast(foreign: Foreign) -> None:
+    handle = await lazy(foreign, *[call("echo", f"†state.a{i}", value=i) for i in range(151)])
+    await pending(handle)
+    await decide(handle, decision="reject", reason="too much")
+    assert "forecast" not in await ended(handle)
+
+
+async def test_the_forecast_is_that_of_the_plan_as_it_was_edited(foreign: Foreign) -> None:
+    async with foreign.serving(echo):
+        handle = await lazy(foreign, call("echo", "†state.a", value=1))
+        await pending(handle)
+        two = [call("echo", "†state.a", value=1), call("echo", "†state.b", value=2)]
+        await handle.signal("edit", {"plan": two})
+        await handle.signal("approve", {"version": 2})
+        result = await ended(handle)
+    assert result["forecast"]["calls"] == {"expected": {"min": 2, "max": 2}, "actual": 2}
+
+
+async def test_a_rejected_plan_came_to_nothing_of_its_forecast(foreign: Foreign) -> None:
+    handle = await lazy(foreign, call("echo", "†state.a", value=1))
+    await pending(handle)
+    await handle.signal("reject", {"reason": "no"})
+    result = await ended(handle)
+    assert result["forecast"]["calls"] == {"expected": {"min": 1, "max": 1}, "actual": 0}
+
+
+async def test_the_failure_of_a_proposed_plan_holds_it_too(foreign: Foreign) -> None:
+    async with foreign.serving(refuse):
+        handle = await lazy(foreign, call("refuse", "†state.a"))
+        await pending(handle)
+        await decide(handle, decision="approve")
+        result = await result_of_failed(handle)
+    assert actual(result)["calls"] == 1
+    assert actual(result)["events"] == (await counted(handle))[0]
+
+
+async def test_the_plans_that_an_agent_proposed_are_added_up(agents: Agents, foreign: Foreign) -> None:
+    async with foreign.serving(echo):
+        handle = await agents.start(
+            {"calls": [call("echo", "†state.no", value=1)]},
+            {"calls": [call("echo", "†state.a", value=1), call("echo", "†state.b", value=2)]},
+            {"calls": [call("echo", "†state.c", value="†state.a")], "output": "†state"},
+            context=[foreign.tool("echo"), {"type": "plan", "plan": [], **LAZY}],
+        )
+        for number in (1, 2, 3):
+
+            async def proposed(number: int = number) -> bool:
+                return bool([w for w in await handle.query("pending") if w["version"] == number])
+
+            await assert_eventually(proposed)
+            await decide(handle, decision="reject" if number == 1 else "approve", reason="look again")
+        result = await ended(handle)
+    assert result["output"] == {"a": 1, "b": 2, "c": 1}
+    assert result["forecast"]["calls"] == {"expected": {"min": 3, "max": 3}, "actual": 3}
+    assert actual(result)["requests"] == 0  # those of planning are not foreseen
+    below = [await counted(foreign.client.get_workflow_handle(f"{handle.id}/plan-{tick}")) for tick in (2, 3)]
+    assert actual(result)["events"] == sum(events for events, _ in below)
+    for tick in (2, 3):
+        child = await foreign.client.get_workflow_handle(f"{handle.id}/plan-{tick}").result()
+        assert child["forecast"]["events"]["actual"] == below[tick - 2][0]
 
 
 async def test_the_page_of_a_plan_that_waits_shows_what_it_would_do_and_what_to_send(foreign: Foreign) -> None:

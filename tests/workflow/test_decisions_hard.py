@@ -866,6 +866,85 @@ async def test_a_deadline_counts_on_in_a_new_run(hasty: Foreign) -> None:
     assert before["deadline"] <= record["date"]
 
 
+async def flood(handle: Handle) -> None:
+    """More signals than the history of one run has room for here, none of which changes anything."""
+    for _ in range(4):
+        await asyncio.gather(*[handle.signal("approve", {"version": 99}) for _ in range(20)])
+        await status(handle)  # so many workflow tasks at least
+
+
+async def test_a_plan_that_waits_outlives_a_flood_of_signals(hasty: Foreign) -> None:
+    async with hasty.serving(echo):
+        config = {"approve": {"calls": ["pay"], "timeout": "1h"}, "missing": "wait"}
+        handle = await lazy(hasty, write(1), context=[pay(hasty)], **config)
+        (first,) = await pending(handle)
+        await handle.signal("approve", {"call": "2:pay", "by": "early"})
+        await decide(handle, decision="edit", plan=[write(2), call("pay", "†state.paid", value="†input.sum")], by="Ada")
+        await flood(handle)
+        await renewed(hasty, handle)
+        await flood(handle)
+        (wait,) = await pending(handle)
+        assert wait == {**first, "version": 2}
+        assert (await status(handle))["phase"] == "awaiting"
+        assert "version 1 is not what waits" in str(await refusal(handle, decision="approve", version=1))
+        await handle.signal("provide", {"type": "input", "input": {"sum": 5}})
+        await decide(handle, decision="approve", version=2)
+        result = await ended(handle)
+    assert result["state"] == {"a": 2, "paid": 5}
+    assert [(d["decision"], d.get("by")) for d in result["decisions"]] == [
+        ("edit", "Ada"), ("approve", None), ("approve", "early"),
+    ]  # fmt: skip
+    forecast = result["forecast"]
+    assert forecast["calls"] == {"expected": {"min": 1, "max": 2}, "actual": 2}
+    assert forecast["events"]["actual"] > 160  # those of the runs before count too
+
+
+async def test_a_deadline_of_a_plan_counts_on_in_a_new_run(hasty: Foreign) -> None:
+    async with hasty.serving(echo):
+        handle = await lazy(hasty, write(1), approve={"timeout": "4s", "onTimeout": "approve"})
+        (before,) = await pending(handle)
+        await flood(handle)
+        await renewed(hasty, handle)
+        result = await ended(handle)
+    (record,) = result["decisions"]
+    assert (record["by"], result["state"]) == ("onTimeout", {"a": 1})
+    assert before["deadline"] <= record["date"]
+
+
+async def test_calls_that_wait_outlive_a_flood_of_signals(hasty: Foreign) -> None:
+    async with hasty.serving(echo):
+        handle = await hasty.start(hasty.request(write(1), approve={"calls": True}))
+        before = await waiting_for(handle, "1:echo")
+        await flood(handle)
+        await renewed(hasty, handle)
+        assert await waiting_for(handle, "1:echo") == before
+        await decide(handle, decision="approve", call="1:echo")
+        assert (await ended(handle))["state"] == {"a": 1}
+
+
+async def test_an_agent_that_waits_outlives_a_flood_of_signals(
+    hasty: Foreign, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ACTS_SCRIPTS", str(tmp_path))
+    async with hasty.serving(echo):
+        handle = await Agents(hasty, tmp_path).start(
+            {"calls": [write(1)], "output": "†state"}, context=[hasty.tool("echo"), LAZY], approve={"timeout": "1h"}
+        )
+        (first,) = await pending(handle)
+        await decide(handle, decision="edit", plan=[write(2)])
+        await handle.signal("provide", {"type": "input", "input": {"name": "Ada"}})
+        await flood(handle)
+        await renewed(hasty, handle)
+        assert await pending(handle) == [{**first, "version": 2}]
+        assert await handle.query("plan") == [write(2)]
+        await decide(handle, decision="approve", version=2)
+        result = await ended(handle)
+    assert (result["output"], result["ticks"], result["usage"]["requests"]) == ({"a": 2}, 1, 1)
+    assert [d["decision"] for d in result["decisions"]] == ["edit", "approve"]
+    assert {"type": "input", "input": {"name": "Ada"}} in result["context"]
+    assert result["forecast"]["calls"] == {"expected": {"min": 1, "max": 1}, "actual": 1}
+
+
 async def rejected_plan(user: Foreign, _: Agents) -> list[Handle]:
     handle = await lazy(user, write(1))
     await pending(handle)

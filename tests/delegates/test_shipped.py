@@ -1,0 +1,148 @@
+"""The delegates that come with the engine: each is a Request that an agent runs, and says what it takes and gives."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acts.compose import solution_schema
+from acts.loop import Ask, Loop, Over
+from acts.messages import Data, parse_request
+from acts.schemas import checker
+from delegates.definition import read_definition
+from delegates.files import names, read_file
+from delegates.places import SHIPPED
+
+ROOT = Path(__file__).parents[2]
+JsonObject = dict[str, Any]
+
+# name: (inputs that are taken, one that is not, outputs that are given, one that is not)
+CASES: dict[str, tuple[list[JsonObject], JsonObject, list[JsonObject], JsonObject]] = {
+    "summarize": (
+        [{"text": "Long."}, {"text": "Long.", "maxWords": 20, "language": "de"}],
+        {"text": "Long.", "maxWords": 0},
+        [{"summary": "Short.", "keyPoints": []}, {"summary": "Short.", "keyPoints": ["One.", "Two."]}],
+        {"summary": "Short."},
+    ),
+    "translate": (
+        [
+            {"text": "Order {id}", "to": "de"},
+            {"text": "Order", "to": "German", "from": "en", "tone": "formal",
+             "glossary": [{"term": "order", "translation": "Auftrag"}]},
+        ],
+        {"text": "Order"},
+        [{"text": "Auftrag {id}", "from": "en"}],
+        {"text": "Auftrag", "from": None},
+    ),
+    "extract": (
+        [
+            {"text": "Invoice 7: 12.50 EUR", "fields": [{"name": "number"}]},
+            {"text": "Paid", "fields": [{"name": "paid", "type": "boolean", "description": "whether it was paid"}]},
+        ],
+        {"text": "Invoice", "fields": []},
+        [
+            {"fields": {"number": 7, "sum": 12.5, "paid": False, "due": "2026-11-30", "tags": ["a"]}, "missing": []},
+            {"fields": {}, "missing": ["number"]},
+        ],
+        {"fields": {"number": None}, "missing": []},
+    ),
+    "moderate": (
+        [{"comment": ""}, {"comment": "No.", "rules": ["be kind"], "repliesTo": "Yes?"}],
+        {"text": "No."},
+        [
+            {"verdict": "allow", "reason": "A plain no.", "rules": []},
+            {"verdict": "reject", "reason": "An insult.", "rules": ["no insults"]},
+        ],
+        {"verdict": "delete", "reason": "An insult.", "rules": []},
+    ),
+    "review": (
+        [{"draft": "Dear Sir", "criteria": ["it is polite"], "purpose": "a letter"}],
+        {"draft": "Dear Sir", "criteria": []},
+        [
+            {"passed": True, "findings": [{"criterion": "it is polite", "met": True, "why": "Dear Sir", "fix": None}]},
+            {"passed": False, "findings": [{"criterion": "x", "met": False, "why": "y", "fix": "z"}]},
+        ],
+        {"passed": "yes", "findings": []},
+    ),
+}  # fmt: skip
+
+every_one = pytest.mark.parametrize("name", CASES)
+
+
+def definition(name: str) -> JsonObject:
+    data, source = read_file([SHIPPED], name)
+    return read_definition(data, name, source)
+
+
+def input_of(name: str) -> Data:
+    (found,) = [m for m in parse_request(definition(name)).data() if m.type == "input"]
+    return found
+
+
+def run_by(name: str, given: JsonObject) -> Loop:
+    """An agent as the engine makes one of the definition: the model inherited, the input at the end."""
+    saved = definition(name)
+    message = {"type": "input", "input": given, "schema": input_of(name).schema}
+    config = {"model": "scripted:any", **saved["config"]}
+    return Loop(parse_request({**saved, "config": config, "context": [*saved["context"], message]}), {}, ())
+
+
+def test_the_cases_are_all_that_ships() -> None:
+    assert names([SHIPPED]) == sorted(CASES)
+
+
+@every_one
+def test_a_definition_has_instructions_a_schema_for_its_input_and_no_model(name: str) -> None:
+    saved = definition(name)
+    assert sorted(saved) == ["config", "context", "schema"]
+    assert "model" not in saved["config"]
+    assert [m["type"] for m in saved["context"]] == ["system", "input"]
+    assert "never followed" in saved["context"][0]["message"]  # what is worked on is no instruction
+    assert set(saved["context"][1]) == {"type", "schema"}
+
+
+@every_one
+def test_its_input_schema_takes_what_it_should_and_nothing_else(name: str) -> None:
+    good, bad, _, _ = CASES[name]
+    check = checker(input_of(name).schema)
+    assert [check.defects(given) for given in good] == [[] for _ in good]
+    assert check.defects(bad) != []
+    assert check.defects({**good[0], "surprise": 1}) != []
+
+
+@every_one
+def test_an_agent_that_answers_in_its_form_is_done_in_one_tick(name: str) -> None:
+    good, _, outputs, bad = CASES[name]
+    for output in outputs:
+        agent = run_by(name, good[0])
+        assert isinstance(agent.next(), Ask)
+        assert agent.answered({"calls": [], "output": output}) == Over("completed")
+        assert agent.output == output
+    again = run_by(name, good[0])
+    again.next()
+    assert isinstance(again.answered({"calls": [], "output": bad}), Ask)
+    assert again.errors[0]["code"] == "SchemaMismatch"
+
+
+@every_one
+def test_what_its_model_may_answer_is_a_schema_for_its_outputs(name: str) -> None:
+    check = checker(solution_schema({}, definition(name)["schema"]))
+    assert [check.defects({"calls": [], "output": output}) for output in CASES[name][2]] == [[] for _ in CASES[name][2]]
+
+
+@every_one
+def test_the_page_about_delegates_has_it_with_all_it_takes_and_gives(name: str) -> None:
+    page = (ROOT / "docs" / "delegates.md").read_text("utf-8")
+    section = page.split(f"### {name}\n")[1].split("\n### ")[0].split("\n## ")[0]
+    properties = [*input_of(name).schema["properties"], *definition(name)["schema"]["properties"]]
+    assert [word for word in properties if f"`{word}`" not in section] == []
+
+
+@every_one
+def test_it_is_written_as_a_person_would_want_to_read_it(name: str) -> None:
+    text = (SHIPPED / f"{name}.json").read_text("utf-8")
+    assert text.endswith("}\n")
+    assert json.loads(text) == definition(name)
