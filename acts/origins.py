@@ -12,6 +12,7 @@ import json
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Final
 
 from acts import wire
@@ -248,11 +249,9 @@ def _is_edit(message: Message) -> bool:
 
 def _ticks(messages: Sequence[Message], given: int, calls: Sequence[Mapping[str, Any]]) -> dict[int, int]:
     """The tick of each plan message that an agent has run. The list of Calls may lack the oldest."""
-    run = [
-        m.index
-        for m, after in zip(messages, (*messages[1:], None), strict=True)
-        if isinstance(m, PlanMessage) and m.index >= given and not _not_run(after)
-    ]
+    after = {m.index: n for m, n in pairwise(messages)}
+    plans = (m.index for m in messages if isinstance(m, PlanMessage) and m.index >= given)
+    run = [index for index in plans if not _not_run(after.get(index))]
     numbers = sorted({c["tick"] for c in calls if isinstance(c.get("tick"), int)})
     return dict(zip(reversed(run), reversed(numbers), strict=False))
 

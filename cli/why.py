@@ -93,7 +93,9 @@ async def _why(asked: Asked, path: Path, *, as_json: bool) -> int:
     handle = server.handle(client, asked.run)
     found = await server.about(asked.run, handle.describe(rpc_timeout=server.RPC))
     if found.workflow_type not in _OURS:
-        text = f'the run "{clean(found.id, 200)}" is a {clean(found.workflow_type, 100)}, which has no context'
+        text = (
+            f'the run "{clean(found.id, 200)}" is of the type {clean(found.workflow_type, 100)}, which has no context'
+        )
         raise refuse(text, hint=f"a context have: {', '.join(_OURS)}")
     above = await _above(client, found)
     told, plan = await _told(client, handle, found, below=above is not None)
@@ -137,15 +139,25 @@ async def _told(
     Raises:
         Refusal: nobody answers, or it has no context yet.
     """
+    if not await server.served(client, found.task_queue):
+        raise _silent(found, f'no worker serves the queue "{clean(found.task_queue, 100)}"')
     messages, status = await messages_of(handle), await status_of(handle)
-    if messages is None:
-        raise await _silent(client, found, status)
+    if messages is None and status is None:
+        raise _silent(found, f'the workers of the queue "{clean(found.task_queue, 100)}" do not answer')
+    if messages is None or status is None:
+        head = (
+            f'the run "{clean(found.id, 200)}" has no context to look at (it is {clean((status or {}).get("phase"))})'
+        )
+        raise refuse(head, hint=f"`acts show {clean(found.id, 200)}` tells how it is")
     material, plan = await ask(handle, MATERIAL, {"offset": 0, "upto": 0}), await ask(handle, PLAN_QUERY)
     request = None if below else await _request(client, found)
-    told = Told(
-        messages, _tools(material), request, (status or {}).get("calls") or (), (status or {}).get("decisions") or ()
-    )
+    told = Told(messages, _tools(material), request, status.get("calls") or (), status.get("decisions") or ())
     return told, plan if isinstance(plan, list) else []
+
+
+def _silent(found: WorkflowExecutionDescription, who: str) -> Refusal:
+    hint = "a run is asked by way of its worker: start one with `acts dev`, or `python -m worker`"
+    return refuse(f'{who}, so nobody can tell about "{clean(found.id, 200)}"', hint=hint, code=NO_SERVER)
 
 
 def _tools(material: Any) -> dict[str, Tool]:
@@ -164,18 +176,6 @@ async def _request(client: Client, found: WorkflowExecutionDescription) -> Seque
         return None
     context = given.get("context", []) if isinstance(given, dict) else None
     return context if isinstance(context, list) else None
-
-
-async def _silent(client: Client, found: WorkflowExecutionDescription, status: Mapping[str, Any] | None) -> Refusal:
-    run = clean(found.id, 200)
-    if status is not None:
-        head = f'the run "{run}" has no context to look at (it is {clean(status.get("phase"), 40)})'
-        return refuse(head, hint=f"`acts show {run}` tells how it is")
-    queue = clean(found.task_queue, 100)
-    some = await server.served(client, found.task_queue)
-    who = f'the workers of the task queue "{queue}" do not answer' if some else f'no worker serves the queue "{queue}"'
-    hint = "a run is asked by way of its worker: start one with `acts dev`, or `python -m worker`"
-    return refuse(f"{who}, so nobody can tell", hint=hint, code=NO_SERVER)
 
 
 # -- what cannot be answered ---------------------------------------------------

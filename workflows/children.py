@@ -25,27 +25,37 @@ if TYPE_CHECKING:
     Told = Handle | workflow.ExternalWorkflowHandle[Any]
 
 
+def child_ids(name: str) -> tuple[str, str]:
+    """The id of a child of this name, and the one that it gets where that is in use."""
+    info = workflow.info()
+    id_ = short_id(f"{info.workflow_id}/{name}")
+    return id_, short_id(f"{id_}~{info.run_id[:8]}")
+
+
 async def start_child(type_: str, name: str, args: Sequence[RawValue], label: str, **how: Any) -> Handle:
     """A child ``<this run>/<name>``; where that id is in use, with the start of the run's id behind it.
 
     Raises:
         CallError: both ids are in use.
     """
-    info = workflow.info()
-    id_ = short_id(f"{info.workflow_id}/{name}")
-    for attempt in (id_, short_id(f"{id_}~{info.run_id[:8]}")):
+    ids = child_ids(name)
+    for attempt in ids:
         try:
             return await workflow.start_child_workflow(
                 type_, args=args, id=attempt, result_type=RawValue, static_summary=shorten(label, 200), **how
             )
         except WorkflowAlreadyStartedError:
             continue
-    raise CallError("WorkflowAlreadyStarted", f"a run with the id {id_} exists already")
+    raise CallError("WorkflowAlreadyStarted", f"a run with the id {ids[0]} exists already")
 
 
 async def start_background(node: Node, what: dict[str, Any], args: Sequence[RawValue] = ()) -> None:
-    """A Call as a run of its own that outlives the plan; returns once it is started."""
+    """A Call as a run of its own that outlives the plan; returns once it is started.
+
+    ``args`` are the three of an Activity; the SDK reads types by their number, so that none are three of nothing.
+    """
     label = summary(node)
+    args = args or [encode(None)] * 3
     await start_child(
         BACKGROUND, node.key, [encode({**what, "summary": label}), *args], label,
         parent_close_policy=workflow.ParentClosePolicy.ABANDON,
@@ -62,7 +72,8 @@ class Children:
         self._starting: dict[str, tuple[str, list[tuple[str, tuple[RawValue, ...]]]]] = {}
 
     def __contains__(self, workflow_id: str) -> bool:
-        return workflow_id in self._live
+        # What a child says may be here before the word that it has started
+        return workflow_id in self._live or any(workflow_id in child_ids(name) for name in self._starting)
 
     async def start(self, type_: str, name: str, given: RawValue, label: str, seconds: float | None = None) -> Handle:
         """See ``start_child``; ``seconds`` is how long it may take."""
@@ -109,9 +120,7 @@ class Children:
         if name in self._starting:
             self._starting[name][1].append((signal, args))
             return True
-        info = workflow.info()
-        id_ = short_id(f"{info.workflow_id}/{name}")
-        found = self._live.get(id_) or self._live.get(short_id(f"{id_}~{info.run_id[:8]}"))
+        found = next((self._live[i] for i in child_ids(name) if i in self._live), None)
         if found is not None:
             await self.tell_one(found[0], signal, *args)
         return found is not None

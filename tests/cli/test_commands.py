@@ -24,7 +24,7 @@ REFUND = str(EXAMPLES / "refund" / "plan.yaml")
 TRIP = str(EXAMPLES / "trip" / "plan.yaml")
 COMMANDS = (
     "dev", "demo", "run", "show", "validate", "simulate", "graph", "schema", "cancel", "pause", "resume", "provide",
-    "pending", "approve", "reject", "edit", "diff",
+    "pending", "approve", "reject", "edit", "diff", "why",
 )  # fmt: skip
 
 

@@ -132,8 +132,7 @@ def cut_to(message: Json, wrote: list[Where]) -> Json:
     value: Json = {}
     for place in wrote:
         value = oracle.deep_merge(value, nested(place[len(names) :], get(entry.payload, place[len(names) :])))
-    out = {**message, key: nested(names, value), "kind": kind}
-    return out
+    return {**message, key: nested(names, value), "kind": kind}
 
 
 def nested(names: Where, value: Json) -> Json:
@@ -286,7 +285,7 @@ def test_every_output_knows_its_call_and_what_ran_behind_it(case: Case, order: l
 def test_no_call_is_told_twice_and_what_is_outside_is_said(
     case: Case, order: list[int], where: Where, depth: int, most: int
 ) -> None:
-    trail, context, _ = trail_of_walk(walked(case, order))
+    trail, *_ = trail_of_walk(walked(case, order))
     path = Path(where[0], where[1:])
     for instance in (None, *trail.instances):
         whole = trail.why(path, instance, limits=EVERYTHING)

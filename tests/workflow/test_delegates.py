@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
 import json
 import uuid
 from pathlib import Path
@@ -9,10 +11,12 @@ from typing import Any
 
 import pytest
 from temporalio import activity
+from temporalio.client import WorkflowExecutionStatus, WorkflowFailureError
 
+from tests.support import assert_eventually
 from tests.workflow.agents import Agents
 from tests.workflow.foreign import Foreign, Handle, call, ended, events, of_type, result_of_failed, states, tool
-from tests.workflow.tools import echo, refuse
+from tests.workflow.tools import Heart, echo, refuse
 
 Json = Any
 TEXT = {"type": "string"}
@@ -46,6 +50,10 @@ def agents(foreign: Foreign, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 def delegating(name: str, delegate: str, **properties: Json) -> dict[str, Json]:
     """A Tool with a delegate."""
     return tool(name, activity="", _delegate={"const": delegate}, **properties)
+
+
+async def last(handle: Handle) -> list[str]:
+    return [str(e)[:600] for e in (await events(handle))[-4:]]
 
 
 async def held(handle: Handle) -> str:
@@ -103,8 +111,6 @@ async def test_a_delegate_sees_its_definition_its_scopes_and_its_input_and_nothi
 
 
 async def test_the_content_that_was_used_is_recorded(foreign: Foreign, agents: Agents, saved: Saved) -> None:
-    import hashlib
-
     name = saved(SPEAKER)
     digest = hashlib.sha256((saved.folder / f"{name}.json").read_bytes()).hexdigest()
     model = agents.script({"calls": [], "output": {"sent": "yes"}})
@@ -245,7 +251,7 @@ async def test_a_detached_delegate_is_a_run_of_its_own(foreign: Foreign, saved: 
         assert states(await ended(handle)) == {"1:inc": "detached"}
         child = foreign.client.get_workflow_handle(f"{handle.id}/1:inc")
         assert (await child.describe()).workflow_type == "Background"
-        await child.result()
+        await asyncio.wait_for(child.result(), 10)
         delegate = foreign.client.get_workflow_handle(f"{handle.id}/1:inc/delegate")
         assert (await delegate.result())["output"] == 2
 
@@ -276,7 +282,8 @@ async def test_an_agent_delegates_and_what_that_costs_is_its_own(
     name = saved(SPEAKER)
     plan = {"calls": [call("send", "†state.receipt", userId="u1")], "output": "†state.receipt"}
     handle = await agents.start(
-        ({"lacks": ["You send messages."]}, plan), ({"says": ["You send messages."]}, {"calls": [], "output": {"sent": "ok"}}),
+        ({"lacks": ["You send messages."]}, plan),
+        ({"says": ["You send messages."]}, {"calls": [], "output": {"sent": "ok"}}),
         context=[delegating("send", name, userId=TEXT)],
     )  # fmt: skip
     result = await ended(handle)
@@ -345,8 +352,6 @@ async def test_a_delegate_in_an_instance_sees_only_its_instance(foreign: Foreign
 
 
 async def test_an_approval_inside_a_delegate_is_seen_and_given_at_the_root(foreign: Foreign, saved: Saved) -> None:
-    from tests.support import assert_eventually
-
     name = saved({"config": {"approve": {"calls": True}},
                   **WALKED, "context": [foreign.tool("bump"), *WALKED["context"]]})  # fmt: skip
     async with foreign.serving(bump):
@@ -364,10 +369,6 @@ async def test_an_approval_inside_a_delegate_is_seen_and_given_at_the_root(forei
 
 
 async def test_cancelling_reaches_down_the_tree(foreign: Foreign, saved: Saved) -> None:
-    from temporalio.client import WorkflowExecutionStatus, WorkflowFailureError
-
-    from tests.workflow.tools import Heart
-
     heart = Heart()
     made = {"context": [
         foreign.tool("beat", options={"heartbeat": "5s"}),
@@ -375,14 +376,15 @@ async def test_cancelling_reaches_down_the_tree(foreign: Foreign, saved: Saved) 
     ]}  # fmt: skip
     inner = saved(made)
     outer = saved({"context": [
-        delegating("deep", inner), {"type": "plan", "run": True, "plan": [{"_tool": "deep", "_outputPath": "†state.x"}]},
+        delegating("deep", inner),
+        {"type": "plan", "run": True, "plan": [{"_tool": "deep", "_outputPath": "†state.x"}]},
     ]})  # fmt: skip
     async with foreign.serving(heart.activity()):
         handle = await foreign.start(foreign.request(call("top", "†state.x"), context=[delegating("top", outer)]))
-        await heart.beating.wait()
+        await asyncio.wait_for(heart.beating.wait(), 10)
         await handle.cancel()
         with pytest.raises(WorkflowFailureError):
             await ended(handle)
-        await heart.stopped.wait()
+        await asyncio.wait_for(heart.stopped.wait(), 10)
     found = await foreign.client.get_workflow_handle(f"{handle.id}/1:top/plan/1:deep").describe()
     assert found.status == WorkflowExecutionStatus.CANCELED

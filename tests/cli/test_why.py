@@ -1,0 +1,242 @@
+"""``acts why``: where a value came from, asked of real runs, going on and over."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+from temporalio.client import Client
+from typer.testing import CliRunner
+
+from acts.wire import PLAN
+from cli.known import EXAMPLES
+from cli.main import app
+from tests.cli.conftest import Acts
+from tests.cli.test_runs import over, settled
+
+WEATHER = str(EXAMPLES / "weather" / "plan.yaml")
+WAIT = str(EXAMPLES / "wait" / "plan.yaml")
+REFUND = str(EXAMPLES / "refund" / "plan.yaml")
+REPLAN = str(EXAMPLES / "replan" / "plan.yaml")
+# What a stranger may write: markup, a color, a line of its own
+HOSTILE = "Ada [bold red]x[/] \x1b[31m\nthe Request"
+
+
+@pytest.fixture(autouse=True)
+def wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Room for every line of a tree, whoever runs the tests."""
+    monkeypatch.setenv("COLUMNS", "250")
+
+
+def new_name() -> str:
+    return f"why-{uuid.uuid4().hex[:8]}"
+
+
+def ran(acts: Acts, file: str, *more: str, code: int = 0) -> str:
+    """A run that is over."""
+    name = new_name()
+    done = acts("run", file, "--id", name, *more)
+    assert done.exit_code == code, done.stderr
+    return name
+
+
+def tree(acts: Acts, *arguments: str) -> list[str]:
+    """The lines of the tree, each with two spaces per level for the lines that rich draws."""
+    done = acts("why", *arguments)
+    assert done.exit_code == 0, done.stderr
+    shown = done.stdout.translate(str.maketrans("├└│─", "    ")).splitlines()
+    return [" " * ((len(line) - len(line.lstrip())) // 2) + line.strip() for line in shown]
+
+
+def undated(line: str) -> str:
+    """A line without its date."""
+    return "  ".join(part for part in line.split("  ") if not (part.endswith("Z") and part[:2] == "20"))
+
+
+def test_a_value_is_told_back_to_what_the_request_gave(acts: Acts) -> None:
+    name = ran(acts, WEATHER, "--input", "city=Bergen")
+    found = [undated(line) for line in tree(acts, name, "†state.museum.what")]
+    assert found == [
+        '†state.museum.what = "the museum, with 4 tickets"   from outside',
+        "  3:bookMuseum  Activity bookMuseum",
+        '    weather  †state.rainy = {"celsius": 9, "city": "Bergen", "sky": "rain"}',
+        "      1:askWeather  Activity askWeather",
+        '        city  †input.city = "Bergen"',
+        "          the Request, /context/3",
+        "    people  †input.people = 4",
+        "      the Request, /context/1",
+    ]
+
+
+def test_what_the_request_gave_is_not_from_outside_and_what_was_not_needed_is_said(acts: Acts) -> None:
+    name = ran(acts, WEATHER)
+    assert tree(acts, name, "input.city")[0] == '†input.city = "Lisbon"   from the Request alone'
+    shown = tree(acts, name, "state.invitation.text")
+    assert any(line.strip() == "outing  †state.picnic || †state.museum" for line in shown)
+    assert any(line.strip() == "†state.museum: not needed" for line in shown)
+
+
+def test_the_ticks_of_an_agent_are_told_and_who_planned(acts: Acts) -> None:
+    name = ran(acts, REPLAN)
+    shown = [undated(line).strip() for line in tree(acts, name, "state.apology")]
+    assert "1:reportFailure  Activity reportFailure  tick 2  planned by the model" in shown
+    assert "1:processPayment  Activity processPayment  tick 1  failed: card_declined  planned by the model" in shown
+    assert shown[-1] == "the Request, /context/3"
+    plan = tree(acts, f"{name}/plan-2", "state.error.code")
+    assert plan[-1].strip() == f"given by {name}, the run above (message 1)"
+    assert plan[0].endswith("from outside")
+
+
+def test_a_depth_cuts_the_tree_and_says_so(acts: Acts) -> None:
+    name = ran(acts, WEATHER)
+    shown = tree(acts, name, "state.picnic", "--depth", "1")
+    assert len(shown) == 2
+    assert shown[1].endswith("(more with --depth)")
+
+
+async def test_a_run_that_waits_tells_who_would_write_and_later_what_was_provided(acts: Acts, client: Client) -> None:
+    name = new_name()
+    acts("run", WAIT, "--detach", "--id", name)
+    await settled(client, name, "2:bookRoom", "awaiting")
+    nothing = acts("why", name, "state.booking")
+    assert nothing.exit_code == 2
+    assert "nothing stands at †state.booking" in nothing.stderr
+    assert "2:bookRoom, which is awaiting" in nothing.stderr
+    assert tree(acts, name, "state.quote.cents")[0] == "†state.quote.cents = 21600   from outside"
+
+    guest = {"type": "input", "input": {"guest": {"name": HOSTILE, "people": 2}}}
+    assert acts("provide", name, json.dumps(guest)).exit_code == 0
+    await over(client, name)
+    done = acts("why", name, "state.booking.guest")
+    assert "\x1b" not in done.stdout
+    shown = tree(acts, name, "state.booking.guest")
+    assert shown[0] == '†state.booking.guest = "Ada [bold red]x[/] \\u001b[31m\\nthe Request"   from outside'
+    assert shown[-1].strip() == "provided to the run (message 3)"
+
+
+def test_json_has_all_of_it(acts: Acts) -> None:
+    name = ran(acts, REFUND)
+    done = acts("why", name, "state.refund", "--json")
+    found = json.loads(done.stdout)
+    assert (found["path"], found["outside"], found["value"]["cents"]) == ("†state.refund", True, 5000)
+    (source,) = found["sources"]
+    told = {k: source[k] for k in ("origin", "id", "tool", "tick", "plannedBy", "method", "outputPath")}
+    assert told == {
+        "origin": "activity", "id": "1:issueRefund", "tool": "issueRefund", "tick": 2, "plannedBy": "model",
+        "method": "set", "outputPath": "†state.refund",
+    }  # fmt: skip
+    read = {r["at"]: r["values"][0]["value"] for r in source["reads"]}
+    assert read == {"customerId": "cust_123", "amount": 50.0}
+    assert source["reads"][0]["values"][0]["sources"][0]["origin"] == "request"
+
+
+def request(*calls: dict[str, Any], context: list[dict[str, Any]]) -> dict[str, Any]:
+    tools = {
+        "detect": {"properties": {"text": {}, "_activity": {"const": "detectLanguage"}, "_outputPath": {}}},
+        "english": {
+            "properties": {"language": {}, "_activity": {"const": "isEnglish"}, "_outputPath": {}, "_scopes": {}}
+        },
+    }
+    return {"context": [{"type": "tool", "tool": tools}, *context, {"type": "plan", "plan": list(calls)}]}
+
+
+def test_an_instance_is_told_in_its_own_view(acts: Acts, tmp_path: Path) -> None:
+    plan = request(
+        {"_tool": "detect", "text": "†state.text", "_outputPath": "†state.language"},
+        {"_tool": "english", "language": "†state.language", "_scopes": ["†state.who"], "_outputPath": "†state.english",
+         "_instance": "one"},
+        context=[
+            {"type": "state", "text": "the sun and the moon"},
+            *({"type": "state", "who": name, "_instance": name} for name in ("one", "two")),
+        ],
+    )  # fmt: skip
+    (tmp_path / "two.json").write_text(json.dumps(plan))
+    name = ran(acts, "two.json")
+    assert [undated(line) for line in tree(acts, name, "state.english", "--instance", "one")] == [
+        "†state.english = true   from outside",
+        "  2:english  Activity isEnglish",
+        '    language  †state.language = "en"',
+        "      1:detect  Activity detectLanguage",
+        '        text  †state.text = "the sun and the moon"',
+        "          the Request, /context/1",
+        '    scope  †state.who = "one"',
+        "      the Request, /context/2",
+    ]
+    assert json.loads(acts("why", name, "state.who", "--instance", "two", "--json").stdout)["instance"] == "two"
+    everywhere = acts("why", name, "state.english")
+    assert "it stands in one: --instance one" in everywhere.stderr
+    unknown = acts("why", name, "state.english", "--instance", "three")
+    assert (unknown.exit_code, "it has: one, two" in unknown.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("where", "words"),
+    [
+        ("state.pcnic", ["nothing stands at †state.pcnic", "did you mean †state.picnic?", "†state.invitation"]),
+        ("state.picnic.wat", ["there is  †state.picnic.bring", "did you mean †state.picnic.what?"]),
+        ("state.picnic.city.x", ['found  †state.picnic.city = "Lisbon"']),
+        ("stat", ["there is  †input, †state", "did you mean †state?"]),
+        ("output", ["an agent's output is its model's own answer"]),
+        ("state.museum", ["nothing stands at †state.museum", "3:bookMuseum, which is skipped"]),
+        ("state.", ['a name must follow "."', "like †state.order[0].price"]),
+        ("†state.a || †state.b", ["is several paths", "ask for one of them"]),
+    ],
+)
+def test_a_path_that_leads_nowhere_is_answered_with_advice(
+    acts: Acts, weather: str, where: str, words: list[str]
+) -> None:
+    done = acts("why", weather, where)
+    assert (done.exit_code, done.stdout) == (2, "")
+    for word in words:
+        assert word in " ".join(done.stderr.split()) or word in done.stderr
+
+
+@pytest.fixture(scope="session")
+def weather_runs() -> dict[str, str]:
+    return {}
+
+
+@pytest.fixture
+def weather(acts: Acts, weather_runs: dict[str, str]) -> str:
+    """One run of the weather example, which all cases of a table ask."""
+    if "name" not in weather_runs:
+        weather_runs["name"] = ran(acts, WEATHER)
+    return weather_runs["name"]
+
+
+def test_a_run_that_is_not_there_is_said(acts: Acts) -> None:
+    done = acts("why", "no-such-run", "state")
+    assert (done.exit_code, 'there is no run "no-such-run"' in done.stderr) == (2, True)
+
+
+async def test_without_a_worker_nobody_can_tell(acts: Acts, client: Client) -> None:
+    name = new_name()
+    handle = await client.start_workflow(PLAN, {"context": []}, id=name, task_queue=f"nobody-{name}")
+    done = acts("why", name, "state")
+    assert (done.exit_code, "no worker serves the queue" in done.stderr) == (3, True)
+    await handle.terminate("the test is over")
+
+
+async def test_a_run_that_was_refused_has_no_context(acts: Acts, client: Client, worker: dict[str, str]) -> None:
+    name = new_name()
+    await client.start_workflow(PLAN, {"context": []}, id=name, task_queue=worker["ACTS_TASK_QUEUE"])
+    await over(client, name)
+    done = acts("why", name, "state")
+    assert (done.exit_code, "has no context to look at" in done.stderr) == (2, True)
+    assert f"acts show {name}" in done.stderr
+
+
+async def test_a_workflow_of_another_kind_is_refused(acts: Acts, client: Client) -> None:
+    name = new_name()
+    handle = await client.start_workflow("Other", {}, id=name, task_queue=f"nobody-{name}")
+    done = acts("why", name, "state")
+    assert (done.exit_code, "is of the type Other, which has no context" in done.stderr) == (2, True)
+    await handle.terminate("the test is over")
+
+
+@pytest.mark.parametrize("depth", ["0", "51", "x"])
+def test_a_depth_is_a_number_that_a_person_can_read(depth: str) -> None:
+    assert CliRunner().invoke(app, ["why", "run", "state", "--depth", depth]).exit_code == 2
