@@ -26,7 +26,7 @@ from typing import IO, Any, Final
 
 from cli.devserver import HOST, DevServer, DevServerError, dev_server
 from cli.failures import NO_SERVER, PLAN_FAILED, WRONG_INPUT, refuse
-from cli.known import MODULES, configured, default_modules
+from cli.known import DELEGATES, MODULES, configured, default_delegates, default_modules
 from cli.output import say
 from cli.server import STATE_VARIABLE
 
@@ -146,6 +146,8 @@ def _start_worker(stack: ExitStack, setup: Setup, modules: str) -> tuple[subproc
     output: IO[bytes] | None = stack.enter_context(setup.log.open("ab")) if setup.log is not None else None
     environment = {k: v for k, v in os.environ.items() if not k.startswith("TEMPORAL_")}
     environment[MODULES] = modules
+    if modules == default_modules():  # with the examples come their definitions, after the user's own
+        environment[DELEGATES] = os.pathsep.join(filter(None, (os.environ.get(DELEGATES), default_delegates())))
     environment.setdefault(SHUTDOWN, str(SHUTDOWN_SECONDS))
     files = setup.files or setup.state
     if files is not None:

@@ -25,6 +25,7 @@ from cli.failures import refuse
 
 MODULES: Final = "ACTS_ACTIVITIES"
 FOLDERS: Final = "ACTS_TOOLS"
+DELEGATES: Final = "ACTS_DELEGATES"
 EXAMPLES: Final = Path(__file__).resolve().parent.parent / "examples"
 # What a Tool that we cannot see may write, nobody here can tell
 _DEPENDS_ON_TOOLS: Final = ("unknownReference", "cycle")
@@ -141,6 +142,13 @@ def default_modules() -> str:
     import examples
 
     return ",".join(examples.MODULES)
+
+
+def default_delegates() -> str:
+    """Where definitions are looked for beside ``ACTS_DELEGATES`` when the examples are loaded: in theirs."""
+    import examples
+
+    return os.pathsep.join(examples.DELEGATES)
 
 
 def _is_example(file: str) -> bool:

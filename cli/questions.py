@@ -16,30 +16,30 @@ if TYPE_CHECKING:
 QUERY: Final = timedelta(seconds=5)
 
 
-async def ask(handle: WorkflowHandle[Any, Any], query: str, *given: Any) -> Any:
+async def ask(handle: WorkflowHandle[Any, Any], query: str, *given: Any, within: timedelta = QUERY) -> Any:
     """The answer of a query, or None when nobody gives one in time."""
     from temporalio.client import WorkflowQueryFailedError, WorkflowQueryRejectedError
     from temporalio.service import RPCError
 
     try:
         # bounded by us as well: the SDK tries again after a timeout of its own
-        asked = handle.query(query, args=list(given), rpc_timeout=QUERY)
-        return await asyncio.wait_for(asked, QUERY.total_seconds())
+        asked = handle.query(query, args=list(given), rpc_timeout=within)
+        return await asyncio.wait_for(asked, within.total_seconds())
     except (RPCError, WorkflowQueryFailedError, WorkflowQueryRejectedError, TimeoutError):
         return None
 
 
-async def status_of(handle: WorkflowHandle[Any, Any]) -> dict[str, Any] | None:
+async def status_of(handle: WorkflowHandle[Any, Any], within: timedelta = QUERY) -> dict[str, Any] | None:
     """The answer of the query ``status``, or None when there is none."""
-    found = await ask(handle, STATUS)
+    found = await ask(handle, STATUS, within=within)
     return found if isinstance(found, dict) else None
 
 
-async def messages_of(handle: WorkflowHandle[Any, Any]) -> list[Any] | None:
+async def messages_of(handle: WorkflowHandle[Any, Any], within: timedelta = QUERY) -> list[Any] | None:
     """The whole context of a run, page by page; None when nobody tells."""
     out: list[Any] = []
     while True:
-        page = await ask(handle, CONTEXT, {"offset": len(out), "limit": 1000})
+        page = await ask(handle, CONTEXT, {"offset": len(out), "limit": 1000}, within=within)
         if not isinstance(page, dict) or not isinstance(page.get("messages"), list):
             return None
         out += page["messages"]

@@ -1,7 +1,7 @@
 """``acts why``: where a value of a run came from, back through the Calls.
 
 Laws of this file:
-- it reads what the run tells of itself (its context, its Tools, the states of its Calls), going on or over;
+- a run that goes on is asked as well as one that is over;
 - what came from outside is shown as text: clean, cut to a line, and never read as markup;
 - a path that leads nowhere is answered with where it could have led, and who would have written there.
 """
@@ -10,27 +10,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from acts import origins
 from acts.errors import ExpressionError, shorten
+from acts.messages import read_request
 from acts.origins import Origin, Told
 from acts.provenance import Found, Limits, Read, Source, Trail
 from acts.references import MARK, Path, alternatives, any_reference, parse
-from acts.tools import META, Tool, read_tool
+from acts.tools import META, Tool
 from acts.values import Json
-from acts.wire import AGENT, DELEGATE, INSTANCE, MATERIAL, PLAN, PLAN_QUERY
 from cli import server
-from cli.failures import DONE, NO_SERVER, Block, Refusal, refuse
-from cli.output import clean, console, out_json
-from cli.questions import ask, messages_of, request_of, status_of
+from cli.failures import DONE, Block, Refusal, refuse
+from cli.output import clean, console, out_json, print_blocks
+from cli.told import account
 
 if TYPE_CHECKING:
     from rich.text import Text
     from rich.tree import Tree
-    from temporalio.client import Client, WorkflowExecutionDescription, WorkflowHandle
 
-_OURS: Final = (PLAN, AGENT, DELEGATE, INSTANCE)
 # More is told to programs than a person reads
 _EACH_JSON, _ALL_JSON = 100, 2000
 MAX_VALUE: Final = 100
@@ -90,92 +88,23 @@ def path_of(text: str) -> Path:
 
 async def _why(asked: Asked, path: Path, *, as_json: bool) -> int:
     client = await server.connect()
-    handle = server.handle(client, asked.run)
-    found = await server.about(asked.run, handle.describe(rpc_timeout=server.RPC))
-    if found.workflow_type not in _OURS:
-        text = (
-            f'the run "{clean(found.id, 200)}" is of the type {clean(found.workflow_type, 100)}, which has no context'
-        )
-        raise refuse(text, hint=f"a context have: {', '.join(_OURS)}")
-    above = await _above(client, found)
-    told, plan = await _told(client, handle, found, below=above is not None)
-    trail = Trail(told)
+    found = await account(client, asked.run)
+    trail = Trail(found.told)
     _check_instance(trail, asked)
     limits = Limits(asked.depth, _EACH_JSON, _ALL_JSON) if as_json else Limits(asked.depth)
     answer = trail.why(path, asked.instance, limits=limits)
     if answer.text is None:
-        raise _nowhere(trail, path, asked, told, plan)
+        raise _nowhere(trail, path, asked, found.told)
     if as_json:
         out = {**answer.to_json(), "value": trail.value(path, asked.instance)}
         out.pop("shortened", None)
         out_json(out if asked.instance is None else {**out, "instance": asked.instance})
     else:
-        console(wrap=True).print(tree_of(answer, above))
+        console(wrap=True).print(tree_of(answer, found.above))
+    if not found.complete:
+        text = "no worker answers, so what ran behind calls is told only where their tools say it"
+        print_blocks([Block(text, severity="note")])
     return DONE
-
-
-# -- what the run tells --------------------------------------------------------
-
-
-async def _above(client: Client, found: WorkflowExecutionDescription) -> str | None:
-    """The run of ours that started this one, and gave it its data; None for a root."""
-    from temporalio.service import RPCError
-
-    if found.parent_id is None:
-        return None
-    parent = client.get_workflow_handle(found.parent_id, run_id=found.parent_run_id)
-    try:
-        kind = (await parent.describe(rpc_timeout=server.RPC)).workflow_type
-    except RPCError:  # gone: then nobody can tell who it was
-        return found.parent_id
-    return found.parent_id if kind in _OURS else None
-
-
-async def _told(
-    client: Client, handle: WorkflowHandle[Any, Any], found: WorkflowExecutionDescription, *, below: bool
-) -> tuple[Told, list[Json]]:
-    """What a run tells of itself, and the Calls of its plan.
-
-    Raises:
-        Refusal: nobody answers, or it has no context yet.
-    """
-    if not await server.served(client, found.task_queue):
-        raise _silent(found, f'no worker serves the queue "{clean(found.task_queue, 100)}"')
-    messages, status = await messages_of(handle), await status_of(handle)
-    if messages is None and status is None:
-        raise _silent(found, f'the workers of the queue "{clean(found.task_queue, 100)}" do not answer')
-    if messages is None or status is None:
-        head = (
-            f'the run "{clean(found.id, 200)}" has no context to look at (it is {clean((status or {}).get("phase"))})'
-        )
-        raise refuse(head, hint=f"`acts show {clean(found.id, 200)}` tells how it is")
-    material, plan = await ask(handle, MATERIAL, {"offset": 0, "upto": 0}), await ask(handle, PLAN_QUERY)
-    request = None if below else await _request(client, found)
-    told = Told(messages, _tools(material), request, status.get("calls") or (), status.get("decisions") or ())
-    return told, plan if isinstance(plan, list) else []
-
-
-def _silent(found: WorkflowExecutionDescription, who: str) -> Refusal:
-    hint = "a run is asked by way of its worker: start one with `acts dev`, or `python -m worker`"
-    return refuse(f'{who}, so nobody can tell about "{clean(found.id, 200)}"', hint=hint, code=NO_SERVER)
-
-
-def _tools(material: Any) -> dict[str, Tool]:
-    listed = material.get("tools") if isinstance(material, dict) else None
-    read = {name: read_tool(name, item["schema"], served=item["served"])[0] for name, item in (listed or {}).items()}
-    return {name: tool for name, tool in read.items() if tool is not None}
-
-
-async def _request(client: Client, found: WorkflowExecutionDescription) -> Sequence[Json] | None:
-    """The context that a run was started with; None when the history of its beginning is gone."""
-    from temporalio.service import RPCError
-
-    try:
-        given = await request_of(client, found)
-    except RPCError:
-        return None
-    context = given.get("context", []) if isinstance(given, dict) else None
-    return context if isinstance(context, list) else None
 
 
 # -- what cannot be answered ---------------------------------------------------
@@ -187,13 +116,13 @@ def _check_instance(trail: Trail, asked: Asked) -> None:
         raise refuse(text, where="--instance", hint=f"it has: {_listed(trail.instances)}")
 
 
-def _nowhere(trail: Trail, path: Path, asked: Asked, told: Told, plan: Sequence[Json]) -> Refusal:
+def _nowhere(trail: Trail, path: Path, asked: Asked, told: Told) -> Refusal:
     """Nothing stands there: how far the path leads, who would write there, and what may have been meant."""
     above, names, likely = trail.near(path, asked.instance)
     facts = [("there is", _listed([str(n) for n in names]))] if names else []
     if above is not None and not names:
         facts = [("found", f"{above} = {_short(trail.why(above, asked.instance))}")]
-    coming = [("writes there", text) for text in _would_write(told, plan, path)]
+    coming = [("writes there", text) for text in _would_write(told, path)]
     holding = [i for i in trail.instances if trail.find(path, i, trail.end)] if asked.instance is None else []
     if holding:
         coming.append(("instances", f"it stands in {_listed(holding)}: --instance {clean(holding[0], 100)}"))
@@ -204,10 +133,11 @@ def _nowhere(trail: Trail, path: Path, asked: Asked, told: Told, plan: Sequence[
     return Refusal(Block(f"nothing stands at {clean(path, 200)}", "", [*facts, *coming]))
 
 
-def _would_write(told: Told, plan: Sequence[Json], path: Path) -> Iterator[str]:
-    """The Calls of the plan that may write at a path, or above or below it, and how they are."""
+def _would_write(told: Told, path: Path) -> Iterator[str]:
+    """The Calls of the latest plan that may write at a path, or above or below it, and how they are."""
     states = {str(c.get("id")): str(c.get("state")) for c in told.calls}
-    for position, call in enumerate(plan):
+    plan = read_request({"context": list(told.messages)}).plan
+    for position, call in enumerate(plan.calls if plan is not None else ()):
         id_ = f"{position + 1}:{call.get('_tool')}" if isinstance(call, dict) else ""
         tool = told.tools.get(id_.partition(":")[2])
         if tool is not None and states.get(id_) != "completed" and any(p.overlaps(path) for p in _writes(call, tool)):

@@ -50,19 +50,25 @@ def shipped(example: str, name: str) -> Path:
     return path
 
 
-def own_file(example: str, stem: str, call: Json) -> Path:
+def own_file(example: str, stem: str, call: Json, suffix: str = ".txt") -> Path:
     """The one file of a Call: another attempt gets the same name, another run another one."""
     mark = hashlib.sha256(call["_id"].encode()).hexdigest()[:_MARK_DIGITS]
-    return folder(example) / f"{stem}-{mark}.txt"
+    return folder(example) / f"{stem}-{mark}{suffix}"
 
 
-def write_whole(path: Path, text: str) -> str:
+def write_whole(path: Path, content: str | bytes) -> str:
     """Write a file in one step, so that no reader and no crash finds half of it; gives its path."""
     handle, draft = tempfile.mkstemp(dir=path.parent, prefix=".draft-")
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        file.write(text)
+    with os.fdopen(handle, "wb") as file:
+        file.write(content.encode() if isinstance(content, str) else content)
     Path(draft).replace(path)
     return path.as_posix()
+
+
+def seen(context: list[Json], kind: str) -> Any:
+    """What a Call's scopes show of one kind; None, if they show nothing of it."""
+    message = next((m for m in context if m.get("kind", m["type"]) == kind), None)
+    return None if message is None else message[message["type"]]
 
 
 @contextmanager

@@ -18,9 +18,10 @@ from cli.known import EXAMPLES
 from tests.cli.conftest import Acts
 from tests.examples.running import started
 
-# Agents propose each plan; that nobody decides takes the least time
-PROPOSED = {"plan": True, "timeout": "100ms", "onTimeout": "approve"}
-AGENTS = ("refund", "replan", "research", "translation", "trip")
+# Agents propose each plan, as lazy ones do by themselves; that nobody decides takes the least time
+SOON = {"timeout": "100ms", "onTimeout": "approve"}
+LAZY = {"type": "plan", "plan": [], "mode": "lazy"}
+AGENTS = {"refund": True, "replan": True, "research": False, "translation": True, "trip": False}
 GUEST = '{"name": "Ada", "people": 2}'
 RUNS = {
     "fanout": ["fanout/plan.yaml"], "linear": ["linear/plan.yaml"], "accepted": ["payment/accepted.yaml"],
@@ -115,13 +116,14 @@ def test_the_forecast_holds_for_what_another_worker_does(acts: Acts, worker: dic
     near("foreign", told(acts, name))
 
 
-@pytest.mark.parametrize("example", AGENTS)
+@pytest.mark.parametrize(("example", "lazy"), AGENTS.items())
 async def test_the_plans_that_an_agent_proposes_are_forecast_and_its_result_says_how_that_came_out(
-    acts: Acts, client: Client, tmp_path: Path, example: str
+    acts: Acts, client: Client, tmp_path: Path, example: str, *, lazy: bool
 ) -> None:
     request = yamltext.parse((EXAMPLES / example / "plan.yaml").read_text("utf-8"))
     assert isinstance(request, dict)
-    request["config"]["approve"] = PROPOSED
+    request["config"]["approve"] = SOON if lazy else {**SOON, "plan": True}
+    request["context"] += [LAZY] * lazy
     (tmp_path / "plan.json").write_text(json.dumps(request), "utf-8")
     name = f"cli-{uuid.uuid4().hex[:8]}"
     done = acts("run", "plan.json", "--agent", "--id", name)

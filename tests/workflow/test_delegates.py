@@ -123,7 +123,7 @@ async def test_the_content_that_was_used_is_recorded(foreign: Foreign, agents: A
 
 async def test_anonymous_answers_a_latent_tool_in_a_clean_room(foreign: Foreign, agents: Agents) -> None:
     model = agents.script(
-        ({"tool": "judge", "says": ["scoped"], "lacks": ["planted", "hidden"]}, {"output": {"verdict": "good"}})
+        ({"tool": "judge", "says": ["scoped"], "lacks": ["planted", "hidden"]}, {"text": '{"verdict": "good"}'})
     )
     output = {"type": "object", "properties": {"verdict": TEXT}, "required": ["verdict"]}
     context = [

@@ -1,0 +1,141 @@
+"""What a run tells of itself: its context, its Tools, its Calls, what was decided.
+
+Laws of this file:
+- of a run that is over its result tells, which needs no worker: each query makes a worker
+  replay all of such a run, so it is asked one question at most, what its Tools are;
+- of a run that goes on, or whose result was too large to hold its context, queries tell;
+- the data that a run was given by one above it is not taken for that of a Request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from acts.messages import read_request
+from acts.origins import Told
+from acts.tools import Tool, read_tool, read_tools, undecided_names
+from acts.values import Json
+from acts.wire import AGENT, DELEGATE, INSTANCE, MATERIAL, PLAN
+from cli import server
+from cli.failures import NO_SERVER, Refusal, refuse
+from cli.output import clean
+from cli.questions import ask, messages_of, request_of, status_of
+from cli.show import ended
+
+if TYPE_CHECKING:
+    from temporalio.client import Client, WorkflowExecutionDescription, WorkflowHandle
+
+OURS: Final = (PLAN, AGENT, DELEGATE, INSTANCE)
+# The replay of a run of 5,000 Calls was measured at 5 s
+PATIENCE: Final = timedelta(seconds=60)
+
+
+@dataclass(frozen=True)
+class Account:
+    """What a run tells. ``above`` is the run of ours that gave it its data; ``complete``: a worker told of its Tools."""
+
+    told: Told
+    above: str | None
+    complete: bool
+
+
+async def account(client: Client, run: str) -> Account:
+    """What a run tells.
+
+    Raises:
+        Refusal: there is no such run, it has no context, or nobody answers.
+    """
+    handle = server.handle(client, run)
+    found = await server.about(run, handle.describe(rpc_timeout=server.RPC))
+    if found.workflow_type not in OURS:
+        text = f'the run "{clean(run, 200)}" is of the type {clean(found.workflow_type, 100)}, which has no context'
+        raise refuse(text, hint=f"these types have one: {', '.join(OURS)}")
+    above = await _above(client, found)
+    request = None if above is not None else await _request(client, found)
+    served = await server.served(client, found.task_queue)
+    told = None if request is None else await _of_result(client, found, request)
+    if told is None and not served:
+        raise _silent(found, f'no worker serves the queue "{clean(found.task_queue, 100)}"')
+    told = told or await _of_queries(handle, found, request)
+    material = await ask(handle, MATERIAL, {"offset": 0, "upto": 0}, within=PATIENCE) if served else None
+    tools = _defined(told.messages) if material is None else _tools(material)
+    return Account(replace(told, tools=tools), above, material is not None)
+
+
+async def _above(client: Client, found: WorkflowExecutionDescription) -> str | None:
+    """The run of ours that started this one; None for a root."""
+    from temporalio.service import RPCError
+
+    if found.parent_id is None:
+        return None
+    parent = client.get_workflow_handle(found.parent_id, run_id=found.parent_run_id)
+    try:
+        kind = (await parent.describe(rpc_timeout=server.RPC)).workflow_type
+    except RPCError:  # gone: then nobody can tell what it was
+        return found.parent_id
+    return found.parent_id if kind in OURS else None
+
+
+async def _request(client: Client, found: WorkflowExecutionDescription) -> Sequence[Json] | None:
+    """The context that a run was started with; None when the history of its beginning is gone."""
+    from temporalio.service import RPCError
+
+    try:
+        given = await request_of(client, found)
+    except RPCError:
+        return None
+    context = given.get("context", []) if isinstance(given, dict) else None
+    return context if isinstance(context, list) else None
+
+
+async def _of_result(client: Client, found: WorkflowExecutionDescription, request: Sequence[Json]) -> Told | None:
+    """What the result of a run tells; None where it has none, or none that is whole."""
+    if found.close_time is None:
+        return None
+    result = (await ended(client, found)).result
+    context = result.get("context") if isinstance(result, dict) else None
+    if not isinstance(context, list) or "context" in (result.get("omitted") or {}).get("bytes", {}):
+        return None
+    return Told([*request, *context], {}, request, list(_calls(result)), result.get("decisions") or ())
+
+
+def _calls(result: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """The Calls of a run, those of its instances among them."""
+    yield from result.get("calls") or ()
+    for instance, item in (result.get("instances") or {}).items():
+        for call in (item.get("calls") if isinstance(item, dict) else None) or ():
+            yield {**call, "instance": instance}
+
+
+async def _of_queries(
+    handle: WorkflowHandle[Any, Any], found: WorkflowExecutionDescription, request: Sequence[Json] | None
+) -> Told:
+    messages, status = await messages_of(handle, PATIENCE), await status_of(handle, PATIENCE)
+    if status is None:
+        raise _silent(found, f'the workers of the queue "{clean(found.task_queue, 100)}" do not answer')
+    if messages is None:
+        run = clean(found.id, 200)
+        head = f'the run "{run}" has no context to look at (it is {clean(status.get("phase"), 40)})'
+        raise refuse(head, hint=f"`acts show {run}` tells how it is")
+    return Told(messages, {}, request, status.get("calls") or (), status.get("decisions") or ())
+
+
+def _tools(material: Any) -> dict[str, Tool]:
+    listed = material.get("tools") if isinstance(material, dict) else None
+    read = {name: read_tool(name, item["schema"], served=item["served"])[0] for name, item in (listed or {}).items()}
+    return {name: tool for name, tool in read.items() if tool is not None}
+
+
+def _defined(messages: Sequence[Json]) -> dict[str, Tool]:
+    """The Tools that say themselves what runs behind them: of the others only a worker knows."""
+    parsed = read_request({"context": list(messages)})
+    unknown = undecided_names(parsed)
+    return {n: t for n, t in read_tools(parsed, {}, lambda _: False).by_name.items() if n not in unknown}
+
+
+def _silent(found: WorkflowExecutionDescription, who: str) -> Refusal:
+    hint = "a run is asked by way of its worker: start one with `acts dev`, or `python -m worker`"
+    return refuse(f'{who}, so nobody can tell about "{clean(found.id, 200)}"', hint=hint, code=NO_SERVER)

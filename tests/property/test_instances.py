@@ -1,0 +1,191 @@
+"""Instances walked by children of their own come to what one walk of them all comes to, and see nothing of each other."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+from hypothesis import HealthCheck, assume, event, given, settings
+from hypothesis import strategies as st
+
+from acts import report
+from acts.errors import CallError, InvalidRequest
+from acts.instances import UNIT, Batch, apart, together, units, walked
+from acts.messages import read_request
+from acts.usage import Spent
+from acts.validate import Prepared, prepare, prepare_parsed
+from acts.walk import Walk
+from tests.property.drive import NOW, Drive, identify
+from tests.strategies import Case, cases, orders
+
+Json = Any
+
+many = settings(
+    max_examples=int(os.environ.get("ACTS_EXAMPLES", "40")),  # more, to hunt
+    deadline=None,  # a busy machine is not a slow engine
+    suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+
+
+def prepared_of(request: Json) -> Prepared | None:
+    try:
+        return prepare(request)
+    except InvalidRequest:
+        return None
+
+
+def child_of(handed: Json) -> Prepared:
+    """What a child makes of what it is handed."""
+    handed = json.loads(json.dumps(handed))
+    prepared = prepare_parsed(read_request(handed["request"]), {}, (), handed.get("places"))
+    return together(prepared, handed["instances"])
+
+
+class Batched:
+    """A run and its children, each walked by itself; they end in the order that is asked for."""
+
+    def __init__(self, prepared: Prepared, results: dict[str, Json], order: list[int]) -> None:
+        self.drive = Drive(units(prepared), results)
+        self.batch = Batch(prepared, prepared.request.raw.get("config") or {})
+        self.order = order
+        self.handed: dict[str, Json] = {}
+        while self.drive.running:
+            place = order[len(self.handed) % len(order)] % len(self.drive.running) if order else 0
+            self._end(self.drive.running[place])
+
+    def _end(self, id_: str) -> None:
+        rank = next(r for r, n in enumerate(self.drive.walk.nodes) if n.id == id_)
+        node = self.drive.walk.nodes[rank]
+        if node.how != UNIT:
+            self.drive.finish(id_)
+            return
+        self.drive.running.remove(id_)
+        handed = self.batch.handed(node.members)
+        self.handed[node.members[0]] = handed
+        child = InstanceDrive(child_of(handed), self.drive.results)
+        child.finish_all(self.order)
+        value = json.loads(json.dumps(walked(child.walk)))
+        self.drive.perform(self.drive.walk.unit_ended(rank, value, NOW))
+
+
+class InstanceDrive(Drive):
+    """A walk in which Calls of several instances may have the same id."""
+
+    def rank(self, id_: str) -> int:
+        found = self.walk.ids.get(id_)
+        return found if found is not None else next(r for r, n in enumerate(self.walk.nodes) if n.id == id_)
+
+
+def told(walk: Walk) -> Json:
+    """What a run says of itself, without what the order of children may change."""
+    found = report.result(walk, Spent())
+    keys = ("status", "state", "instances", "calls")
+    errors = sorted(json.dumps(e, sort_keys=True) for e in found["errors"])
+    return {**{k: found[k] for k in keys}, "errors": errors}
+
+
+def context_of(walk: Walk, instance: str) -> list[Json]:
+    found = report.result(walk, Spent())["context"]
+    return [m for m in found if m.get("_instance") == instance]
+
+
+@many
+@given(cases(instances=True), orders())
+def test_children_come_to_what_one_walk_comes_to(case: Case, order: list[int]) -> None:
+    prepared = prepared_of(case.request)
+    assume(prepared is not None)
+    assert prepared is not None
+    assume(apart(prepared))
+    whole = Drive(prepared, case.results)
+    whole.finish_all(order)
+    batched = Batched(prepared, case.results, order)
+    event(f"status: {whole.walk.status}")
+    event(f"units: {len([n for n in batched.drive.walk.nodes if n.how == UNIT])}")
+    assert told(batched.drive.walk) == told(whole.walk)
+    for instance in prepared.request.instances():
+        assert context_of(batched.drive.walk, instance) == context_of(whole.walk, instance)
+
+
+def template(case: Case) -> Json:
+    """The same plan, none of whose Calls names an instance."""
+    request = json.loads(json.dumps(case.request))
+    for call in request["context"][-1]["plan"]:
+        call.pop("_instance", None)
+    return request
+
+
+@many
+@given(cases(instances=True), orders(), st.integers(1, 3))
+def test_a_child_of_several_instances_comes_to_what_a_child_of_each_comes_to(
+    case: Case, order: list[int], per_child: int
+) -> None:
+    request = template(case)
+    prepared = prepared_of(request)
+    assume(prepared is not None)
+    assert prepared is not None
+    assume(apart(prepared))
+    alone = Batched(prepared, case.results, order)
+    request["config"] = {**(request.get("config") or {}), "instancesPerChild": per_child}
+    several = prepared_of(request)
+    assert several is not None
+    both = SeveralDrive.batched(several, case.results, order)
+    assert told(both) == told(alone.drive.walk)
+
+
+class SeveralDrive:
+    """A batch whose children carry several instances."""
+
+    @staticmethod
+    def batched(prepared: Prepared, results: dict[str, Json], order: list[int]) -> Walk:
+        walk = Walk(units(prepared), identify)
+        walk.begin(NOW)
+        batch = Batch(prepared, prepared.request.raw.get("config") or {})
+        for rank, node in enumerate(walk.nodes):
+            child = KeyedDrive(child_of(batch.handed(node.members)), results)
+            child.finish_all(order)
+            walk.unit_ended(rank, json.loads(json.dumps(walked(child.walk))), NOW)
+        return walk
+
+
+class KeyedDrive:
+    """Like ``Drive``, each Call being named by its key."""
+
+    def __init__(self, prepared: Prepared, results: dict[str, Json]) -> None:
+        self.walk = Walk(prepared, identify)
+        self.results = results
+        self.running: list[int] = []
+        self._take(self.walk.begin(NOW))
+
+    def _take(self, commands: list[Any]) -> None:
+        self.running += [c.rank for c in commands if hasattr(c, "node")]
+
+    def finish_all(self, order: list[int]) -> None:
+        turn = 0
+        while self.running:
+            rank = self.running.pop((order[turn % len(order)] if order else 0) % len(self.running))
+            turn += 1
+            result = self.results.get(self.walk.nodes[rank].id)
+            if self.walk.nodes[rank].detached:
+                self._take(self.walk.detached(rank, NOW))
+            elif isinstance(result, dict) and set(result) == {"$fail"}:
+                self._take(self.walk.failed(rank, CallError(result["$fail"]["type"], result["$fail"]["message"]), NOW))
+            else:
+                self._take(self.walk.completed(rank, json.loads(json.dumps(result)), NOW))
+
+
+@many
+@given(cases(instances=True))
+def test_a_child_is_handed_nothing_of_another_instance(case: Case) -> None:
+    prepared = prepared_of(case.request)
+    assume(prepared is not None)
+    assert prepared is not None
+    assume(apart(prepared))
+    batch = Batch(prepared, {})
+    for node in units(prepared).nodes:
+        if node.how == UNIT:
+            handed = batch.handed(node.members)
+            found = [m["_instance"] for m in handed["request"]["context"] if "_instance" in m]
+            assert set(found) <= set(node.members)
+            plan = handed["request"]["context"][-1]["plan"]
+            assert {c.get("_instance") for c in plan} <= {None, *node.members}
