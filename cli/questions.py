@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from temporalio.client import Client, WorkflowExecutionDescription, WorkflowHandle
 
 QUERY: Final = timedelta(seconds=5)
+# Messages of one page: a run that is over replays for each, and a page ends at 1.5 MB anyway
+PAGE: Final = 20_000
 
 
 async def ask(handle: WorkflowHandle[Any, Any], query: str, *given: Any, within: timedelta = QUERY) -> Any:
@@ -39,7 +41,7 @@ async def messages_of(handle: WorkflowHandle[Any, Any], within: timedelta = QUER
     """The whole context of a run, page by page; None when nobody tells."""
     out: list[Any] = []
     while True:
-        page = await ask(handle, CONTEXT, {"offset": len(out), "limit": 1000}, within=within)
+        page = await ask(handle, CONTEXT, {"offset": len(out), "limit": PAGE}, within=within)
         if not isinstance(page, dict) or not isinstance(page.get("messages"), list):
             return None
         out += page["messages"]

@@ -29,13 +29,14 @@ if TYPE_CHECKING:
     from temporalio.client import Client, WorkflowExecutionDescription, WorkflowHandle
 
 OURS: Final = (PLAN, AGENT, DELEGATE, INSTANCE)
-# The replay of a run of 5,000 Calls was measured at 5 s
-PATIENCE: Final = timedelta(seconds=60)
+# How long a worker may take for one answer: it replays the run first. 5,000 events were measured at 5 s
+LEAST_SECONDS: Final = 5.0
+SECONDS_PER_EVENT: Final = 0.003
 
 
 @dataclass(frozen=True)
 class Account:
-    """What a run tells. ``above`` is the run of ours that gave it its data; ``complete``: a worker told of its Tools."""
+    """What a run tells. ``above`` is the run of ours that gave it its data; ``complete``: its worker told of Tools."""
 
     told: Told
     above: str | None
@@ -55,14 +56,20 @@ async def account(client: Client, run: str) -> Account:
         raise refuse(text, hint=f"these types have one: {', '.join(OURS)}")
     above = await _above(client, found)
     request = None if above is not None else await _request(client, found)
+    result = None if request is None else await _result(client, found)
     served = await server.served(client, found.task_queue)
-    told = None if request is None else await _of_result(client, found, request)
+    told = None if request is None or result is None else _of_result(request, result)
     if told is None and not served:
         raise _silent(found, f'no worker serves the queue "{clean(found.task_queue, 100)}"')
-    told = told or await _of_queries(handle, found, request)
-    material = await ask(handle, MATERIAL, {"offset": 0, "upto": 0}, within=PATIENCE) if served else None
+    told = told or await _of_queries(handle, found, request, result)
+    page = {"offset": 0, "upto": 0}
+    material = await ask(handle, MATERIAL, page, within=_patience(found)) if served else None
     tools = _defined(told.messages) if material is None else _tools(material)
     return Account(replace(told, tools=tools), above, material is not None)
+
+
+def _patience(found: WorkflowExecutionDescription) -> timedelta:
+    return timedelta(seconds=LEAST_SECONDS + SECONDS_PER_EVENT * found.history_length)
 
 
 async def _above(client: Client, found: WorkflowExecutionDescription) -> str | None:
@@ -91,15 +98,23 @@ async def _request(client: Client, found: WorkflowExecutionDescription) -> Seque
     return context if isinstance(context, list) else None
 
 
-async def _of_result(client: Client, found: WorkflowExecutionDescription, request: Sequence[Json]) -> Told | None:
-    """What the result of a run tells; None where it has none, or none that is whole."""
-    if found.close_time is None:
+async def _result(client: Client, found: WorkflowExecutionDescription) -> dict[str, Any] | None:
+    """The result of a run that is over, if it has one."""
+    result = (await ended(client, found)).result if found.close_time is not None else None
+    return result if isinstance(result, dict) and isinstance(result.get("context"), list) else None
+
+
+def _of_result(request: Sequence[Json], result: Mapping[str, Any]) -> Told | None:
+    """What a result tells; None where it was too large to hold the context."""
+    if "context" in _omitted(result):
         return None
-    result = (await ended(client, found)).result
-    context = result.get("context") if isinstance(result, dict) else None
-    if not isinstance(context, list) or "context" in (result.get("omitted") or {}).get("bytes", {}):
-        return None
-    return Told([*request, *context], {}, request, list(_calls(result)), result.get("decisions") or ())
+    messages = [*request, *result["context"]]
+    return Told(messages, {}, request, list(_calls(result)), result.get("decisions") or ())
+
+
+def _omitted(result: Mapping[str, Any]) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = (result.get("omitted") or {}).get("bytes") or {}
+    return found
 
 
 def _calls(result: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -111,9 +126,14 @@ def _calls(result: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 async def _of_queries(
-    handle: WorkflowHandle[Any, Any], found: WorkflowExecutionDescription, request: Sequence[Json] | None
-) -> Told:
-    messages, status = await messages_of(handle, PATIENCE), await status_of(handle, PATIENCE)
+    handle: WorkflowHandle[Any, Any], found: WorkflowExecutionDescription, request: Sequence[Json] | None,
+    result: Mapping[str, Any] | None,
+) -> Told:  # fmt: skip
+    """What a worker tells; ``result`` saves it the question for the Calls."""
+    messages = await messages_of(handle, _patience(found))
+    if messages is not None and result is not None and "calls" not in _omitted(result):
+        return Told(messages, {}, request, list(_calls(result)), result.get("decisions") or ())
+    status = await status_of(handle, _patience(found))
     if status is None:
         raise _silent(found, f'the workers of the queue "{clean(found.task_queue, 100)}" do not answer')
     if messages is None:

@@ -189,7 +189,7 @@ class AgentWorkflow(Member):
         self._desk.open("plan", self._version, loop.request.config.approve)
         while True:
             self._show("awaiting")
-            self._desk.tell()
+            self._desk.teller.tell()
             await workflow.wait_condition(lambda: bool(self._verdicts) or self._overgrown())
             if not self._verdicts:
                 self._renew(loop)

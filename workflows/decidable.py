@@ -91,7 +91,7 @@ class Decidable:
         if isinstance(found, dict) and isinstance(found.get("workflowId"), str) and self._is_below(found["workflowId"]):
             for wait, decision in self._desk.reported(found):
                 await self._pass_on(wait, decision)
-            self._desk.tell()
+            self._desk.teller.tell()
 
     async def _signalled(self, word: str, given: RawValue) -> None:
         try:

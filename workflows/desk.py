@@ -20,8 +20,7 @@ from temporalio import workflow
 
 from acts.decisions import APPROVE, REJECT, Decision, Refused, Wait, match, read
 from acts.errors import PlanError, shorten
-from acts.wire import WAITS
-from workflows.payloads import encode
+from workflows.teller import Key, Teller, key_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,9 +32,6 @@ MAX_KEPT: Final = 100
 MAX_RECORDS: Final = 1_000
 # … of which a status tells the latest
 MAX_TOLD: Final = 100
-# A run above that could not be told (so many signals came to it that the server took no more, or
-# it was not there) is told again after so many seconds; after that, when something has changed
-TELL_AGAIN_SECONDS: Final = (5.0, 60.0, 600.0)
 ENGINE: Final = "onTimeout"
 
 
@@ -54,15 +50,11 @@ class Desk:
         self._decided, self._check, self._check_below, self._note = decided, check, check_below, note
         self._waits: dict[tuple[str, str | None, str | None], Wait] = {}
         self._timers: dict[tuple[str, str | None, str | None], asyncio.Task[None]] = {}
-        self._below: dict[str, list[Wait]] = {}
+        self._below: dict[str, dict[Key, Wait]] = {}
         self._kept: list[Decision] = []
-        self._told: list[dict[str, Any]] = []
-        self._heard: list[dict[str, Any]] = []
-        self._unheard: list[dict[str, Any]] | None = None
-        self._reporting: asyncio.Task[None] | None = None
-        self._telling_again = False
         self._since: dict[str, str] = {}
-        self._seen: dict[str | None, int] = {}
+        self._seen: dict[tuple[str, str | None, str | None], int] = {}
+        self.teller = Teller(self.all, note)
 
     # -- waits -----------------------------------------------------------------
 
@@ -72,10 +64,11 @@ class Desk:
     ) -> None:  # fmt: skip
         """Wait for a decision; one that came early may settle it at once."""
         key = (what, call, instance)
+        self.teller.changed()
         if key in self._waits:
             self._waits[key] = replace(self._waits[key], version=version)
             return
-        self._seen[call] = max(version, self._seen.get(call, 0))
+        self._saw(workflow.info().workflow_id, call, instance, version)
         began = self._since.pop(f"{what}/{call}/{instance}", None) or _text(workflow.now())
         deadline = None
         if approve.timeout is not None:
@@ -100,6 +93,7 @@ class Desk:
 
     def _close(self, key: tuple[str, str | None, str | None]) -> None:
         self._waits.pop(key, None)
+        self.teller.changed()
         timer = self._timers.pop(key, None)
         if timer is not None and not timer.done():
             timer.cancel()
@@ -108,7 +102,13 @@ class Desk:
         """Another version waits now; the time that is left goes on."""
         for key, wait in list(self._waits.items()):
             self._waits[key] = replace(wait, version=version)
-            self._seen[wait.call] = max(version, self._seen.get(wait.call, 0))
+            self._saw(wait.workflow_id, wait.call, wait.instance, version)
+        self.teller.changed()
+
+    def _saw(self, workflow_id: str, call: str | None, instance: str | None, version: int) -> None:
+        """Remember that this has waited: a decision that comes later is not one that came early."""
+        key = (workflow_id, call, instance)
+        self._seen[key] = max(version, self._seen.get(key, 0))
 
     def settle(self, call: str, instance: str | None) -> None:
         """A Call does not wait any more, whoever settled it."""
@@ -121,14 +121,7 @@ class Desk:
 
     def all(self) -> list[Wait]:
         """What waits here and in the runs below."""
-        return [*self._waits.values(), *(w for waits in self._below.values() for w in waits)]
-
-    @property
-    def changed(self) -> bool:
-        """True when the run above does not know yet what waits here."""
-        if workflow.info().parent is None:
-            return False
-        return [w.to_json() for w in self.all()] not in (self._told, self._unheard)
+        return [*self._waits.values(), *(w for waits in self._below.values() for w in waits.values())]
 
     # -- decisions -------------------------------------------------------------
 
@@ -172,7 +165,8 @@ class Desk:
             return False
         if decision.version is not None and decision.version <= max(self._seen.values(), default=0):
             return False
-        return not self._seen if decision.call is None else decision.call not in self._seen
+        wanted = (decision.workflow_id, decision.call, decision.instance)
+        return not any(all(w is None or w == k for w, k in zip(wanted, seen, strict=True)) for seen in self._seen)
 
     def take(self, raw: Any, word: str | None = None) -> tuple[Wait, Decision] | None:
         """Take a decision; what is for a run below is returned, to be passed on.
@@ -184,8 +178,8 @@ class Desk:
         if wait.workflow_id != workflow.info().workflow_id:
             if decision.decision in (APPROVE, REJECT):  # decided, until the run below says otherwise
                 for waits in self._below.values():
-                    if wait in waits:
-                        waits.remove(wait)
+                    waits.pop(key_of(wait), None)
+                self.teller.changed()
             return wait, decision
         self._take(wait, decision)
         return None
@@ -229,58 +223,33 @@ class Desk:
         """A run below says what waits there; early decisions that fit are returned, to be passed on."""
         try:
             waits = [Wait.from_json(w) for w in raw["waits"]]
+            gone = [Wait.from_json({"version": 0, "since": "", **w}) for w in raw.get("gone", ())]
         except (KeyError, TypeError, AttributeError):
             return []
-        self._below[raw["workflowId"]] = waits
-        if not waits:
+        known = self._below.setdefault(raw["workflowId"], {})
+        if "gone" not in raw:  # from a version that told all of them each time
+            known.clear()
+        for wait in gone:
+            known.pop(key_of(wait), None)
+        known.update({key_of(w): w for w in waits})
+        if not known:
             del self._below[raw["workflowId"]]
-        out = []
-        for wait in waits:
-            self._seen.setdefault(wait.call, wait.version)
-            for early in list(self._kept):
-                if self._fits(wait, early):
-                    self._kept.remove(early)
-                    out.append((wait, early))
-                    break
-        return out
+        self.teller.changed()
+        return [pair for wait in waits for pair in self._early(wait)]
+
+    def _early(self, wait: Wait) -> list[tuple[Wait, Decision]]:
+        """The decision that came before this wait, if there is one."""
+        self._saw(wait.workflow_id, wait.call, wait.instance, wait.version)
+        for early in self._kept:
+            if self._fits(wait, early):
+                self._kept.remove(early)
+                return [(wait, early)]
+        return []
 
     def forget(self, workflow_id: str) -> None:
         """A run below is over."""
-        self._below.pop(workflow_id, None)
-
-    def tell(self) -> None:
-        """``report``, and do not wait for it."""
-        self._reporting = asyncio.create_task(self.report())
-
-    async def report(self) -> None:
-        """Tell the run above what waits here, if that has changed; and again for a while, where it did not hear."""
-        if await self._tell() or self._telling_again:
-            return
-        self._telling_again = True
-        for seconds in TELL_AGAIN_SECONDS:
-            await workflow.sleep(timedelta(seconds=seconds), summary="tell the run above again what waits")
-            if await self._tell():
-                break
-        self._telling_again = False
-
-    async def _tell(self) -> bool:
-        """False when the run above does not know what waits here."""
-        parent = workflow.info().parent
-        waits = [w.to_json() for w in self.all()]
-        if parent is None or waits == self._told:
-            return True
-        self._told = waits  # at once: what changes meanwhile is told by itself
-        told = {"workflowId": workflow.info().workflow_id, "waits": waits}
-        try:
-            await workflow.get_external_workflow_handle(parent.workflow_id).signal(WAITS, encode(told))
-        except Exception as error:  # noqa: BLE001 - whatever it is, the run goes on
-            self._note(f"{parent.workflow_id} could not be told of what waits here: {error}")
-            if self._told is not waits:
-                return True  # something newer has been told by then
-            self._told, self._unheard = self._heard, waits
-            return False
-        self._heard = waits
-        return True
+        if self._below.pop(workflow_id, None) is not None:
+            self.teller.changed()
 
     # -- carrying over ---------------------------------------------------------
 
@@ -288,8 +257,9 @@ class Desk:
         """What a next run must know."""
         return {
             "records": self.records, "kept": [{**d.raw, "decision": d.decision} for d in self._kept],
-            "since": {f"{w.what}/{w.call}/{w.instance}": w.since for w in self._waits.values()}, "told": self._told,
-            "seen": [[call, version] for call, version in self._seen.items()],
+            "since": {f"{w.what}/{w.call}/{w.instance}": w.since for w in self._waits.values()},
+            "told": self.teller.snapshot(),
+            "seen": [[*key, version] for key, version in self._seen.items()],
         }  # fmt: skip
 
     def restore(self, data: dict[str, Any] | None) -> None:
@@ -298,9 +268,12 @@ class Desk:
             return
         self.records = list(data["records"])
         self._kept = [read(raw) for raw in data["kept"]]
-        self._told = self._heard = list(data["told"])
+        self.teller.restore(data["told"])
         self._since = dict(data["since"])
-        self._seen = dict(data.get("seen", ()))
+        own = workflow.info().workflow_id
+        for *key, version in data.get("seen", ()):  # before trees, a Call alone was the key
+            workflow_id, call, instance = key if len(key) > 1 else (own, key[0], None)
+            self._saw(workflow_id, call, instance, version)
 
 
 def _text(moment: datetime) -> str:

@@ -206,8 +206,8 @@ class PlanWorkflow(Parent):
                 self._renew()
             await self._perform_all(self._now_walking.drain(on=False) if held else ())
             self._show()
-            if self._desk.changed:
-                self._desk.tell()
+            if self._desk.teller.due:
+                self._desk.teller.tell()
 
     async def _perform_all(self, commands: Iterable[Command]) -> None:
         for command in commands:

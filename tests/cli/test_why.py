@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import uuid
 from pathlib import Path
@@ -12,10 +13,12 @@ from temporalio.client import Client
 from typer.testing import CliRunner
 
 from acts.wire import PLAN
+from cli.devserver import DevServer
 from cli.known import EXAMPLES
 from cli.main import app
 from tests.cli.conftest import Acts
 from tests.cli.test_runs import over, settled
+from tests.workflow.conftest import engine_on
 
 WEATHER = str(EXAMPLES / "weather" / "plan.yaml")
 WAIT = str(EXAMPLES / "wait" / "plan.yaml")
@@ -143,6 +146,23 @@ def request(*calls: dict[str, Any], context: list[dict[str, Any]]) -> dict[str, 
     return {"context": [{"type": "tool", "tool": tools}, *context, {"type": "plan", "plan": list(calls)}]}
 
 
+def test_the_instances_of_a_batch_are_told_by_what_their_children_wrote(acts: Acts, tmp_path: Path) -> None:
+    texts = {"one": "the sun and the moon", "two": "der Mond und die Sonne"}
+    plan = request(
+        {"_tool": "detect", "text": "†state.text", "_outputPath": "†state.language"},
+        context=[{"type": "state", "text": text, "_instance": name} for name, text in texts.items()],
+    )
+    (tmp_path / "batch.json").write_text(json.dumps(plan))
+    name = ran(acts, "batch.json")
+    for instance, place, language in (("one", 1, "en"), ("two", 2, "de")):
+        assert [undated(line).strip() for line in tree(acts, name, "state.language", "--instance", instance)] == [
+            f'†state.language = "{language}"   from outside',
+            "1:detect  Activity detectLanguage",
+            f'text  †state.text = "{texts[instance]}"',
+            f"the Request, /context/{place}",
+        ]
+
+
 def test_an_instance_is_told_in_its_own_view(acts: Acts, tmp_path: Path) -> None:
     plan = request(
         {"_tool": "detect", "text": "†state.text", "_outputPath": "†state.language"},
@@ -218,6 +238,47 @@ async def test_without_a_worker_nobody_can_tell(acts: Acts, client: Client) -> N
     done = acts("why", name, "state")
     assert (done.exit_code, "no worker serves the queue" in done.stderr) == (3, True)
     await handle.terminate("the test is over")
+
+
+async def test_of_a_run_that_is_over_its_result_tells_even_without_a_worker(
+    acts: Acts, client: Client, server: DevServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tools = {
+        "counts": {"properties": {"items": {}, "_activity": {"const": "house.count"}, "_outputPath": {}}},
+        "greet": {"properties": {"name": {}, "_outputPath": {}}},
+    }
+    calls = [
+        {"_tool": "counts", "items": "†input.x", "_outputPath": "†state.a"},
+        {"_tool": "greet", "name": "†state.a", "_outputPath": "†state.b"},
+    ]
+    context = [{"type": "tool", "tool": tools}, {"type": "input", "x": [1, 2]}, {"type": "plan", "plan": calls}]
+    name = new_name()
+    async with engine_on(server, f"gone-{name}") as queue:
+        await client.execute_workflow(PLAN, {"context": context}, id=name, task_queue=queue)
+    monkeypatch.setattr("cli.told.LEAST_SECONDS", 0.2)  # the server still believes in the worker, which is gone
+    monkeypatch.setattr("cli.told.SECONDS_PER_EVENT", 0.0)
+    done = acts("why", name, "state.b")
+    assert done.exit_code == 0, done.stderr
+    assert "2:greet  nobody can tell what" in done.stdout
+    assert "1:counts  Activity house.count" in done.stdout
+    assert "from outside" in done.stdout.splitlines()[0]
+    assert "no worker answers" in done.stderr
+
+
+async def test_where_a_result_was_too_large_for_the_context_its_pages_are_asked_for(
+    acts: Acts, client: Client, server: DevServer
+) -> None:
+    tools = {"big": {"properties": {"n": {}, "_outputPath": {}, "_outputMethod": {}}}}
+    calls = [{"_tool": "big", "n": "†input.n", "_outputPath": "†state.l", "_outputMethod": "push"}] * 2
+    context = [{"type": "tool", "tool": tools}, {"type": "input", "n": 900_000}, {"type": "plan", "plan": calls}]
+    name = new_name()
+    async with engine_on(server, f"big-{name}") as queue:
+        result = await client.execute_workflow(PLAN, {"context": context}, id=name, task_queue=queue)
+        assert "context" in result["omitted"]["bytes"]
+        done = await asyncio.to_thread(acts, "why", name, "state.l[1]")
+    assert done.exit_code == 0, done.stderr
+    assert done.stdout.startswith('†state.l.1 = "xxx')
+    assert "2:big  Activity big" in done.stdout
 
 
 async def test_a_run_that_was_refused_has_no_context(acts: Acts, client: Client, worker: dict[str, str]) -> None:

@@ -97,6 +97,7 @@ def acts_worker(server: DevServer, queue: str, folder: Path) -> Iterator[ActsWor
         "TEMPORAL_NAMESPACE": server.namespace,
         "ACTS_TASK_QUEUE": queue,
         "ACTS_ACTIVITIES": ",".join(examples.MODULES),
+        "ACTS_DELEGATES": os.pathsep.join(examples.DELEGATES),
         "ACTS_STATE": str(state),
         "PYTHONPATH": str(ROOT),
     }
@@ -148,3 +149,24 @@ async def activities_of(client: Client, handle: Handle) -> dict[str, Started]:
             decision, identity = what.workflow_task_completed_event_id, identities.get(event.event_id, "")
             out[what.activity_id] = Started(call, what.task_queue.name, decision, identity)
     return out
+
+
+def below(client: Client, handle: Handle, *path: str) -> Handle:
+    """A run below a run."""
+    return client.get_workflow_handle("/".join((handle.id, *path)))
+
+
+async def children(client: Client, handle: Handle) -> dict[str, str]:
+    """The children of a run: their ids below its own, and their types."""
+    found: dict[str, str] = {}
+    async for event in handle.fetch_history_events():
+        if event.event_type == EventType.EVENT_TYPE_START_CHILD_WORKFLOW_EXECUTION_INITIATED:
+            what = event.start_child_workflow_execution_initiated_event_attributes
+            found[what.workflow_id.removeprefix(f"{handle.id}/")] = what.workflow_type.name
+    return found
+
+
+async def held(handle: Handle) -> str:
+    """All that the history of a run holds, as text to be searched."""
+    events = [event async for event in handle.fetch_history_events()]
+    return "".join(event.SerializeToString().decode("utf-8", "replace") for event in events)

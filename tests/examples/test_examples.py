@@ -23,9 +23,15 @@ from examples import effects
 from examples.fanout.activities import count_words, summarize
 from examples.foreign.activities import write_factors
 from examples.linear.activities import compute_totals, read_orders, write_report
+from examples.loan.activities import add_interest, pay_installment
+from examples.login.activities import log_event
+from examples.moderation.activities import apply_verdict, publish_comment, remove_comment, screen_comment
+from examples.music.activities import mix, synthesize, write_melody
 from examples.payment.activities import confirm_order, process_payment, report_failure
+from examples.recipient.activities import send_message
 from examples.refund.activities import check_billing_history, escalate_to_supervisor, issue_refund
 from examples.research.activities import search_texts, write_answer
+from examples.speaker.activities import deliver
 from examples.translation.activities import detect_language, is_english
 from examples.trip.activities import book_flight, book_hotel, find_pet_friendly_hotel
 from examples.wait.activities import book_room, quote_room, write_welcome
@@ -50,7 +56,11 @@ from tests.support import assert_eventually
 
 PLANS = sorted(p.relative_to(ROOT).as_posix() for p in (ROOT / "examples").glob("*/*.yaml"))
 NAMES = sorted({Path(p).parent.name for p in PLANS})
-AGENTS = {"refund", "trip", "replan", "translation", "research"}
+AGENTS = {
+    "refund/plan", "trip/plan", "replan/plan", "translation/plan", "research/plan", "recipient/asked", "summary/plan",
+    "speaker/plan", "speaker/upfront", "music/plan", "loan/plan", "greetings/plan", "moderation/plan",
+}  # fmt: skip
+WITHOUT_CODE = {"replan", "summary", "greetings"}  # which needs that of payment, or none
 
 # -- the files -----------------------------------------------------------------
 
@@ -61,7 +71,7 @@ def test_the_plan_validates(plan: str) -> None:
     expected = ["unknownReference"] if plan == "examples/wait/plan.yaml" else []  # that nobody has said it is the point
     assert [p.code for p in verdict.problems] == expected
     assert verdict.errors == []
-    assert verdict.agent is (Path(plan).parent.name in AGENTS)
+    assert verdict.agent is (plan.removeprefix("examples/").removesuffix(".yaml") in AGENTS)
 
 
 @pytest.mark.parametrize("plan", PLANS)
@@ -75,7 +85,14 @@ def test_the_plan_opens_with_what_it_shows_and_the_command_that_runs_it(plan: st
 def test_the_list_of_modules_names_every_example_once() -> None:
     found = sorted((ROOT / "examples").glob("*/activities.py"))
     assert sorted(examples.MODULES) == [f"examples.{p.parent.name}.activities" for p in found]
-    assert [p.parent.name for p in found] == [n for n in NAMES if n != "replan"]  # which has those of payment
+    assert [p.parent.name for p in found] == [n for n in NAMES if n not in WITHOUT_CODE]
+
+
+def test_the_list_of_folders_names_every_definition_once() -> None:
+    found = sorted((ROOT / "examples").glob("*/delegates"))
+    assert sorted(examples.DELEGATES) == list(map(str, found))
+    names = [p.name for folder in [*found, ROOT / "delegates"] for p in sorted(folder.glob("*.json"))]
+    assert len(set(names)) == len(names)  # else one would stand for another
 
 
 def test_no_two_modules_register_the_same_tool() -> None:
@@ -117,7 +134,12 @@ FACTORS = {"number": 6, "factors": [2, 3]}
 BOOKING = {"number": 1, "guest": "Ada", "room": "tower", "nights": 1}
 QUOTE = {"room": "tower", "nights": 1, "cents": 11_000}
 ANSWER = {"text": "Because.", "files": ["a.txt"]}
-SCOPED = {process_payment: [{"type": "input", "input": {"card": "card-of-ada"}}]}  # what a Tool's scopes show
+RUDE = {"text": "Shut up!", "why": "the word"}
+SCOPED = {  # what a Call's scopes show
+    process_payment: [{"type": "input", "input": {"card": "card-of-ada"}}],
+    log_event: [{"type": "state", "state": {"userId": "user_17"}}],
+    send_message: [{"type": "input", "input": {"user": {"id": "user_B"}}}],
+}
 
 # Activity, parameters, and where its effect is counted: a table, or None for its one file
 EFFECTS: list[tuple[str, Callable[..., Any], dict[str, Any], str | None]] = [
@@ -139,6 +161,14 @@ EFFECTS: list[tuple[str, Callable[..., Any], dict[str, Any], str | None]] = [
     ("trip", book_hotel, {"destination": "Berlin"}, "bookings"),
     ("trip", find_pet_friendly_hotel, {"destination": "Berlin"}, "bookings"),
     ("research", write_answer, {"question": "Why?", "answer": ANSWER}, None),
+    ("recipient", send_message, {"recipientId": "user_B", "message": "Welcome!"}, "messages"),
+    ("login", log_event, {"eventName": "user_login"}, "events"),
+    ("speaker", deliver, {"recipientId": "u_1", "messageBody": "Hello!"}, "outbox"),
+    ("music", synthesize, {"wave": "noise", "seconds": 0.1, "loudness": 0.5}, None),
+    ("loan", pay_installment, {"owed": 500, "installment": 200, "month": 0}, "installments"),
+    ("moderation", publish_comment, {"comment": RUDE}, "outcomes"),
+    ("moderation", remove_comment, {"comment": RUDE}, "outcomes"),
+    ("moderation", apply_verdict, {"comment": RUDE, "verdict": "review"}, "outcomes"),
 ]
 
 
@@ -165,11 +195,25 @@ def test_every_effect_of_the_examples_is_in_that_table() -> None:
     without = {  # they only look, and may look again
         read_orders, ask_weather, count_words, quote_room,
         check_billing_history, search_texts, detect_language, is_english,
+        write_melody, add_interest, screen_comment,
     }  # fmt: skip
-    known = {f.__name__ for f in without} | {f.__name__ for _, f, _, _ in EFFECTS}
+    known = {f.__name__ for f in (*without, mix)} | {f.__name__ for _, f, _, _ in EFFECTS}
     modules = [importlib.import_module(name) for name in examples.MODULES]
     found = {f.__name__ for m in modules for f in vars(m).values() if hasattr(f, "__temporal_activity_definition")}
     assert found == known
+
+
+def test_another_attempt_at_a_mix_gives_the_same_record(own_state: Path) -> None:
+    tracks = [
+        synthesize({"_id": "sine", "wave": "sine", "notes": [{"pitch": 69, "beats": 1}], "loudness": 1}, {}, []),
+        synthesize({"_id": "noise", "wave": "noise", "seconds": 1, "loudness": 1}, {}, []),
+    ]
+    first = mix({"_id": "mix", "tracks": tracks}, {}, [])
+    content = Path(first["file"]).read_bytes()
+    assert mix({"_id": "mix", "tracks": tracks}, {}, []) == first
+    assert Path(first["file"]).read_bytes() == content
+    assert [track["seconds"] for track in (*tracks, first)] == [0.5, 1.0, 1.0]
+    assert len(files(own_state, "music")) == 3
 
 
 def test_a_refused_card_stays_refused_on_another_attempt(own_state: Path) -> None:
@@ -188,7 +232,32 @@ REFUSALS: list[tuple[Callable[..., Any], dict[str, Any], str, str]] = [
     (book_flight, {"destination": "Atlantis"}, "no_flight", "no flight to Atlantis"),
     (find_pet_friendly_hotel, {"destination": "Oslo"}, "no_hotel", "no hotel in Oslo takes pets"),
     (detect_language, {"text": "xyzzy"}, "unknown_language", "small words of en, fr, de, es"),
+    (log_event, {"eventName": "x"}, "no_user", "the scopes show no userId"),
+    (synthesize, {"wave": "sine", "loudness": 1}, "no_length", "a sound has notes or seconds"),
+    (mix, {"tracks": [{"file": "/etc/passwd"}]}, "no_such_sound", "/etc/passwd is no sound"),
+    (screen_comment, {"text": "Gr\N{REPLACEMENT CHARACTER}t"}, "unreadable", "the comment's text is damaged"),
 ]
+
+
+def test_a_message_goes_to_nobody_who_is_not_in_scope(own_state: Path) -> None:
+    call = {"_id": "one", "recipientId": "user_A", "message": "Welcome!"}
+    with pytest.raises(ApplicationError, match="user_A is not in scope; there is: user_B") as refused:
+        send_message(call, {}, [{"type": "input", "input": {"users": [{"id": "user_B"}]}}])
+    assert (refused.value.type, refused.value.non_retryable) == ("not_in_scope", True)
+    assert not (own_state / "examples").exists()
+
+
+WORDS = [
+    ("The new tram is quiet.", "clean", "no word of the list"),
+    ("A LIAR, who was bribed.", "rude", 'the word "liar"'),
+    ("They were bribed, the liars.", "doubtful", 'the word "bribed"'),
+]
+
+
+@pytest.mark.parametrize(("text", "finding", "why"), WORDS, ids=[w[1] for w in WORDS])
+def test_a_comment_is_as_bad_as_its_worst_word(text: str, finding: str, why: str) -> None:
+    found = screen_comment({"_id": "one", "text": text}, {}, [])
+    assert found == {"type": "state", "state": {finding: {"text": text, "why": why}}}
 
 
 @pytest.mark.parametrize(

@@ -374,7 +374,7 @@ def test_the_plan_of_a_tick_is_given_what_is_left_of_the_budget() -> None:
     step = loop.answered({"calls": [call("act")]})
     assert isinstance(step, RunPlan)
     config = step.request["config"]
-    assert config["budget"] == {"requests": 3, "tokens": 0, "cost": 0.75}
+    assert config["budget"] == {"requests": 3, "tokens": 0, "cost": 0.75, "calls": 9}  # its own Call among them
     assert (config["model"], config["temperature"], config["approve"]) == ("scripted:x", 0, {"plan": False})
     assert not {"maxTicks", "step"} & set(config)
 

@@ -403,18 +403,6 @@ async def test_an_edit_that_is_nested_too_deep_for_a_plan_is_refused(
         await handle.cancel()
 
 
-async def test_an_edit_to_what_this_version_does_not_run_is_refused(server: DevServer, user: Foreign) -> None:
-    delegate = tool("sub", activity=None)
-    delegate["tool"]["properties"]["_delegate"] = {"const": "anonymous"}
-    async with working(server, user):
-        request = user.request(write(1), context=[user.tool("echo"), delegate], model="scripted:none")
-        request["context"][-1]["mode"] = "lazy"
-        handle = await user.start(request)
-        await pending(handle)
-        await refusal(handle, decision="edit", plan=[call("sub", "†state.a")])
-        await handle.cancel()
-
-
 # -- edits ------------------------------------------------------------------------------------
 
 

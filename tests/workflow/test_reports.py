@@ -15,7 +15,7 @@ from tests.support import assert_eventually
 from tests.workflow.foreign import Foreign, Handle, call, ended, note_of, phase
 from tests.workflow.test_decisions import decide, pending
 from tests.workflow.tools import Gate, echo
-from workflows import desk
+from workflows import teller
 
 Json = Any
 
@@ -101,7 +101,7 @@ async def finish(user: Foreign, below: Handle, listening: Handle, *calls: str) -
 
 
 async def test_a_run_above_that_did_not_hear_is_told_again(foreign: Foreign, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(desk, "TELL_AGAIN_SECONDS", (0.05,) * 200)
+    monkeypatch.setattr(teller, "TELL_AGAIN_SECONDS", (0.05,) * 200)
     gate = Gate()
     async with above(foreign, gate):
         id_, below = await nobody_heard(foreign, gate)
@@ -113,7 +113,7 @@ async def test_a_run_above_that_did_not_hear_is_told_again(foreign: Foreign, mon
 async def test_a_run_above_that_did_not_hear_is_told_of_the_next_change(
     foreign: Foreign, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(desk, "TELL_AGAIN_SECONDS", ())
+    monkeypatch.setattr(teller, "TELL_AGAIN_SECONDS", ())
     gate = Gate()
     async with above(foreign, gate):
         id_, below = await nobody_heard(foreign, gate)
@@ -124,7 +124,7 @@ async def test_a_run_above_that_did_not_hear_is_told_of_the_next_change(
 
 
 async def test_it_is_told_again_a_few_times_and_not_for_ever(foreign: Foreign, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(desk, "TELL_AGAIN_SECONDS", (0.01, 0.01))
+    monkeypatch.setattr(teller, "TELL_AGAIN_SECONDS", (0.01, 0.01))
     gate = Gate()
     async with above(foreign, gate):
         _, below = await nobody_heard(foreign, gate)

@@ -1,0 +1,40 @@
+"""Messages that are sent: to somebody whom the sender has in sight, and to nobody else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from examples.effects import Json, database
+
+_TABLES: Final = """
+CREATE TABLE IF NOT EXISTS messages (
+    number INTEGER PRIMARY KEY, call TEXT NOT NULL UNIQUE, recipient TEXT NOT NULL, text TEXT NOT NULL
+);
+"""
+
+
+def _ids(value: Any) -> Iterator[str]:
+    """Every ``id`` in the data, at any depth."""
+    if isinstance(value, dict) and isinstance(value.get("id"), str):
+        yield value["id"]
+    for child in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _ids(child)
+
+
+@activity.defn(name="sendMessage")
+def send_message(call: Json, _tool: Json, context: list[Json]) -> Json:
+    """A row in the outbox. With scopes, the recipient is somebody whom they show: else ``not_in_scope``."""
+    shown = sorted(set(_ids(context)))
+    if context and call["recipientId"] not in shown:
+        text = f"{call['recipientId']} is not in scope; there is: {', '.join(shown) or 'nobody'}"
+        raise ApplicationError(text, type="not_in_scope", non_retryable=True)
+    with database("recipient", _TABLES) as db:
+        row = (call["_id"], call["recipientId"], call["message"])
+        db.execute("INSERT INTO messages (call, recipient, text) VALUES (?, ?, ?) ON CONFLICT DO NOTHING", row)
+        query = "SELECT number, recipient FROM messages WHERE call = ?"
+        number, recipient = db.execute(query, (call["_id"],)).fetchone()
+    return {"number": number, "recipientId": recipient}

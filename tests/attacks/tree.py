@@ -1,0 +1,190 @@
+"""All that a tree of runs recorded, and all that its models were shown: searched for planted secrets."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import uuid
+import zlib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google.protobuf.message import Message
+from temporalio import activity
+from temporalio.api.common.v1 import Payload
+from temporalio.client import Client, WorkflowQueryFailedError
+
+from activities.models.port import Answer, Progress, Question
+from activities.models.scripted import Scripted
+from tests.workflow.foreign import Handle, tool
+
+Json = Any
+TEXT = {"type": "string"}
+_SECRET = re.compile(r"zq-([a-z0-9-]+)-qz")
+
+
+def secret(name: str) -> str:
+    """Something that stands nowhere else, and can be found in any history."""
+    return f"zq-{name}-qz"
+
+
+def secrets_in(text: str) -> set[str]:
+    """The names of the secrets that stand in a text."""
+    return set(_SECRET.findall(text))
+
+
+def delegating(name: str, delegate: Json, **properties: Json) -> dict[str, Json]:
+    """A Tool with a delegate; what is no text is the schema of ``_delegate``."""
+    fixed = {"const": delegate} if isinstance(delegate, str) else delegate
+    return tool(name, activity="", _delegate=fixed, **properties)
+
+
+def state(**values: Json) -> dict[str, Json]:
+    return {"type": "state", "state": values}
+
+
+def own(id_: str, **values: Json) -> dict[str, Json]:
+    return {"type": "state", "state": values, "_instance": id_}
+
+
+class Saved:
+    """Definitions in the folder that the engine's worker looks into."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __call__(self, definition: Json, name: str | None = None) -> str:
+        name = name or f"d-{uuid.uuid4().hex[:8]}"
+        (self.folder / f"{name}.json").write_text(json.dumps(definition), "utf-8")
+        return name
+
+    def walked(self, *plan: Json, context: list[Json] | None = None, **more: Json) -> str:
+        """A definition whose plan is walked as it stands."""
+        return self({"context": [*(context or []), {"type": "plan", "run": True, "plan": list(plan)}], **more})
+
+
+@dataclass
+class Spy:
+    """What models were shown: which run asked, what about, and every word."""
+
+    shown: list[tuple[str, str, str]] = field(default_factory=list)
+
+    def watch(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        ask = Scripted.ask
+
+        async def seen(adapter: Scripted, question: Question, progress: Progress) -> Answer:
+            words = [b.text for b in (*question.system, *question.user)]
+            words += [f"{t.answer}\n{t.reply}" for t in question.turns]
+            words.append(json.dumps(question.schema, ensure_ascii=False))
+            self.shown.append((activity.info().workflow_id or "", question.topic, "\n".join(words)))
+            return await ask(adapter, question, progress)
+
+        monkeypatch.setattr(Scripted, "ask", seen)
+
+    def words(self, topic: str) -> list[str]:
+        """The prompts about a tick or a tool."""
+        return [text for _, about, text in self.shown if about == topic]
+
+    def secrets(self, workflow_id: str) -> set[str]:
+        """The secrets that a run's own model requests showed."""
+        return {s for by, _, text in self.shown if by == workflow_id for s in secrets_in(text)}
+
+
+def _payloads(message: Message) -> list[Payload]:
+    found: list[Payload] = []
+    for descriptor, value in message.ListFields():
+        if descriptor.message_type is None:
+            continue
+        if descriptor.message_type.GetOptions().map_entry:
+            parts = [v for v in value.values() if isinstance(v, Message)]
+        else:
+            parts = list(value) if not isinstance(value, Message) else [value]
+        for part in parts:
+            found += [part] if isinstance(part, Payload) else _payloads(part)
+    return found
+
+
+def _text(message: Message) -> str:
+    """Everything in a message, what is compressed included; JSON is read, since it may be escaped."""
+    out = [message.SerializeToString().decode("utf-8", "replace")]
+    for payload in _payloads(message):
+        data = payload.data
+        if payload.metadata.get("acts") == b"carried":
+            data = zlib.decompress(data)
+        out.append(data.decode("utf-8", "replace"))
+        try:
+            out.append(json.dumps(json.loads(data), ensure_ascii=False))
+        except ValueError:
+            continue
+    return "\n".join(out)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of a tree: its type, its parent, and every word of its history and its description."""
+
+    id: str
+    type: str
+    parent: str | None
+    text: str
+    queried: str
+
+    @property
+    def secrets(self) -> set[str]:
+        return secrets_in(self.text) | secrets_in(self.queried)
+
+
+async def tree(client: Client, root: Handle) -> dict[str, Run]:
+    """All runs of a tree, by what their id has beyond the root's; the root is ``""``."""
+    found: dict[str, Run] = {}
+    level: list[tuple[str, str | None]] = [(root.id, None)]
+    while level:
+        read = await asyncio.gather(*(_run(client, id_, parent) for id_, parent in level))
+        found |= {run.id.removeprefix(root.id).lstrip("/"): run for run, _ in read}
+        level = [(child, run.id) for run, children in read for child in children]
+    return found
+
+
+async def _run(client: Client, id_: str, parent: str | None) -> tuple[Run, list[str]]:
+    handle = client.get_workflow_handle(id_)
+    described = await handle.describe()
+    words, children = [_text(described.raw_description)], []
+    async for event in handle.fetch_history_events():
+        words.append(_text(event))
+        if event.HasField("start_child_workflow_execution_initiated_event_attributes"):
+            children.append(event.start_child_workflow_execution_initiated_event_attributes.workflow_id)
+    type_ = described.workflow_type
+    queries = () if type_ == "Background" else ("status", "context", "__temporal_workflow_metadata")
+    queried = "\n".join(await asyncio.gather(*(_queried(handle, name) for name in queries)))
+    return Run(id_, type_, parent, "\n".join(words), queried), children
+
+
+async def _queried(handle: Handle, name: str) -> str:
+    try:
+        return str(await asyncio.wait_for(handle.query(name), 10))
+    except WorkflowQueryFailedError as error:  # a run that never began answers so, and that is searched too
+        return str(error)
+
+
+async def leaks(
+    client: Client, root: Handle, allowed: dict[str, set[str]], spy: Spy, may: set[str] | None = None
+) -> dict[str, set[str]]:
+    """What stands in a run or in what its models were shown and should not, or should and does not, by run.
+
+    ``allowed`` has every run below the root, so that a tree of another shape fails too; ``may`` are secrets that
+    plans and instances, which are no clean rooms, may have.
+    """
+    runs = await tree(client, root)
+    runs.pop("")
+    assert sorted(runs) == sorted(allowed)
+    out = {}
+    for name, run in runs.items():
+        wrong = (run.secrets | spy.secrets(run.id)) ^ allowed[name]
+        if run.type in ("Instance", "Plan"):
+            wrong -= may or set()
+        if wrong:
+            out[name] = wrong
+    return out
