@@ -269,17 +269,20 @@ def by_id(prepared: Prepared) -> Known:
     return {(None if template else n.instance, n.id): (rank, n) for rank, n in enumerate(prepared.nodes)}
 
 
-def settled(walk: Walk) -> dict[str, str]:
-    """The state of each instance of a batch, for who asks how far it is."""
-    out: dict[str, str] = {}
+def statuses(walk: Walk) -> dict[str, str]:
+    """How far each instance is: ``pending``, ``running``, or what it came to."""
+    states: dict[str, list[str]] = {}
     for node, run in zip(walk.nodes, walk.runs, strict=True):
         for id_ in node.members:
             found = run.value.get(id_, {}) if isinstance(run.value, dict) else {}
-            out[id_] = found.get("status", run.state)
-    return out
+            states[id_] = [found.get("status", run.state)]
+        if node.instance is not None:
+            states.setdefault(node.instance, []).append(run.state)
+    return {id_: _so_far(found) for id_, found in states.items()}
 
 
-def unfinished(walk: Walk) -> list[str]:
-    """The instances whose child has not ended."""
-    pairs = zip(walk.nodes, walk.runs, strict=True)
-    return [id_ for node, run in pairs if run.state not in SETTLED for id_ in node.members]
+def _so_far(states: Sequence[str]) -> str:
+    open_ = [s for s in states if s not in SETTLED]
+    if not open_:
+        return of_states(states)
+    return "pending" if all(s == "pending" for s in states) else open_[0] if len(states) == 1 else "running"

@@ -12,7 +12,7 @@ from cli.outcome import Outcome, wait
 from cli.output import clean, console, out_json, print_blocks, say
 from cli.problems import blocks
 from cli.questions import status_of
-from cli.tables import MAX_ROWS, calls_table, failure_blocks, headline, print_outcome, usage_text
+from cli.tables import MAX_ROWS, calls_table, failure_blocks, headline, instances_table, print_outcome, usage_text
 from cli.waits import print_decisions, read_waits, wait_lines
 from cli.watch import progress
 
@@ -72,6 +72,8 @@ def _print_running(found: WorkflowExecutionDescription, status: dict[str, Any] |
         return
     if status.get("calls"):
         screen.print(calls_table(status["calls"], MAX_ROWS))
+    if status.get("instances"):
+        screen.print(instances_table(status["instances"], MAX_ROWS))
     if (status.get("usage") or {}).get("requests"):
         screen.print(f"usage  {clean(usage_text(status['usage']))}", style="dim")
     for text in status.get("notes") or ():

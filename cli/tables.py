@@ -135,7 +135,7 @@ def _print_result(result: Mapping[str, Any], rows: int) -> None:
     if isinstance(calls, list) and calls:
         screen.print(calls_table(calls, rows))
     if isinstance(instances, dict) and instances:
-        screen.print(_instances_table(instances))
+        screen.print(instances_table(instances, rows))
     told = [e for e in result.get("errors") or () if isinstance(e, dict) and e.get("tick")]
     if told:
         screen.print("\ntold to the model", style="bold")
@@ -174,20 +174,28 @@ def _errors_table(errors: Sequence[Mapping[str, Any]]) -> Table:
     return table
 
 
-def _instances_table(instances: Mapping[str, Any]) -> Table:
+def instances_table(instances: Mapping[str, Any], limit: int | None = None) -> Table:
+    """A row per instance of a batch (its result, or its status alone); what needs attention is kept."""
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, header_style="dim")
     for title in ("", "instance", "status", "errors"):
         table.add_column(title, overflow="fold")
-    for name, item in instances.items():
-        status = str(item.get("status") if isinstance(item, dict) else item)
-        mark, style = RUNS.get(status, ("·", ""))
-        errors = item.get("errors") or [] if isinstance(item, dict) else []
+    items = [{"id": name, "state": _status(item), "item": item} for name, item in instances.items()]
+    shown, left = _chosen(items, limit)
+    for row in shown:
+        mark, style = RUNS.get(row["state"], ("·", ""))
+        errors = row["item"].get("errors") or [] if isinstance(row["item"], dict) else []
         text = "; ".join(clean(f"{e.get('call')}: {e.get('message')}", 100) for e in errors if isinstance(e, dict))
-        table.add_row(Text(mark, style), Text(clean(name, 100)), Text(clean(status), style), Text(text))
+        table.add_row(Text(mark, style), Text(clean(row["id"], 100)), Text(clean(row["state"]), style), Text(text))
+    if left:
+        table.add_row("", Text(f"… and {sum(left.values())} more: {counts_text(left)}", "dim"), "", "")
     return table
+
+
+def _status(item: Any) -> str:
+    return str(item.get("status") if isinstance(item, Mapping) else item)
 
 
 def value_text(value: Any, limit: int = MAX_ROWS) -> str:

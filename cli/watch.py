@@ -21,7 +21,7 @@ from acts.wire import PENDING
 from cli.outcome import Outcome, wait
 from cli.output import clean, console
 from cli.questions import ask, status_of
-from cli.tables import calls_table, counts_text, headline, note, usage_text
+from cli.tables import calls_table, counts_text, headline, instances_table, note, usage_text
 from cli.waits import read_waits, wait_lines
 
 if TYPE_CHECKING:
@@ -92,8 +92,7 @@ async def progress(client: Client, handle: WorkflowHandle[Any, Any]) -> dict[str
     if status is None:
         return None
     await _add_walked(client, handle, status)
-    asked = any(c.get("state") == "awaiting" and not c.get("waitsFor") for c in status.get("calls") or ())
-    if asked or status.get("phase") == "awaiting":
+    if status.get("waits") or status.get("phase") == "awaiting":
         waits = await ask(handle, PENDING)
         if waits:
             status["pending"] = waits
@@ -206,6 +205,8 @@ class Picture:
             parts.append(Text(f"no worker has answered for {self._silence:.0f} s; is one running?", "yellow"))
         if calls:
             parts.append(calls_table(calls, max(self._console.height - HEAD_ROWS, 3)))
+        if status.get("instances"):
+            parts.append(instances_table(status["instances"], max(self._console.height - HEAD_ROWS - len(calls), 3)))
         parts += [Text(clean(n, 200), "dim") for n in list(status.get("notes") or ())[-3:]]
         if any(c.get("waitsFor") for c in calls):
             parts.append(

@@ -429,6 +429,8 @@ class AgentWorkflow(Member):
         found: dict[str, Any] = {"phase": self._phase, "tick": 0, "calls": [], "usage": {}}
         if self._loop is not None:
             found.update(tick=self._loop.tick, calls=self._loop.current(), usage=self._loop.spent.to_json())
+        if waits := len(self._desk.all()):
+            found["waits"] = waits
         if self._notes:
             found["notes"] = self._notes
         if self._desk.records:

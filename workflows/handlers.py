@@ -11,6 +11,7 @@ from temporalio.common import RawValue
 from acts import report
 from acts.draw import mermaid
 from acts.errors import CallError, InvalidRequest, Problem
+from acts.instances import statuses
 from acts.messages import Data, parse_message
 from acts.wire import CONTEXT, GRAPH, INSTANCE, MATERIAL, PAUSE, PLAN_QUERY, PROVIDE, RESUME, STATUS
 from workflows.asking import Asking, material
@@ -103,6 +104,10 @@ class PlanHandlers(Member):
         found: dict[str, Any] = {"phase": self._phase_now(), "calls": [], "usage": self._asking.spent.to_json()}
         if self._walk is not None:
             found["calls"] = report.calls(self._walk)
+            if self._walk.prepared.request.instances():
+                found["instances"] = statuses(self._walk)
+        if waits := len(self._desk.all()):
+            found["waits"] = waits
         if self._notes:
             found["notes"] = self._notes
         if self._desk.records:
@@ -129,7 +134,7 @@ class PlanHandlers(Member):
         walk = self._walk
         asked = decode(page) if page.payload.metadata else None
         messages = [m.raw for m in walk.prepared.request.context]
-        return raw(dump(page_of(lambda: messages + walk.appended(), walk.value, asked)))
+        return raw(dump(page_of(lambda: messages + report.appended(walk), walk.value, asked)))
 
     @workflow.query(name=MATERIAL, description="For the engine: what a model is shown of this run's context.")
     def material(self, page: RawValue = NOTHING) -> RawValue:
@@ -147,7 +152,7 @@ class PlanHandlers(Member):
             return ""
 
         states = {n.id: r.state for n, r in zip(self._walk.nodes, self._walk.runs, strict=True)}
-        return mermaid(self._walk.prepared, states)
+        return mermaid(self._walk.prepared.whole or self._walk.prepared, states)
 
 
 def aimed_message(found: Any) -> tuple[str | None, Any]:

@@ -63,9 +63,11 @@ def test_every_script_belongs_to_the_agent_beside_it_and_answers_no_tick_by_chan
     request = load(f"examples/{script.parent.name}/plan.yaml")
     assert request["config"]["model"] == f"scripted:{script.parent.name}/script"
     answers = json.loads(script.read_text("utf-8"))["answers"]
-    later = [a for a in answers if a["when"].get("tick", 1) > 1]
-    assert later
-    assert all(a["when"].get("says") for a in later)  # what it builds on stands in the request
+    ticks = [a["when"] for a in answers if "tool" not in a["when"]]
+    several = (script.parent / "delegates").is_dir()  # agents that answer from it
+    assert ticks
+    # What it builds on stands in the request, and whose tick it is
+    assert all(when.get("says") for when in ticks if several or when.get("tick") != 1)
 
 
 def test_the_readme_shows_all_of_replan() -> None:
