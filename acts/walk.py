@@ -293,7 +293,8 @@ class Walk(Resumable):
         """What of a Call a human confirms; one that was edited is confirmed in any case."""
         if self._dry:
             return None
-        about = asked_about(self.nodes[rank], self.prepared.request.config.approve)
+        node = self.nodes[rank]  # of a unit, each Call is confirmed where it is walked
+        about = None if node.members else asked_about(node, self.prepared.request.config.approve)
         return "call" if about is None and self.runs[rank].edited else about
 
     def _given(self, rank: int, now: str) -> None:

@@ -329,14 +329,17 @@ class PlanWorkflow(Parent):
         if plan is None:
             raise EngineError("a plan without a plan message")
         calls = list(decision.calls) if decision.calls is not None else list(plan.calls)
+        places = self._handed.get("places")
+        if len(self._handed.get("instances", ())) > 1 or (places is not None and decision.calls is not None):
+            raise Refused("this run walks a part of a plan: one call of one instance can be edited, and no more")
         if decision.calls is None:
             walked = self._now_walking.prepared
-            place = next((n.index for n in (walked.whole or walked).nodes if n.id == decision.call), None)
-            if place is None:
+            index = next((n.index for n in (walked.whole or walked).nodes if n.id == decision.call), None)
+            if index is None:
                 raise Refused(f"there is no call {decision.call}")
-            calls[place] = decision.call_with
+            calls[index if places is None else places.index(index)] = decision.call_with
         request = edited_request(self._request, plan.index, calls)
-        return prepare_parsed(parse_request(request), self._registry["tools"], self._registry["served"])
+        return prepare_parsed(parse_request(request), self._registry["tools"], self._registry["served"], places)
 
     def _decided(self, wait: Wait, decision: Decision) -> None:
         if decision.decision == EDIT:  # at once: what is decided next is about the new version

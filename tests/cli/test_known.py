@@ -142,7 +142,6 @@ def test_a_plan_that_is_only_shown_is_not_checked_as_if_it_ran() -> None:
 
 AGENT_PROBLEMS: list[tuple[dict[str, Any], str, str]] = [
     ({"schema": {"type": "objct"}}, "invalidSchema", "/schema"),
-    ({"context": [{"type": "tool", "tool": {"x": {"_delegate": "y"}}}]}, "notSupported", "/context"),
     ({"context": [{"type": "tool", "tool": {"x": {"properties": 5}}}]}, "invalidTool", "/context/0/tool/x"),
     ({"context": [{"type": "state", "state": {}, "schema": {"type": 5}}]}, "invalidSchema", "/context/0/schema"),
 ]

@@ -6,9 +6,10 @@ import json
 from typing import Any
 
 import pytest
-from temporalio.client import WorkflowFailureError
+from temporalio.client import WorkflowFailureError, WorkflowUpdateFailedError
 from temporalio.exceptions import ApplicationError, CancelledError
 
+from tests.support import assert_eventually
 from tests.workflow.agents import Agents
 from tests.workflow.foreign import (
     Foreign,
@@ -298,3 +299,68 @@ async def test_an_instance_that_fails_goes_back_to_the_model_by_name(foreign: Fo
     (error,) = [m for m in result["context"] if m["type"] == "error"]
     assert error["data"]["call"]["_instance"] == "c"
     assert error["data"]["error"]["code"] == "broken"
+
+
+# -- decisions ---------------------------------------------------------------------
+
+
+async def pending(handle: Handle, count: int) -> list[Json]:
+    async def waits() -> Json:
+        found = await handle.query("pending")
+        return found if len(found) == count else None
+
+    found: list[Json] = await assert_eventually(waits, why=f"{count} decisions wait")
+    return found
+
+
+async def test_a_template_is_approved_once_before_any_instance_starts(foreign: Foreign) -> None:
+    request = foreign.request(*TEMPLATE, context=texts())
+    request["context"][-1]["mode"] = "lazy"
+    async with foreign.serving(upper, echo):
+        handle = await foreign.start(request)
+        (wait,) = await pending(handle, 1)
+        assert wait["what"] == "plan"
+        assert await children(handle) == {}
+        await handle.execute_update("decide", {"decision": "approve"})
+        result = await ended(handle)
+    assert result["status"] == "completed"
+    assert len(result["decisions"]) == 1
+
+
+async def test_calls_inside_are_confirmed_one_by_one_at_the_root(foreign: Foreign) -> None:
+    calls = [call("upper", "†state.big", value="†state.text", _instance=i) for i in ("a", "b", "c")]
+    async with foreign.serving(upper):
+        handle = await foreign.start(foreign.request(*calls, context=texts(c="three"), approve={"calls": True}))
+        waits = await pending(handle, 3)
+        assert {(w["instance"], w["call"]) for w in waits} == {("a", "1:upper"), ("b", "2:upper"), ("c", "3:upper")}
+        assert (await handle.query("status"))["waits"] == 3
+        await handle.execute_update("decide", {"decision": "approve", "instance": "a"})
+        await handle.signal("reject", {"instance": "b", "reason": "too loud", "by": "Ada"})
+        edited = call("upper", "†state.big", value="edited", _instance="c")
+        await handle.execute_update("decide", {"decision": "edit", "instance": "c", "call": "3:upper", "with": edited})
+
+        async def version_two() -> Json:
+            (wait,) = await handle.query("pending")
+            return wait["version"] == 2
+
+        await assert_eventually(version_two)
+        await handle.execute_update("decide", {"decision": "approve", "instance": "c", "version": 2})
+        result = await ended(handle)
+    assert {i: r["status"] for i, r in result["instances"].items()} == {
+        "a": "completed", "b": "rejected", "c": "completed",
+    }  # fmt: skip
+    assert result["instances"]["c"]["state"]["big"] == "EDITED"
+    assert [(d["instance"], d["decision"]) for d in result["decisions"] if d["instance"] == "b"] == [("b", "reject")]
+    assert result["status"] == "partial"
+
+
+async def test_a_decision_that_several_instances_match_is_refused(foreign: Foreign) -> None:
+    async with foreign.serving(upper, echo):
+        handle = await foreign.start(foreign.request(*TEMPLATE, context=texts(), approve={"calls": ["upper"]}))
+        await pending(handle, 2)
+        with pytest.raises(WorkflowUpdateFailedError) as refused:
+            await handle.execute_update("decide", {"decision": "approve", "call": "1:upper"})
+        assert "2 waits are matched" in str(refused.value.cause)
+        await handle.signal("approve", {"instance": "a"})
+        await handle.signal("approve", {"instance": "b"})
+        assert (await ended(handle))["status"] == "completed"
