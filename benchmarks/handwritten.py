@@ -7,11 +7,15 @@ passed on. Each call goes to the same activity as the engine's, with its inputs 
 from __future__ import annotations
 
 import asyncio
+import uuid
+from contextlib import AsyncExitStack
 from datetime import timedelta
 from typing import Any, Final
 
 from temporalio import workflow
+from temporalio.common import RetryPolicy
 
+from benchmarks import orders
 from benchmarks.activities import STEP
 
 _TIMEOUT: Final = timedelta(minutes=5)
@@ -68,4 +72,70 @@ class Graph:
         return max(found, key=lambda result: result["depth"])
 
 
-WORKFLOWS: Final[list[type]] = [Chain, FanOut, Graph]
+class _Order:
+    """The five calls of an order, each with what the engine passes too: the call, the tool, the context."""
+
+    def __init__(self, given: Json, id_: str) -> None:
+        self.state: Json = {"order": given}
+        self._id = id_
+
+    async def call(self, number: int, tool: str, **parameters: Any) -> None:
+        """The result becomes a part of the state."""
+        key = str(uuid.uuid5(uuid.NAMESPACE_URL, f"{workflow.info().workflow_id}/{self._id}/{number}:{tool}"))
+        call = {"_tool": tool, "_outputPath": f"†state.{tool}", **parameters, "_id": key}
+        self.state[tool] = await workflow.execute_activity(
+            f"orders.{tool}", args=[call, orders.TOOLS[tool], []], activity_id=f"{number}:{tool}", result_type=dict,
+            summary=f"{tool} → †state.{tool} [{self._id}]", start_to_close_timeout=_TIMEOUT,
+            schedule_to_start_timeout=_TIMEOUT,
+            retry_policy=RetryPolicy(maximum_attempts=3, non_retryable_error_types=["PayloadsTooLarge"]),
+        )  # fmt: skip
+
+    async def run(self) -> Json:
+        """Two calls at once, and three in a chain."""
+        state, order = self.state, self.state["order"]
+
+        async def priced() -> None:
+            await self.call(1, "customer", id=order["customer"])
+            await self.call(3, "price", items=order["items"], tier=state["customer"]["tier"])
+
+        await asyncio.gather(priced(), self.call(2, "stock", items=order["items"]))
+        await self.call(4, "decide", price=state["price"], stock=state["stock"])
+        await self.call(5, "notify", customer=state["customer"], decision=state["decide"])
+        return state
+
+
+@workflow.defn
+class Order:
+    """One order."""
+
+    @workflow.run
+    async def run(self, given: Json) -> Json:
+        """Its state."""
+        return await _Order(given["order"], given["id"]).run()
+
+
+@workflow.defn
+class Orders:
+    """A child for each order, ``parallel`` of them at once (all, where nothing is said)."""
+
+    @workflow.run
+    async def run(self, given: Json) -> Json:
+        """The state of each."""
+        gate = asyncio.Semaphore(given["parallel"]) if given.get("parallel") else None
+
+        async def one(id_: str, order: Json) -> Json:
+            async with AsyncExitStack() as stack:
+                if gate is not None:
+                    await stack.enter_async_context(gate)
+                done: Json = await workflow.execute_child_workflow(
+                    "Order", {"id": id_, "order": order}, id=f"{workflow.info().workflow_id}/{id_}", result_type=dict,
+                    static_summary=f"instance {id_}",
+                    parent_close_policy=workflow.ParentClosePolicy.REQUEST_CANCEL,
+                )  # fmt: skip
+                return done
+
+        found = await asyncio.gather(*[one(id_, order) for id_, order in given["orders"].items()])
+        return dict(zip(given["orders"], found, strict=True))
+
+
+WORKFLOWS: Final[list[type]] = [Chain, FanOut, Graph, Order, Orders]

@@ -57,7 +57,7 @@ def tools(foreign: Foreign, delegate: str) -> list[Json]:
             "type": "array", "items": {"enum": ["†state.open"]}, "maxItems": 1}),
         strict(foreign, "asked", "safe", _outputPath=PATH, _approval={"const": True}),
         tool("sent", activity="", _delegate={"const": delegate}, _outputPath=PATH),
-        tool("picked", activity="", _delegate={"enum": [delegate]}, _outputPath=PATH),
+        tool("picked", activity="", _delegate={"enum": [delegate, "anonymous"]}, _outputPath=PATH),
         {"type": "data", "kind": "vault", "data": {"key": secret("key")}}, state(open="open", mine={}),
     ]  # fmt: skip
 
@@ -119,6 +119,7 @@ async def test_what_no_tool_allows_is_an_error_of_its_tick_and_runs_nothing(
         handle = await agents.start(*solutions, {"calls": [], "output": "gave up"}, context=tools(foreign, evil))
         result = await ended(handle)
     errors = [m["data"]["error"]["code"] for m in result["context"] if m["type"] == "error"]
+    print(json.dumps([m for m in result["context"]], ensure_ascii=False, indent=1), result["calls"])
     expected = [code for _, code in BAD.values()]
     assert [(name, got) for name, got, want in zip(BAD, errors, expected, strict=True) if want not in (got, "ANY")] == []
     assert (result["output"], ran.calls) == ("gave up", [])
@@ -162,7 +163,7 @@ async def test_a_model_that_names_no_delegate_where_it_must_choose_one_is_told_s
     foreign: Foreign, agents: Agents, evil: str
 ) -> None:
     """What a Tool runs is never decided by the model: leaving ``_delegate`` out is no way into the parent's context."""
-    picked = tool("picked", activity="", _delegate={"enum": [evil]}, _outputPath=PATH)
+    picked = tool("picked", activity="", _delegate={"enum": [evil, "anonymous"]}, _outputPath=PATH)
     picked["tool"]["required"] = ["_delegate"]
     handle = await agents.start(
         {"calls": [call("picked", MINE)], "output": None}, {"calls": [], "output": "gave up"}, context=[picked]
@@ -194,7 +195,7 @@ async def test_an_instance_cannot_be_reached_from_another(foreign: Foreign, agen
 
 @pytest.mark.parametrize("value", [False, None, 0, "", "true", []], ids=repr)
 async def test_a_call_cannot_talk_its_way_out_of_an_approval(foreign: Foreign, agents: Agents, value: Json, ran: Ran) -> None:
-    context = [strict(foreign, "pay", "pay", _outputPath=PATH, _approval=True)]
+    context = [strict(foreign, "pay", "pay", _outputPath=PATH, _approval={})]
     async with foreign.serving(ran.named("pay")):
         handle = await agents.start(
             {"calls": [call("pay", MINE, _approval=value)], "output": "paid"}, context=context,

@@ -71,6 +71,7 @@ class Spy:
     """What models were shown: which run asked, what about, and every word."""
 
     shown: list[tuple[str, str, str]] = field(default_factory=list)
+    schemas: list[str] = field(default_factory=list)
 
     def watch(self, monkeypatch: pytest.MonkeyPatch) -> None:
         ask = Scripted.ask
@@ -78,7 +79,7 @@ class Spy:
         async def seen(adapter: Scripted, question: Question, progress: Progress) -> Answer:
             words = [b.text for b in (*question.system, *question.user)]
             words += [f"{t.answer}\n{t.reply}" for t in question.turns]
-            words.append(json.dumps(question.schema, ensure_ascii=False))
+            self.schemas.append(json.dumps(question.schema, ensure_ascii=False))
             self.shown.append((activity.info().workflow_id or "", question.topic, "\n".join(words)))
             return await ask(adapter, question, progress)
 
@@ -90,7 +91,8 @@ class Spy:
 
     def secrets(self, workflow_id: str) -> set[str]:
         """The secrets that a run's own model requests showed."""
-        return {s for by, _, text in self.shown if by == workflow_id for s in secrets_in(text)}
+        both = zip(self.shown, self.schemas, strict=True)
+        return {s for (by, _, text), schema in both if by == workflow_id for s in secrets_in(text + schema)}
 
 
 def _payloads(message: Message) -> list[Payload]:

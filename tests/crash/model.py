@@ -1,7 +1,7 @@
 """A model that outlives what is killed: an OpenAI-compatible server in the test's own process.
 
-It answers the tick that a request ends with, counts how often each was asked, and can
-hold an answer back until it is let go.
+It tells requests apart by a key (the tick that a request ends with, or what a test makes of its
+text), counts how often each was asked and answered, and can hold answers back until whoever asked is gone.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import contextlib
 import json
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any
 
 from tests.models.rawserver import chat
@@ -19,37 +19,57 @@ from tests.models.rawserver import chat
 Json = Any
 
 
+def tick_of(text: str) -> Json:
+    """The tick that a request ends with."""
+    return int(re.findall(r"Tick (\d+):", text)[-1])
+
+
 class Model:
-    def __init__(self, answer: Callable[[int], Json]) -> None:
+    """``held`` are the keys of the requests that are not answered, ``holding`` those that wait for that now."""
+
+    def __init__(self, answer: Callable[[Json], Json], key: Callable[[str], Json]) -> None:
         self.url = ""
-        self.asked: Counter[int] = Counter()
-        self.answered: Counter[int] = Counter()
-        self.held: set[int] = set()
+        self.asked: Counter[Json] = Counter()
+        self.answered: Counter[Json] = Counter()
+        self.held: set[Json] = set()
+        self.holding: Counter[Json] = Counter()
         self.waiting = asyncio.Event()
-        self._answer = answer
+        self._answer, self._key = answer, key
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
             head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
             length = re.search(r"content-length: (\d+)", head)
             body = json.loads(await reader.readexactly(int(length[1]) if length else 0))
-            tick = int(re.findall(r"Tick (\d+):", json.dumps(body["messages"][-1]))[-1])
-            self.asked[tick] += 1
+            key = self._key("\n".join(_texts(body["messages"])))
+            self.asked[key] += 1
             writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n")
-            if tick in self.held:
+            if key in self.held:
                 self.waiting.set()
+                self.holding[key] += 1
                 await reader.read()  # returns when whoever asked is gone
+                self.holding[key] -= 1
             else:
-                for _, data in chat(json.dumps(self._answer(tick))):
+                for _, data in chat(json.dumps(self._answer(key))):
                     writer.write(f"data: {data if isinstance(data, str) else json.dumps(data)}\n\n".encode())
                 await writer.drain()
-                self.answered[tick] += 1
+                self.answered[key] += 1
         writer.close()
 
 
+def _texts(part: Json) -> Iterable[str]:
+    """What a request's messages say, in order, however they are nested."""
+    if isinstance(part, dict):
+        part = part.get("content", part.get("text"))
+    if isinstance(part, str):
+        yield part
+    for item in part if isinstance(part, list) else ():
+        yield from _texts(item)
+
+
 @contextlib.asynccontextmanager
-async def model(answer: Callable[[int], Json]) -> AsyncIterator[Model]:
-    found = Model(answer)
+async def model(answer: Callable[[Json], Json], key: Callable[[str], Json] = tick_of) -> AsyncIterator[Model]:
+    found = Model(answer, key)
     listening = await asyncio.start_server(found.serve, "127.0.0.1", 0)
     found.url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/v1"
     try:
