@@ -17,29 +17,27 @@ from typing import TYPE_CHECKING, Any, Final
 from acts.compose import output_schema
 from acts.context import Log
 from acts.decisions import Refused, asked_about
-from acts.errors import EngineError, ExpressionError, InvalidRequest, Problem, shorten
+from acts.errors import EngineError, InvalidRequest, Problem, shorten
 from acts.handover import everything, handed_over
 from acts.ledger import Grant
 from acts.messages import Data, Message, Request, parse_message
-from acts.references import Expression, evaluate, is_reference, parse, resolve
+from acts.references import Expression, evaluate
 from acts.schemas import Checker, checker, schema_defect
+from acts.solution import ROOM, call_at, output_problems, resolved_output, shape_problems
 from acts.tools import Tool, read_tools
 from acts.usage import Spent
 from acts.validate import Prepared, is_template, prepare_plan, settings_problems_of
-from acts.values import ABSENT, MAX_DEPTH, Json, defect, pointer, type_name
+from acts.values import ABSENT, MAX_DEPTH, Json, defect, pointer
 from acts.wire import LIMIT_EXCEEDED, REJECTED, SCHEMA_MISMATCH, UNRESOLVED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
 
     from acts.calls import Node
-    from acts.references import Path
 
 # What of a tick's errors a model is shown; more of them say nothing new
 MAX_ERRORS_SHOWN: Final = 20
 _FAILED: Final = ("failed", "rejected", "cancelled")
-# Levels by which a Call, or a provided Message, stands deeper in the Request of its plan
-ROOM: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,11 +150,11 @@ class Loop:
 
     def answered(self, solution: Json) -> Next:
         """The model's Solution for this tick."""
-        problems = list(_shape(solution))
+        problems = list(shape_problems(solution))
         if problems:
             return self._refuse(problems, [])
         calls, self._wanted = solution.get("calls") or [], solution.get("output")
-        problems = list(_output_problems(self._wanted))
+        problems = list(output_problems(self._wanted))
         if not calls:
             if problems:
                 return self._refuse(problems, calls)
@@ -417,7 +415,7 @@ class Loop:
         for problem in problems[:MAX_ERRORS_SHOWN]:
             error = {"code": problem.code, "message": shorten(problem.message)}
             error.update({k: v for k, v in (("pointer", problem.pointer), ("hint", problem.hint)) if v})
-            call = _call_at(problem.pointer, calls)
+            call = call_at(problem.pointer, calls)
             self.errors.append({"call": problem.call, "tick": self.tick, **error})
             self._append([{"type": "error", "data": {"call": call, "error": error}}])
         more = len(problems) - MAX_ERRORS_SHOWN
@@ -501,57 +499,3 @@ class Loop:
         if waits is not None:
             self._wanted = waits["output"]
             self.edited(list(waits["calls"]))
-
-
-def _shape(solution: Json) -> Iterator[Problem]:
-    """What keeps an answer from being a Solution."""
-    if not isinstance(solution, dict):
-        yield Problem("invalidSolution", f"a Solution is an object {{calls, output}}, not {type_name(solution)}")
-        return
-    broken = defect(solution, MAX_DEPTH - ROOM)
-    if broken:
-        yield Problem("invalidSolution", broken[1], broken[0])
-        return
-    for key in solution:
-        if key not in ("calls", "output"):
-            yield Problem("invalidSolution", f'unknown key "{key}": a Solution has calls and output', pointer(key))
-    calls = solution.get("calls")
-    if calls is not None and not isinstance(calls, list):
-        yield Problem("invalidSolution", f"calls is a list of Calls, not {type_name(calls)}", "/calls")
-
-
-def _output_problems(value: Json, *at: str | int) -> Iterator[Problem]:
-    """Malformed expressions in an output."""
-    if isinstance(value, str) and is_reference(value):
-        try:
-            parse(value)
-        except ExpressionError as error:
-            yield Problem("invalidExpression", f"{error} in {value!r}", pointer("output", *at))
-    for key, child in _children(value):
-        yield from _output_problems(child, *at, key)
-
-
-def _children(value: Json) -> Iterator[tuple[str | int, Json]]:
-    """The parts of an output; an object with ``_tool`` is data and has none."""
-    if isinstance(value, dict) and "_tool" not in value:
-        yield from value.items()
-    elif isinstance(value, list):
-        yield from enumerate(value)
-
-
-def resolved_output(value: Json, read: Callable[[Path], Json], missing: list[str]) -> Json:
-    """An output with its references resolved, at any depth; what has ``_tool`` is left alone."""
-    if isinstance(value, dict):
-        if "_tool" in value:
-            return value
-        return {key: resolved_output(child, read, missing) for key, child in value.items()}
-    if isinstance(value, list):
-        return [resolved_output(child, read, missing) for child in value]
-    return resolve(value, read, missing)
-
-
-def _call_at(where: str, calls: list[Json]) -> Json:
-    """The Call that a pointer like ``/calls/2/x`` leads into, or None."""
-    parts = where.split("/")
-    inside = len(parts) > 2 and parts[1] == "calls" and parts[2].isdigit()  # noqa: PLR2004 - "", "calls", index
-    return calls[int(parts[2])] if inside and int(parts[2]) < len(calls) else None

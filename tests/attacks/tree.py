@@ -22,6 +22,7 @@ from activities.models.scripted import Scripted
 from tests.workflow.foreign import Handle, tool
 
 Json = Any
+OBJECT = {"type": "object"}
 TEXT = {"type": "string"}
 _SECRET = re.compile(r"zq-([a-z0-9-]+)-qz")
 

@@ -47,8 +47,10 @@ class Model:
             if key in self.held:
                 self.waiting.set()
                 self.holding[key] += 1
-                await reader.read()  # returns when whoever asked is gone
-                self.holding[key] -= 1
+                try:
+                    await reader.read()  # returns when whoever asked is gone
+                finally:
+                    self.holding[key] -= 1
             else:
                 for _, data in chat(json.dumps(self._answer(key))):
                     writer.write(f"data: {data if isinstance(data, str) else json.dumps(data)}\n\n".encode())
