@@ -371,7 +371,8 @@ class PlanWorkflow(Renewing):
         """What the next run is handed."""
         handed_on = {**self._handed, "request": None, "registry": None} if self._handed else None
         return {
-            "request": self._request, "registry": self._registry, "walk": self._now_walking.snapshot(), "handed": handed_on,
+            "request": self._request, "registry": self._registry, "handed": handed_on,
+            "walk": self._now_walking.snapshot(),
             "spent": self._asking.spent.to_json(), "desk": self._desk.snapshot(), "version": self._version,
             "ledger": self._purse.ledger.to_json(), "approved": self._approved, "forecast": self._forecast,
         }  # fmt: skip

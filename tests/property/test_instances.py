@@ -1,4 +1,4 @@
-"""Instances walked by children of their own come to what one walk of them all comes to, and see nothing of each other."""
+"""Instances walked by children come to what one walk of them all comes to, and see nothing of each other."""
 
 from __future__ import annotations
 

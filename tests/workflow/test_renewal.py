@@ -23,6 +23,7 @@ from tests.workflow.foreign import (
     status,
 )
 from tests.workflow.tools import Gate, echo, refuse
+from workflows import renewal
 
 Json = Any
 
