@@ -171,7 +171,10 @@ def _print_simulation(found: Mapping[str, Any]) -> None:
     if requests["max"]:
         parts.append(f"{_span(cost)} USD" if cost else "cost unknown")
         parts += [f"about {_span(found['tokens'])} tokens"]
-    parts += [f"about {_span(events)} events and {_span(found['bytes'])} bytes of history"] if events else []
+    delegates = found["delegates"]
+    parts += [f"{_span(delegates)} delegates, whose requests are not counted"] if delegates["max"] else []
+    own = f" for each of {found['instances']:,} instances" if "instances" in found else ""
+    parts += [f"about {_span(events)} events and {_span(found['bytes'])} bytes of history{own}"] if events else []
     screen.print("forecast", style="bold")
     screen.print("  " + ", ".join(parts))
 

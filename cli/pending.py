@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from acts.decisions import APPROVE, Wait
-from acts.wire import AGENT, PLAN
+from acts.wire import AGENT, DELEGATE, INSTANCE, PLAN
 from cli import server
 from cli.failures import DONE, Block
 from cli.output import clean, console, out_json, print_blocks, say
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from rich.table import Table
     from temporalio.client import Client, WorkflowExecution
 
-QUERY: Final = f"WorkflowType IN ('{PLAN}', '{AGENT}') AND ExecutionStatus = 'Running'"
+# Delegates and instances are known as parents; of a fire-and-forget run, a delegate is the topmost that can be asked
+QUERY: Final = f"WorkflowType IN ('{PLAN}', '{AGENT}', '{DELEGATE}', '{INSTANCE}') AND ExecutionStatus = 'Running'"
 AT_ONCE: Final = 16  # each question is a workflow task of a worker, which has other work too
 ALL_SECONDS: Final = 60.0
 _NAMED: Final = 10
@@ -62,7 +63,7 @@ async def _pending(*, as_json: bool) -> int:
 
 
 async def _roots(client: Client) -> list[WorkflowExecution]:
-    """Running plans and agents that are not below another one."""
+    """The running runs of ours that are not below another one."""
     listed = [run async for run in client.list_workflows(QUERY, rpc_timeout=server.RPC)]
     ids = {run.id for run in listed}
     return sorted((r for r in listed if r.parent_id not in ids), key=lambda r: r.start_time)

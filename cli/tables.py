@@ -170,7 +170,9 @@ def _errors_table(errors: Sequence[Mapping[str, Any]]) -> Table:
         table.add_column(title, overflow="fold")
     for error in errors:
         text = clean(f"{error.get('code')}: {error.get('message')}", MAX_NOTE)
-        table.add_row(Text(clean(error["tick"])), Text(clean(error.get("call") or "", 100)), Text(text))
+        call = clean(error.get("call") or "", 100)
+        call += f" [{clean(error['instance'], 60)}]" if error.get("instance") else ""
+        table.add_row(Text(clean(error["tick"])), Text(call), Text(text))
     return table
 
 

@@ -15,6 +15,7 @@ and JSON is parsed in threads, so that the worker's event loop goes on.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import json
 import re
@@ -33,12 +34,15 @@ from delegates.places import PORTS, Places
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable
 
     from delegates.web import Resolve
 
 # What one payload may hold (2 MiB), less what wraps it. Numbers may grow as they are written again: 1e15 is one
 MAX_RESULT_BYTES: Final = 2 * 1024 * 1024 - 64 * 1024
+
+# The workflow's heartbeat timeout (15 s) is five of these
+HEARTBEAT_SECONDS: Final = 3.0
 
 # Two letters at least: one is the drive of a Windows path, and no scheme has one
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
@@ -66,7 +70,8 @@ class Loader:
 
         @activity.defn(name=LOAD_DELEGATE)
         async def load_delegate(asked: Any) -> RawValue:
-            return _payload(await self.load(asked))
+            async with _heartbeat():
+                return _payload(await self.load(asked))
 
         return load_delegate
 
@@ -95,6 +100,24 @@ class Loader:
         deadline = web.DEADLINE_SECONDS if self._deadline_seconds is None else self._deadline_seconds
         resolve = self._resolve or web.system_addresses
         return await web.fetch(url, self._places, resolve=resolve, tls=self._tls, deadline_seconds=deadline), url
+
+
+@contextlib.asynccontextmanager
+async def _heartbeat() -> AsyncIterator[None]:
+    """Say regularly that this worker still loads: one that is gone is noticed long before its time is over."""
+
+    async def beat() -> None:
+        while True:
+            activity.heartbeat()
+            await asyncio.sleep(HEARTBEAT_SECONDS)
+
+    task = asyncio.create_task(beat())
+    try:
+        yield
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
 
 
 def _web() -> Any:

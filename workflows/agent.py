@@ -172,6 +172,8 @@ class AgentWorkflow(Member):
                 self._show("paused")
                 await workflow.wait_condition(lambda: not self._paused)
             step = await self._step(loop, step)
+            if isinstance(step, Ask) and self._overgrown():
+                await self._purse.told()  # what is on its way may be lost with the run that sent it
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise asyncio.CancelledError  # what was awaited had just ended well, and so took no notice
@@ -191,6 +193,8 @@ class AgentWorkflow(Member):
             self._show("awaiting")
             self._desk.teller.tell()
             await workflow.wait_condition(lambda: bool(self._verdicts) or self._overgrown())
+            if not self._verdicts:
+                await self._purse.told()
             if not self._verdicts:
                 self._renew(loop)
                 continue

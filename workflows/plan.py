@@ -189,7 +189,9 @@ class PlanWorkflow(Renewing):
                     self._note(f"a decision was refused: {shorten(str(error), 200)}")
                     continue
                 await self._perform_all(commands)
-            if self._over is None:
+            if self._over is None and self._now_walking.quiet and self._due():
+                await self._purse.told()  # what is on its way may be lost with the run that sent it
+            if self._over is None and not self._inbox:
                 self._renew()
             await self._perform_all(self._now_walking.drain(on=False) if held else ())
             self._show()

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 # A definition of 1 MiB over a slow line, and how often a server that does not answer is asked
 LOAD_SECONDS: Final = 60.0
 LOAD_ATTEMPTS: Final = 5
+# Five times the loader's own rhythm; a worker that died is missed after this long, not after all of the time
+LOAD_HEARTBEAT_SECONDS: Final = 15.0
 # The answer to a query travels in one message; the default page of ``context``
 PAGE: Final = 1000
 
@@ -48,6 +50,7 @@ async def load_definition(name: str, sha256: str | None = None) -> dict[str, Any
     asked = {"delegate": name} if sha256 is None else {"delegate": name, "sha256": sha256}
     found: dict[str, Any] = await workflow.execute_activity(
         LOAD_DELEGATE, asked, result_type=dict, start_to_close_timeout=timedelta(seconds=LOAD_SECONDS),
+        heartbeat_timeout=timedelta(seconds=LOAD_HEARTBEAT_SECONDS),
         retry_policy=RetryPolicy(maximum_attempts=LOAD_ATTEMPTS, non_retryable_error_types=list(NON_RETRYABLE_TYPES)),
         summary=f"load {shorten(name, 150)}",
     )  # fmt: skip

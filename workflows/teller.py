@@ -39,6 +39,7 @@ class Teller:
     def __init__(self, waits: Callable[[], list[Wait]], note: Callable[[str], None]) -> None:
         self._waits, self._note = waits, note
         self._told: dict[Key, Wait] = {}
+        self._heard: dict[Key, Wait] = {}
         self._stale = False
         self._task: asyncio.Task[None] | None = None
         self._again = False
@@ -86,6 +87,9 @@ class Teller:
             self._note(f"{parent.workflow_id} could not be told of what waits here: {error}")
             self._unheard(new, gone)
             return False
+        for wait in gone:
+            self._heard.pop(key_of(wait), None)
+        self._heard.update({key_of(w): w for w in new})
         return True
 
     def _unheard(self, new: Iterable[Wait], gone: Iterable[Wait]) -> None:
@@ -96,12 +100,13 @@ class Teller:
             self._told.setdefault(key_of(wait), wait)
 
     def snapshot(self) -> list[dict[str, Any]]:
-        """What the run above was told, for the next run."""
-        return [w.to_json() for w in self._told.values()]
+        """What the run above has heard, for the next run: a report on its way may be lost with the run that sent it."""
+        return [w.to_json() for w in self._heard.values()]
 
     def restore(self, told: Iterable[dict[str, Any]]) -> None:
         """Take it over."""
         self._told = {key_of(w): w for w in map(Wait.from_json, told)}
+        self._heard = dict(self._told)
         self._stale = True
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -26,7 +27,11 @@ async def waiting(handle: Handle) -> list[dict[str, Json]]:
         listed: list[dict[str, Json]] = await handle.query("pending")
         return listed
 
-    return await assert_eventually(found)
+    return await assert_eventually(found, within=timedelta(seconds=4))
+
+
+async def decide(handle: Handle, decision: str, **more: Json) -> None:
+    await asyncio.wait_for(handle.execute_update("decide", {"decision": decision, **more}), 4)
 
 
 async def paid(foreign: Foreign, handle: Handle) -> int:
@@ -109,7 +114,7 @@ LAX: dict[str, Json] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("asked", [{"calls": True}, {"calls": ["pay"]}, {"plan": True}], ids=str)
+@pytest.mark.parametrize("asked", [{"calls": True}, {"calls": ["pay"]}], ids=str)
 @pytest.mark.parametrize("lax", [
     pytest.param(k, marks=[pytest.mark.xfail(reason="a definition's own deadline approves what its parent asks about")]
                  if "deadline" in k else []) for k in LAX
@@ -125,39 +130,84 @@ async def test_a_definition_cannot_ask_for_less_than_the_run_that_uses_it(
         )
         (wait,) = await waiting(handle)
         if wait["workflowId"] == handle.id:  # the delegated call itself
-            await handle.execute_update("decide", {"decision": "approve"})
+            await decide(handle, "approve")
             (wait,) = await waiting(handle)
         assert wait["workflowId"] == f"{handle.id}/1:send/plan"
         if "deadline" in lax:
             await asyncio.sleep(0.5)  # longer than the deadline of the definition: nobody has decided
         assert await paid(foreign, handle) == 0
-        await handle.execute_update("decide", {"decision": "reject", "reason": "no"})
+        await decide(handle, "reject", reason="no")
         await came_to(handle)
         assert await paid(foreign, handle) == 0
 
 
-@pytest.mark.parametrize("above", [
-    "plan",
-    pytest.param("agent", marks=pytest.mark.xfail(reason="the engine's own plan: false of a tick is inherited")),
-    pytest.param("instance", marks=pytest.mark.xfail(reason="the engine's own plan: false of a child is inherited")),
+@pytest.mark.xfail(reason="a plan that waits below a run is not reported to the root")
+async def test_the_plan_of_a_walked_definition_waits_where_a_person_sees_it(foreign: Foreign, saved: Saved) -> None:
+    name = saved.walked(PAY, context=[foreign.tool("pay")])
+    async with foreign.serving(pay):
+        handle = await foreign.start(
+            foreign.request(call("send", "†state.r"), context=[delegating("send", name)], approve={"plan": True})
+        )
+        await waiting(handle)
+        await decide(handle, "approve")
+        (wait,) = await waiting(handle)
+        assert (wait["what"], wait["workflowId"]) == ("plan", f"{handle.id}/1:send/plan")
+        assert await paid(foreign, handle) == 0
+        await decide(handle, "approve")
+        assert (await ended(handle))["status"] == "completed"
+
+
+@pytest.mark.xfail(reason="decide never answers in a room that walks its definition")
+async def test_a_decision_may_be_sent_to_the_room_that_the_wait_is_in(foreign: Foreign, saved: Saved) -> None:
+    name = saved.walked(PAY, context=[foreign.tool("pay")])
+    async with foreign.serving(pay):
+        handle = await foreign.start(
+            foreign.request(call("send", "†state.r"), context=[delegating("send", name)], approve={"calls": ["pay"]})
+        )
+        await waiting(handle)
+        room = foreign.client.get_workflow_handle(f"{handle.id}/1:send")
+        await decide(room, "approve", call="1:pay")
+        assert (await ended(handle))["status"] == "completed"
+
+
+LAZY = {
+    ("plan", "walked"): "a plan that waits below a run is not reported to the root", ("plan", "planned"): "",
+    ("agent", "walked"): "the plan: false that a tick is walked with is inherited by what it delegates to",
+    ("agent", "planned"): "the plan: false that a tick is walked with is inherited by what it delegates to",
+    ("instance", "walked"): "the plan: false that an instance is walked with is inherited by what it delegates to",
+    ("instance", "planned"): "the plan: false that an instance is walked with is inherited by what it delegates to",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("above", "mode"), [
+    pytest.param(*case, marks=[pytest.mark.xfail(reason=why)] if why else []) for case, why in LAZY.items()
 ])  # fmt: skip
 async def test_a_lazy_definition_waits_for_a_person_wherever_it_is_used(
-    foreign: Foreign, agents: Agents, saved: Saved, above: str
+    foreign: Foreign, agents: Agents, saved: Saved, above: str, mode: str
 ) -> None:
     """``approve.plan`` is true for lazy plans where nobody says otherwise, and here nobody does."""
-    name = saved({"context": [foreign.tool("pay"), {"type": "plan", "plan": [PAY], "mode": "lazy", "run": True}]})
+    plan = {"type": "plan", "plan": [PAY], "run": True} if mode == "walked" else {"type": "plan", "plan": []}
+    name = saved({"context": [{"role": "user", "content": "Inner."}, foreign.tool("pay"), {**plan, "mode": "lazy"}]})
     context = [delegating("send", name)]
     sends = call("send", "†state.r", given=1)
+    model = agents.script(
+        ({"says": ["Inner."]}, {"calls": [PAY], "output": "done"}), ({}, {"calls": [sends], "output": "done"})
+    )
     async with foreign.serving(pay):
         if above == "agent":
-            handle = await agents.start({"calls": [sends], "output": "done"}, context=context)
+            handle = await foreign.client.start_workflow(
+                "Agent", {"config": {"model": model}, "context": context}, id=foreign.queue, task_queue=foreign.engine
+            )
         else:
             more = [{"type": "state", "state": {"x": 1}, "_instance": "a"}] if above == "instance" else []
-            handle = await foreign.start(foreign.request(sends, context=[*context, *more]))
-        (wait,) = await waiting(handle)
+            handle = await foreign.start(foreign.request(sends, context=[*context, *more], model=model))
+        try:
+            (wait,) = await waiting(handle)
+        finally:
+            print("PAID", await paid(foreign, handle))
         assert wait["what"] == "plan"
         assert await paid(foreign, handle) == 0
-        await handle.execute_update("decide", {"decision": "approve"})
+        await decide(handle, "approve")
         assert (await came_to(handle))["status"] == "completed"
 
 
@@ -180,11 +230,12 @@ async def test_calls_that_a_person_confirms_are_confirmed_in_every_room(
             handle = await foreign.start(foreign.request(sends, context=[*context, *more], approve=asked))
         (wait,) = await waiting(handle)
         assert (wait["call"], await paid(foreign, handle)) == ("1:pay", 0)
-        await handle.execute_update("decide", {"decision": "reject", "reason": "no", "call": "1:pay"})
+        await decide(handle, "reject", reason="no", call="1:pay")
         await came_to(handle)
         assert await paid(foreign, handle) == 0
 
 
+@pytest.mark.xfail(reason="decide never answers in a room that walks its definition")
 async def test_fire_and_forget_of_a_room_is_confirmed_too(foreign: Foreign, saved: Saved) -> None:
     """It is a run of its own: it waits there, and nothing is paid."""
     name = saved.walked(PAY, context=[foreign.tool("pay")])
@@ -194,10 +245,15 @@ async def test_fire_and_forget_of_a_room_is_confirmed_too(foreign: Foreign, save
         )
         assert states(await ended(handle)) == {"1:send": "detached"}
         room = foreign.client.get_workflow_handle(f"{handle.id}/1:send/delegate")
+
+        async def there() -> bool:
+            return "1:send/delegate" in await tree(foreign.client, handle)
+
+        await assert_eventually(there)
         (wait,) = await waiting(room)
         assert wait["call"] == "1:pay"
         assert await paid(foreign, handle) == 0
-        await room.execute_update("decide", {"decision": "approve"})
+        await decide(room, "approve")
         await asyncio.wait_for(room.result(), 10)
         assert await paid(foreign, handle) == 1
 
@@ -239,10 +295,9 @@ async def test_a_definition_cannot_spend_more_than_the_run_that_uses_it(
 
 
 @pytest.mark.parametrize("above", [
-    "plan",
-    pytest.param("agent", marks=pytest.mark.xfail(reason="UNVERIFIED")),
-    pytest.param("instance", marks=pytest.mark.xfail(reason="UNVERIFIED")),
-    pytest.param("room", marks=pytest.mark.xfail(reason="UNVERIFIED")),
+    "plan", "agent",
+    pytest.param("instance", marks=pytest.mark.xfail(reason="what an instance forgets has no budget")),
+    pytest.param("room", marks=pytest.mark.xfail(reason="what a room forgets has no budget")),
 ])  # fmt: skip
 async def test_fire_and_forget_cannot_spend_more_than_the_run_that_uses_it(
     foreign: Foreign, agents: Agents, saved: Saved, spy: Spy, above: str
@@ -280,7 +335,7 @@ async def settled(foreign: Foreign, handle: Handle) -> None:
                 continue
 
 
-@pytest.mark.xfail(reason="UNVERIFIED: each fire-and-forget delegate gets all that is left of the budget")
+@pytest.mark.xfail(reason="each fire-and-forget delegate gets all that is left of the budget")
 async def test_many_that_are_forgotten_cannot_spend_the_budget_many_times(
     foreign: Foreign, agents: Agents, saved: Saved, spy: Spy
 ) -> None:

@@ -157,8 +157,8 @@ async def _run(client: Client, id_: str, parent: str | None) -> tuple[Run, list[
     words, children = [_text(described.raw_description)], []
     async for event in handle.fetch_history_events():
         words.append(_text(event))
-        if event.HasField("start_child_workflow_execution_initiated_event_attributes"):
-            children.append(event.start_child_workflow_execution_initiated_event_attributes.workflow_id)
+        if event.HasField("child_workflow_execution_started_event_attributes"):
+            children.append(event.child_workflow_execution_started_event_attributes.workflow_execution.workflow_id)
     type_ = described.workflow_type
     queries = () if type_ == "Background" else ("status", "context", "__temporal_workflow_metadata")
     queried = "\n".join(await asyncio.gather(*(_queried(handle, name) for name in queries)))

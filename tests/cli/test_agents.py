@@ -14,6 +14,8 @@ from temporalio.service import RPCError
 
 from acts.wire import STATUS
 from cli.known import EXAMPLES
+from cli.outcome import Outcome
+from cli.tables import print_outcome
 from tests.cli.conftest import Acts
 from tests.support import assert_eventually
 
@@ -90,6 +92,12 @@ def test_what_the_model_was_told_is_told_to_people_too(acts: Acts) -> None:
     _, told = done.stdout.split("told to the model")
     assert "2 1:issueRefund more_than_paid: the last order cost 50.00; 60.00 are more than that" in squeezed(told)
     assert "3 ticks" in done.stdout
+
+
+def test_what_went_wrong_in_an_instance_is_told_with_its_name(capsys: pytest.CaptureFixture[str]) -> None:
+    error = {"call": "1:screen", "tick": 1, "instance": "c57", "code": "unreadable", "message": "it is damaged"}
+    print_outcome(Outcome("completed", {"status": "completed", "ticks": 2, "errors": [error]}), "run")
+    assert "1 1:screen [c57] unreadable: it is damaged" in squeezed(capsys.readouterr().out)
 
 
 def test_a_solution_that_does_not_validate_is_told_with_its_tick(

@@ -110,6 +110,14 @@ def test_simulate_tells_waves_outcomes_and_a_forecast() -> None:
     assert found["waves"] == [["1:askWeather"], ["2:planPicnic", "3:bookMuseum"], ["4:writeInvitation"]]
 
 
+def test_simulate_of_a_template_says_for_how_many_instances_and_what_it_does_not_count() -> None:
+    result = acts("simulate", str(EXAMPLES / "moderation" / "plan.yaml"))
+    assert result.exit_code == 0
+    forecast = " ".join(result.stdout.partition("forecast")[2].split())
+    assert "0 to 100 delegates, whose requests are not counted" in forecast
+    assert forecast.endswith("bytes of history for each of 100 instances")
+
+
 def test_graph_draws_for_the_terminal_and_for_a_browser() -> None:
     drawn = acts("graph", FANOUT)
     assert drawn.exit_code == 0

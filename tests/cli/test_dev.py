@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import json
 import os
 import re
 import signal
@@ -153,6 +154,30 @@ async def test_a_plan_runs_on_what_it_started_and_ctrl_c_stops_all_of_it(start: 
     assert find_dev_server(dev.state) is None
     after = run_acts("show", "x", cwd=tmp_path, ACTS_STATE=str(dev.state))
     assert after.returncode in (2, 3)  # another server may run on 7233; ours does not
+
+
+DELEGATING_PLAN = """
+context:
+  - type: tool
+    tool: {ask: {properties: {_delegate: {const: translator}, _outputPath: {const: †state.answer}}}}
+  - {type: plan, plan: [{_tool: ask}]}
+"""
+
+
+def test_the_examples_find_their_definitions_and_the_users_own_come_first(start: Start, tmp_path: Path) -> None:
+    own = tmp_path / "definitions"
+    own.mkdir()
+    (own / "translator.json").write_text(
+        '{"context": [{"type": "state", "output": "mine"}, {"type": "plan", "run": true, "plan": []}]}'
+    )
+    (tmp_path / "plan.yaml").write_text(DELEGATING_PLAN)
+    dev = start("--no-ui", ACTS_DELEGATES=str(own))
+    state = {"ACTS_STATE": str(dev.state)}
+    example = run_acts("run", str(EXAMPLES / "loan" / "plan.yaml"), cwd=tmp_path, **state)
+    assert example.returncode == 0, example.stderr
+    found = run_acts("run", "plan.yaml", "--json", cwd=tmp_path, **state)
+    assert found.returncode == 0, found.stderr
+    assert json.loads(found.stdout)["state"] == {"answer": "mine"}
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])

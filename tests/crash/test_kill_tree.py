@@ -40,7 +40,8 @@ def delegating(name: str, delegate: str, **more: Json) -> dict[str, Json]:
 def definitions(world: World) -> dict[str, Json]:
     add = tool("add_one", activity="add_one", options=OPTIONS)
     total = tool("total", activity="total", options={**OPTIONS, "taskQueue": f"{world.queue}-foreign"})
-    twigs = [call("twig", f"†state.t{i} || †state.failed{i}", n="†state.m", name="†input.name", which=i) for i in WIDTH]
+    given = {"n": "†state.m", "name": "†input.name"}
+    twigs = [call("twig", f"†state.t{i}", **given, which=i, _errorPath=f"†state.refused.t{i}") for i in WIDTH]
     return {
         "branch": {"context": [add, total, delegating("twig", "twig"), {"type": "plan", "run": True, "plan": [
             call("add_one", "†state.m", value="†input.n"), *twigs,

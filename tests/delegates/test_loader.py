@@ -16,6 +16,7 @@ from temporalio import workflow
 from temporalio.client import Client
 from temporalio.common import RawValue, RetryPolicy
 from temporalio.exceptions import ActivityError, ApplicationError
+from temporalio.testing import ActivityEnvironment
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from acts import wire
@@ -25,6 +26,7 @@ from delegates.failures import MAX_BYTES
 from delegates.loader import Loader
 from delegates.places import Places
 from tests.delegates.support import BYTES, DEFINITION, HOST, Hanging, Site, answer, for_site, refused, site
+from workflows.requests import LOAD_HEARTBEAT_SECONDS
 
 HASH = sha256(BYTES).hexdigest()
 
@@ -199,7 +201,17 @@ async def test_a_definition_that_grows_as_it_is_written_is_too_large(folder: Pat
     (folder / "grows.json").write_bytes(b'{"context":[{"type":"data","data":[' + numbers + b"]}]}")
     own = Loader(Places((folder,)))
     with refused("DelegateTooLarge", "bytes to record; at most 2,031,616"):
-        await own.activity()({"delegate": "grows"})
+        await ActivityEnvironment().run(own.activity(), {"delegate": "grows"})
+
+
+async def test_a_worker_that_loads_says_so_from_the_beginning(folder: Path) -> None:
+    """So that one that died is missed after the heartbeat timeout, and not after all the time that a load may take."""
+    beats: list[tuple[Any, ...]] = []
+    environment = ActivityEnvironment()
+    environment.on_heartbeat = lambda *details: beats.append(details)
+    await environment.run(Loader(Places((folder,))).activity(), {"delegate": "composer"})
+    assert beats == [()]
+    assert module.HEARTBEAT_SECONDS * 5 == LOAD_HEARTBEAT_SECONDS
 
 
 async def test_a_failure_has_its_type_and_its_details_and_is_tried_again_only_where_that_helps(

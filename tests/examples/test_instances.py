@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
+from acts.messages import read_request
+from acts.prompt import planner_prompt
 from acts.wire import AGENT
 from tests.examples.running import (
     ActsWorker,
@@ -82,6 +84,13 @@ def test_the_plan_of_moderation_is_the_one_that_its_script_makes() -> None:
     assert plan in [a["solution"].get("calls") for a in script["answers"]]
     comments = [m for m in request["context"] if "_instance" in m]
     assert len({m["_instance"] for m in comments}) == len({m["text"] for m in comments}) == 100
+
+
+@pytest.mark.xfail(strict=True, reason="the planner's rules do not speak of instances: acts/prompt.py")
+def test_moderation_tells_its_planner_what_an_instance_is() -> None:
+    request = read_request(load("examples/moderation/plan.yaml"))
+    prompt = planner_prompt(request.context, {}, None, mode="eager", step="plan", tick=1)
+    assert "_instance" in prompt.system[0]
 
 
 async def test_moderation_plans_once_for_a_hundred_comments(client: Client, worker: ActsWorker) -> None:
