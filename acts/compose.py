@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from acts.tools import Tool
 
 REFERENCE: Final = "reference"
+# The names of the instances stand in the schema once, however many Tools there are
+INSTANCE: Final = "instance"
 _REFERENCE: Final = {"type": "string", "pattern": "^†", "description": "a reference to a value, like †state.name"}
 # What of a Tool may speak of parameters beside ``properties``
 _ELSEWHERE: Final = ("allOf", "anyOf", "oneOf", "$ref", "if", "patternProperties", "dependentSchemas")
@@ -119,7 +121,8 @@ class _Parts:
         call.update({k: admitting(v) for k, v in (properties or {}).items() if k not in META})
         call.update({k: (properties or {}).get(k, v) for k, v in tool.meta.items() if _open(tool, k, mode)})
         if instances:
-            call["_instance"] = {"type": "string", "enum": list(instances)}
+            self.defs.setdefault(INSTANCE, {"type": "string", "enum": list(instances)})
+            call["_instance"] = {"$ref": _LOCAL + INSTANCE}
         listed = schema.get("required")
         call.update({k: {} for k in (listed if isinstance(listed, list) else []) if k not in META and k not in call})
         required = [k for k in (listed if isinstance(listed, list) else []) if k in call and k not in OPTIONAL]
@@ -151,7 +154,7 @@ class _Parts:
 
     def _name(self, text: str) -> str:
         name = _UNSAFE.sub("_", text)[:MAX_DEFINITION]
-        if name in self.defs or name == REFERENCE:
+        if name in self.defs or name in (REFERENCE, INSTANCE):
             ends = (f"_{i}" for i in range(2, len(self.defs) + 3))
             tries = (name[: MAX_DEFINITION - len(end)] + end for end in ends)
             name = next(n for n in tries if n not in self.defs)

@@ -187,11 +187,15 @@ def stands(definition: Mapping[str, Any]) -> bool:
 
 
 def plan_output(data: Iterable[Data], appended: Iterable[Json]) -> Json:
-    """What a walked definition yields: ``state.output``, else its state."""
+    """What a walked definition yields: ``state.output``, else its state; with instances, the state of each."""
     more = [m for raw in appended if isinstance(m := parse_message(raw), Data)]
-    state = Log([*data, *more]).view("state")
+    log = Log([*data, *more])
+    state = log.view("state")
     if isinstance(state, dict) and "output" in state:
         return state["output"]
+    if log.own:  # a batch: the state of each instance
+        views = {id_: log.view("state", instance=id_) for id_ in log.own}
+        return {id_: {} if view is ABSENT else view for id_, view in views.items()}
     return {} if state is ABSENT else state
 
 

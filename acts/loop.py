@@ -453,7 +453,7 @@ class Loop:
 
     def result(self, status: str) -> dict[str, Any]:
         """The result of an Agent."""
-        more = {"instances": {i: self._instance(i) for i in ids}} if (ids := self.request.instances()) else {}
+        more = {"instances": {i: self._instance(i, status) for i in ids}} if (ids := self.request.instances()) else {}
         return {
             "status": status, "output": self.output, "ticks": self.tick, "state": self._state(), **more,
             "calls": self.calls, "context": self.appended(), "errors": self.errors, "usage": self.spent.to_json(),
@@ -463,9 +463,9 @@ class Loop:
         found = self.log.view("state", instance=instance)
         return {} if found is ABSENT else found
 
-    def _instance(self, id_: str) -> dict[str, Any]:
-        """The result of one instance: ``{status, state, calls, errors}``."""
-        known = self.instances.get(id_, {"status": "completed", "calls": [], "errors": []})
+    def _instance(self, id_: str, status: str) -> dict[str, Any]:
+        """The result of one instance: ``{status, state, calls, errors}``; ``status`` is that of the run."""
+        known = self.instances.get(id_, {"status": status, "calls": [], "errors": []})
         return {
             "status": known["status"],
             "state": self._state(id_),

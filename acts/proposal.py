@@ -53,7 +53,8 @@ def _forecast(found: Mapping[str, Any]) -> str:
     more = " or more" if found["outcomes"]["truncated"] else ""
     requests, events, cost = _range(found["requests"]), _range(found["events"]), found["cost"]
     out = [f"{calls} calls in {waves} waves, {combinations}{more} combinations of outcomes"]
-    out.append(f"requests to a model: {requests}; events in the history: about {events}")
+    each = f" of each of {found['instances']} instances" if found.get("instances") else ""
+    out.append(f"requests to a model: {requests}; events in the history{each}: about {events}")
     if cost and cost["max"]:
         out.append(f"cost: about {_range(cost)} US dollars")
     return " — ".join(out)

@@ -31,6 +31,8 @@ Defect = tuple[tuple[str | int, ...], str]
 """Where in the value (keys and indexes), and what is wrong in words."""
 
 MAX_DEFECTS: Final = 20
+# Of a larger schema it is not kept whether it is one: a thousand of these are 32 MB at most
+MAX_KEPT: Final = 32 * 1024
 _REGISTRY: Final[Registry[Any]] = Registry()
 _NESTED: Final = (
     "additionalProperties", "contains", "else", "if", "items", "not", "propertyNames", "then",
@@ -194,7 +196,23 @@ def _compiled(text: str) -> Checker:
 
 
 def schema_defect(schema: Json) -> str | None:
-    """Why this is not a usable schema, or None."""
+    """Why this is not a usable schema, or None.
+
+    It takes milliseconds to find out, and the same Tools come again with every instance and every tick.
+    """
+    try:
+        text = json.dumps(schema)
+    except (RecursionError, TypeError, ValueError):
+        return _defect(schema)
+    return _known_defect(text) if len(text) <= MAX_KEPT else _defect(schema)
+
+
+@lru_cache(maxsize=1024)
+def _known_defect(text: str) -> str | None:
+    return _defect(json.loads(text))
+
+
+def _defect(schema: Json) -> str | None:
     if not isinstance(schema, (dict, bool)):
         return f"a schema is an object, not {type_name(schema)}"
     remote = _remote(schema)

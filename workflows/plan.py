@@ -189,14 +189,18 @@ class PlanWorkflow(Renewing):
                     self._note(f"a decision was refused: {shorten(str(error), 200)}")
                     continue
                 await self._perform_all(commands)
-            if self._over is None and self._now_walking.quiet and self._due():
+            if self._goes_on and self._now_walking.quiet and self._due():
                 await self._purse.told()  # what is on its way may be lost with the run that sent it
-            if self._over is None and not self._inbox:
+            if self._goes_on and not self._inbox:
                 self._renew()
             await self._perform_all(self._now_walking.drain(on=False) if held else ())
             self._show()
             if self._desk.teller.due:
                 self._desk.teller.tell()
+
+    @property
+    def _goes_on(self) -> bool:
+        return self._over is None
 
     async def _perform_all(self, commands: Iterable[Command]) -> None:
         for command in commands:

@@ -95,7 +95,7 @@ BAD: dict[str, tuple[Json, str]] = {
     "no approval": (call("asked", MINE, _approval=False), "forbiddenMeta"),
     "null for an approval": (call("asked", MINE, _approval=None), "forbiddenMeta"),
     "an id of its own": (call("safe", MINE, _id="1"), "forbiddenMeta"),
-    "provenance": (call("safe", MINE, _call={}, _date="now"), "forbiddenMeta"),
+    "provenance": (call("safe", MINE, _call={}), "forbiddenMeta"),
     "a name with underscores": (call("safe", MINE, __proto__={"x": 1}), "forbiddenMeta"),
     "an output of an activity, in another way": (call("safe", MINE, _outputs=1), "forbiddenMeta"),
 }  # fmt: skip

@@ -140,18 +140,18 @@ class Run:
         return secrets_in(self.text) | secrets_in(self.queried)
 
 
-async def tree(client: Client, root: Handle) -> dict[str, Run]:
-    """All runs of a tree, by what their id has beyond the root's; the root is ``""``."""
+async def tree(client: Client, root: Handle, *, asked: bool = True) -> dict[str, Run]:
+    """All runs of a tree, by what their id has beyond the root's; the root is ``""``. ``asked``: what they answer counts too."""
     found: dict[str, Run] = {}
     level: list[tuple[str, str | None]] = [(root.id, None)]
     while level:
-        read = await asyncio.gather(*(_run(client, id_, parent) for id_, parent in level))
+        read = await asyncio.gather(*(_run(client, id_, parent, asked=asked) for id_, parent in level))
         found |= {run.id.removeprefix(root.id).lstrip("/"): run for run, _ in read}
         level = [(child, run.id) for run, children in read for child in children]
     return found
 
 
-async def _run(client: Client, id_: str, parent: str | None) -> tuple[Run, list[str]]:
+async def _run(client: Client, id_: str, parent: str | None, *, asked: bool) -> tuple[Run, list[str]]:
     handle = client.get_workflow_handle(id_)
     described = await handle.describe()
     words, children = [_text(described.raw_description)], []
@@ -160,7 +160,7 @@ async def _run(client: Client, id_: str, parent: str | None) -> tuple[Run, list[
         if event.HasField("child_workflow_execution_started_event_attributes"):
             children.append(event.child_workflow_execution_started_event_attributes.workflow_execution.workflow_id)
     type_ = described.workflow_type
-    queries = () if type_ == "Background" else ("status", "context", "__temporal_workflow_metadata")
+    queries = () if type_ == "Background" or not asked else ("status", "context", "__temporal_workflow_metadata")
     queried = "\n".join(await asyncio.gather(*(_queried(handle, name) for name in queries)))
     return Run(id_, type_, parent, "\n".join(words), queried), children
 

@@ -188,6 +188,15 @@ async def signals(client: Client, world: World, kills: int) -> None:
             await pause.signal("resume")
 
 
+async def killed(world: World, *victims: str) -> Client:
+    """All of these die and come back; a client of what is there then."""
+    world.kill(*victims)
+    if "server" in victims:
+        world.start("server")
+    world.start(*[v for v in victims if v != "server"])
+    return await Client.connect(world.server.address)
+
+
 async def more_has_begun(world: World) -> None:
     before = world.begun()
 

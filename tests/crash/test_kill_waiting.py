@@ -9,7 +9,7 @@ from typing import Any
 from temporalio.client import Client
 
 from tests.crash.model import model
-from tests.crash.test_kill import OPTIONS, World, history, request, world_in
+from tests.crash.test_kill import OPTIONS, World, history, killed, request, world_in
 from tests.support import assert_eventually
 from tests.workflow.foreign import Handle, call, ended, states, tool
 
@@ -26,15 +26,6 @@ async def waits_of(handle: Handle, *calls: str | None) -> list[dict[str, Json]]:
 
     result: list[dict[str, Json]] = await assert_eventually(found, within=PATIENCE, why=f"{calls} wait")
     return result
-
-
-async def killed(world: World, *victims: str) -> Client:
-    """All of these die and come back; a client of what is there then."""
-    world.kill(*victims)
-    if "server" in victims:
-        world.start("server")
-    world.start(*[v for v in victims if v != "server"])
-    return await Client.connect(world.server.address)
 
 
 async def each_call_ran_once(client: Client, world: World, *ids: str) -> None:

@@ -86,7 +86,6 @@ def test_the_plan_of_moderation_is_the_one_that_its_script_makes() -> None:
     assert len({m["_instance"] for m in comments}) == len({m["text"] for m in comments}) == 100
 
 
-@pytest.mark.xfail(strict=True, reason="the planner's rules do not speak of instances: acts/prompt.py")
 def test_moderation_tells_its_planner_what_an_instance_is() -> None:
     request = read_request(load("examples/moderation/plan.yaml"))
     prompt = planner_prompt(request.context, {}, None, mode="eager", step="plan", tick=1)
