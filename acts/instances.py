@@ -15,12 +15,15 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import datetime, timedelta
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from acts.calls import Node
 from acts.graph import Chains, Graph, build, reading
 from acts.handover import needed_part, own_messages, schema_messages, tool_messages
 from acts.outputs import appended
+from acts.packing import packed, unpacked
 from acts.runs import SETTLED
 from acts.tools import Tool
 from acts.validate import Prepared, given_outputs, is_template
@@ -158,6 +161,35 @@ class Batch:
         return own_messages(own, nodes) or [{"type": "state", "state": {}, "_instance": id_}]
 
 
+def slim(handed: Mapping[str, Any]) -> dict[str, Any]:
+    """What a child is handed, as it is recorded, twice for each child: ``{instances, context, shared}``.
+
+    ``context`` are the messages of its own, to be read by a person; ``shared`` is what other children are
+    handed as well, packed.
+    """
+    request = handed["request"]
+    context = request["context"]
+    first = next((i for i, m in enumerate(context) if m.get("_instance") is not None), len(context) - 1)
+    rest = {k: v for k, v in handed.items() if k != "instances"}
+    shared = {**rest, "request": {**request, "context": [*context[:first], context[-1]]}}
+    return {"instances": handed["instances"], "context": context[first:-1], "shared": packed(shared)}
+
+
+def opened(handed: Mapping[str, Any]) -> dict[str, Any]:
+    """What was handed over, of what ``slim`` made of it.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    try:
+        shared = unpacked(handed["shared"])
+        *common, plan = shared["request"]["context"]
+        request = {**shared["request"], "context": [*common, *handed["context"], plan]}
+        return {**shared, "request": request, "instances": handed["instances"]}
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"not what a child is handed: {error!r}") from None
+
+
 def _config(config: Mapping[str, Json]) -> dict[str, Any]:
     """The settings that hold in a child; its parent keeps the budget, and the plan has been approved."""
     kept = ("model", "temperature", "maxOutputTokens", "maxParallel", "missing")
@@ -204,8 +236,9 @@ def of_states(states: Iterable[str]) -> str:
 def walked(walk: Walk) -> dict[str, dict[str, Any]]:
     """What the instances that a walk has Calls of came to: ``{id: {status, state, calls, errors, written}}``.
 
-    ``written`` is, in plan order, ``{call id: [outcome, date, [value, …]?]}``; values that the state shows are
-    left out.
+    ``written`` says of each of the ``calls`` when it wrote: None for not at all, else the date, of all but the
+    first of them as the milliseconds since that one. In ``[outcome, when, [value, …]?]`` it says more, where the
+    outcome is not the first, or the state does not show the values any more.
     """
     from acts.report import call_item, error_item
 
@@ -223,18 +256,41 @@ def walked(walk: Walk) -> dict[str, dict[str, Any]]:
             "state": state,
             "calls": [{k: v for k, v in call_item(walk, rank).items() if k != "instance"} for rank in own],
             "errors": [{k: v for k, v in e.items() if k != "instance"} for e in errors if e is not None],
-            "written": {
-                walk.nodes[rank].id: _written(walk, rank, state) for rank in sorted(own) if walk.runs[rank].written
-            },
+            "written": _written(walk, own, state),
         }
     return out
 
 
-def _written(walk: Walk, rank: int, state: Json) -> list[Json]:
-    run = walk.runs[rank]
-    shown = all(path.kind == "state" and get(state, path.names) == value for path, value, _ in run.written)
-    values = [] if shown else [[value for _, value, _ in run.written]]
-    return [run.outcome, run.written[0][2], *values]
+def _written(walk: Walk, ranks: Sequence[int], state: Json) -> list[Json]:
+    out: list[Json] = []
+    first: str | None = None
+    for rank in ranks:
+        run = walk.runs[rank]
+        if not run.written:
+            out.append(None)
+            continue
+        date = run.written[0][2]
+        when = date if first is None else _since(first, date)
+        first = first or date
+        shown = all(path.kind == "state" and get(state, path.names) == value for path, value, _ in run.written)
+        values = [] if shown else [[value for _, value, _ in run.written]]
+        out.append([run.outcome, when, *values] if values or run.outcome else when)
+    return out
+
+
+def _since(first: str, date: str) -> Json:
+    """Milliseconds between two dates, or the second as it is, where it could not be found from them again."""
+    try:
+        passed = round((datetime.fromisoformat(date) - datetime.fromisoformat(first)) / timedelta(milliseconds=1))
+        return passed if _later(first, passed) == date else date
+    except (TypeError, ValueError):
+        return date
+
+
+def _later(first: str, milliseconds: int) -> str:
+    """The date so much after the first, in the form of a walk's dates."""
+    date = datetime.fromisoformat(first) + timedelta(milliseconds=milliseconds)
+    return date.strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
 
 
 def taken(log: Log, whole: Known, id_: str, item: Mapping[str, Any]) -> None:
@@ -251,16 +307,26 @@ def messages(whole: Known, id_: str, item: Mapping[str, Any]) -> list[tuple[int,
 
 
 def _effects(whole: Known, id_: str, item: Mapping[str, Any]) -> Iterable[tuple[int, Node, Path, Json, str]]:
-    written = item.get("written") or {}
-    for key, (outcome, date, *values) in written.items():
-        found = whole.get((id_, key)) or whole.get((None, key))
-        if found is None:
-            continue
-        rank, node = found[0], replace(found[1], instance=id_)
+    for rank, known, (outcome, date, *values) in sorted(_dated(whole, id_, item), key=itemgetter(0)):
+        node = replace(known, instance=id_)
         for at, path in enumerate(node.outcomes[outcome]):
             value = values[0][at] if values else get(item["state"], path.names)
             if value is not ABSENT:
                 yield rank, node, path, value, date
+
+
+def _dated(whole: Known, id_: str, item: Mapping[str, Any]) -> Iterable[tuple[int, Node, list[Any]]]:
+    """The Calls that wrote, each with its rank and ``[outcome, date, values?]``."""
+    first: str | None = None
+    for call, entry in zip(item["calls"], item["written"], strict=True):
+        if entry is None:
+            continue
+        outcome, when, *values = entry if isinstance(entry, list) else [0, entry]
+        date = _later(first, when) if first is not None and isinstance(when, int) else str(when)
+        first = first or date
+        found = whole.get((id_, call["id"])) or whole.get((None, call["id"]))
+        if found is not None:
+            yield *found, [outcome, date, *values]
 
 
 def by_id(prepared: Prepared) -> Known:

@@ -13,10 +13,10 @@ from temporalio.exceptions import ApplicationError
 
 from acts import report
 from acts.errors import InvalidRequest, Problem
-from acts.instances import together, walked
+from acts.instances import opened, together, walked
 from acts.validate import Prepared
-from acts.wire import INSTANCE, INVALID_REQUEST, PLAN_FAILED
-from workflows.payloads import NOTHING, dump, encode, handed, raw, unpack
+from acts.wire import INSTANCE, PLAN_FAILED
+from workflows.payloads import NOTHING, encode, handed
 from workflows.plan import FATAL, PlanWorkflow
 
 
@@ -27,21 +27,26 @@ class InstanceWorkflow(PlanWorkflow):
     @workflow.run
     async def run(self, given: RawValue = NOTHING) -> RawValue:
         """``given`` is what the run above handed over, or the run before."""
-        if handed(given) is None and unpack(given) is None:
-            text = "an Instance is started by the run that has the batch"
-            error = InvalidRequest([Problem("invalidRequest", text, hint="start a Plan")])
-            raise ApplicationError(str(error), raw(dump(error.to_json())), type=INVALID_REQUEST, non_retryable=True)
         return await self._guarded(given)
+
+    def _handed_over(self, given: RawValue) -> Any:
+        try:
+            return opened(handed(given) or {})
+        except ValueError as error:
+            text = f"an Instance is started by the run that has the batch: {error}"
+            raise InvalidRequest([Problem("invalidRequest", text, hint="start a Plan")]) from None
 
     def _own_part(self, prepared: Prepared) -> Prepared:
         return together(prepared, self._handed["instances"])
 
     def _delivered(self, result: dict[str, Any], status: str) -> RawValue:
-        """``{status, state, calls, errors, written, usage}``, or ``{instances: {id: …}, usage}`` of several."""
+        """``{status, state, calls, errors, written, usage?}``, or ``{status, instances, usage?}`` of several."""
         walk = self._now_walking
         found = walked(walk)
         members = self._handed["instances"]
-        out: dict[str, Any] = {"status": status, "usage": result["usage"]}
+        out: dict[str, Any] = {"status": status}
+        if result["usage"]["requests"]:
+            out["usage"] = result["usage"]
         if len(members) == 1:
             out |= found.get(members[0], {})
         else:

@@ -55,7 +55,6 @@ from workflows.payloads import (
     decode,
     dump,
     encode,
-    handed,
     pack,
     raw,
     size,
@@ -126,7 +125,7 @@ class PlanWorkflow(Renewing):
 
     async def _run(self, given: RawValue) -> RawValue:
         carried = unpack(given) or {}
-        self._handed = carried.get("handed") or handed(given) or {}
+        self._handed = carried.get("handed") or self._handed_over(given) or {}
         self._request = (carried or self._handed).get("request") or read_given(given)
         prepared = await self._prepare((carried or self._handed).get("registry"))
         info = workflow.info()

@@ -1,4 +1,4 @@
-"""The engine's worker and a foreign user, as the tests of the workflows have them, and a look over the model's shoulder."""
+"""The engine's worker and a foreign user as the tests of workflows have them, and a look over the model's shoulder."""
 
 from __future__ import annotations
 

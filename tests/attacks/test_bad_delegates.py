@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -15,7 +16,9 @@ Json = Any
 THREE_MB = "x" * 3_000_000
 
 
-async def one(foreign: Foreign, made: dict[str, Json], /, *, context: list[Json] | None = None, **more: Json) -> dict[str, Json]:
+async def one(
+    foreign: Foreign, made: dict[str, Json], /, *, context: list[Json] | None = None, **more: Json
+) -> dict[str, Json]:
     """A plan of one Call of the tool ``send``; whatever came of it."""
     config = {k: more.pop(k) for k in ("model", "budget", "resolve") if k in more}
     request = foreign.request(call("send", "†state.r", **more), context=[made, *(context or [])], **config)
@@ -55,7 +58,8 @@ async def test_an_agent_that_delegates_to_itself_ends_with_an_error_and_its_budg
 async def test_upfront_resolution_of_a_delegate_that_delegates_to_itself_ends(foreign: Foreign, saved: Saved) -> None:
     name = saved({"context": []})
     saved({"config": {"resolve": "upfront"}, "context": [
-        delegating("send", name), {"type": "plan", "run": True, "plan": [call("send", "†state.output")]}]}, name)  # fmt: skip
+        delegating("send", name), {"type": "plan", "run": True, "plan": [call("send", "†state.output")]},
+    ]}, name)  # fmt: skip
     result = await one(foreign, delegating("send", name), resolve="upfront", budget={"depth": 2})
     assert "2 deep" in error_of(result)[1]
 
@@ -63,23 +67,30 @@ async def test_upfront_resolution_of_a_delegate_that_delegates_to_itself_ends(fo
 # -- which delegate --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", [
+NAMES = [
     "nothing-of-that-name", "../secrets", "/etc/passwd", "a/../../b", "..", ".", "", " ", "file:///etc/passwd",
-    "http://127.0.0.1:1/x.json", "http://169.254.169.254/latest", "ftp://x/y", "https://", "HTTP://localhost", "anonymous ",
-    "Anonymous", "\u0000", "a\u0000b", "x" * 5000, "😀", "†state.name", "%2e%2e/x", "C:\\x", "~/x", "-", "*",
-])  # fmt: skip
-async def test_a_delegate_that_there_is_not_is_the_failure_of_its_call(foreign: Foreign, name: str) -> None:
-    request = foreign.request(
-        call("send", "†state.r", _delegate=name), context=[tool("send", activity="", _delegate=TEXT)], model="scripted:none"
-    )
-    handle = await foreign.start(request)
-    try:
-        result = await came_to(handle)
-    except AssertionError as refused:  # refused as a whole: clear, too
-        assert "InvalidRequest" in str(refused)  # noqa: PT017
-    else:
-        assert states(result) == {"1:send": "failed"}
-        assert "root:" not in str(result)
+    "http://127.0.0.1:1/x.json", "http://169.254.169.254/latest", "ftp://x/y", "https://", "HTTP://localhost",
+    "anonymous ", "Anonymous", "\u0000", "a\u0000b", "x" * 5000, "😀", "†state.name", "%2e%2e/x", "C:\\x", "~/x", "-",
+    "*",
+]  # fmt: skip
+
+
+async def test_a_delegate_that_there_is_not_is_the_failure_of_its_call(foreign: Foreign) -> None:
+    made = tool("send", activity="", _delegate=TEXT)
+
+    async def came(name: str) -> dict[str, Json] | str:
+        request = foreign.request(call("send", "†state.r", _delegate=name), context=[made], model="scripted:none")
+        try:
+            return await came_to(await foreign.start(request))
+        except AssertionError as refused:  # refused as a whole: clear, too
+            return str(refused)
+
+    for name, result in zip(NAMES, await asyncio.gather(*map(came, NAMES)), strict=True):
+        if isinstance(result, str):
+            assert "InvalidRequest" in result, name
+        else:
+            assert states(result) == {"1:send": "failed"}, name
+            assert "root:" not in str(result)
 
 
 @pytest.mark.parametrize("value", [None, 1, True, ["anonymous"], {"const": "anonymous"}], ids=str)
@@ -145,7 +156,12 @@ async def test_output_that_breaks_the_schema_of_the_tool_never_arrives(foreign: 
 
 @pytest.mark.parametrize("given", [{}, {"n": "text"}, {"n": 1, "more": 2}, {"n": None}], ids=str)
 async def test_parameters_must_match_what_was_resolved_upfront(foreign: Foreign, saved: Saved, given: Json) -> None:
-    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"], "additionalProperties": False}
+    schema = {
+        "type": "object",
+        "properties": {"n": {"type": "integer"}},
+        "required": ["n"],
+        "additionalProperties": False,
+    }
     name = saved.walked(
         call("echo", "†state.output", value="†input.n"),
         context=[foreign.tool("echo"), {"type": "input", "schema": schema}],
@@ -190,6 +206,7 @@ async def test_a_budget_of_nothing_is_an_error_and_asks_nobody(
     assert spy.shown == []
 
 
+@pytest.mark.xfail(reason="the clean room demands a reason of the call that the engine itself puts there")
 async def test_a_required_reason_does_not_keep_a_tool_out_of_an_anonymous_room(foreign: Foreign) -> None:
     made = tool("send", activity="echo", options={"taskQueue": foreign.queue}, _delegate={"const": "anonymous"})
     made["tool"]["required"] = ["_reasoningForCall", "_outputPath"]
@@ -202,7 +219,10 @@ async def test_a_required_reason_does_not_keep_a_tool_out_of_an_anonymous_room(f
 # -- sizes -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("room", ["planned", "walked", "anonymous"])
+@pytest.mark.parametrize("room", [
+    pytest.param("planned", marks=pytest.mark.xfail(reason="a result too large is EngineError, and its usage is lost")),
+    pytest.param("walked", marks=pytest.mark.xfail(reason="a result too large is EngineError")), "anonymous",
+])  # fmt: skip
 async def test_what_a_delegate_brings_back_may_be_too_large_and_then_its_call_fails(
     foreign: Foreign, agents: Agents, saved: Saved, room: str
 ) -> None:
@@ -227,12 +247,17 @@ async def test_what_a_delegate_brings_back_may_be_too_large_and_then_its_call_fa
         handle = await foreign.start(foreign.request(*calls, context=[made, *context], model=model))
         result = await ended(handle)
     assert result["state"]["after"] == 1
-    assert result["state"]["e"]["code"] in ("PayloadTooLarge", "PayloadsTooLarge", "LimitExceeded"), result["state"]["e"]
+    assert result["state"]["e"]["code"] in ("PayloadTooLarge", "PayloadsTooLarge")
+    assert result["usage"]["requests"] == (room == "planned")
 
 
-@pytest.mark.parametrize("in_instance", [False, True])
+@pytest.mark.parametrize("in_instance", [
+    False, pytest.param(True, marks=pytest.mark.xfail(reason="an instance too large for one payload loses all")),
+])  # fmt: skip
 async def test_what_is_in_scope_may_be_too_large_and_then_its_call_fails(
-    foreign: Foreign, saved: Saved, in_instance: bool  # noqa: FBT001 - a case
+    foreign: Foreign,
+    saved: Saved,
+    in_instance: bool,  # noqa: FBT001 - a case
 ) -> None:
     async def grow(call: dict[str, Json], tool: dict[str, Json], context: list[Json]) -> Json:
         return "x" * 1_000_000

@@ -27,17 +27,19 @@ async def waiting(handle: Handle) -> list[dict[str, Json]]:
         listed: list[dict[str, Json]] = await handle.query("pending")
         return listed
 
-    return await assert_eventually(found, within=timedelta(seconds=4))
+    return await assert_eventually(found, within=timedelta(seconds=2))
 
 
 async def decide(handle: Handle, decision: str, **more: Json) -> None:
-    await asyncio.wait_for(handle.execute_update("decide", {"decision": decision, **more}), 4)
+    await asyncio.wait_for(handle.execute_update("decide", {"decision": decision, **more}), 3)
 
 
 async def paid(foreign: Foreign, handle: Handle) -> int:
     """How often the tool ran, anywhere in the tree."""
     runs = await tree(foreign.client, handle)
-    found = [await of_type(foreign.client.get_workflow_handle(run.id), "ACTIVITY_TASK_SCHEDULED") for run in runs.values()]
+    found = [
+        await of_type(foreign.client.get_workflow_handle(run.id), "ACTIVITY_TASK_SCHEDULED") for run in runs.values()
+    ]
     return sum(e.activity_type.name == "pay" for listed in found for e in listed)
 
 
@@ -73,7 +75,7 @@ async def test_a_tool_named_like_the_parents_and_its_scopes_find_what_the_room_h
     {"_tool": "secretTool", "_outputPath": "†state.output"},
     {"_tool": "greet", "name": "x", "_outputPath": "†state.output"},
     {"_tool": "pay", "_instance": "a", "_outputPath": "†state.output"},
-], ids=["a reference to the parent's data", "the parent's tool", "a tool of the worker", "the parent's instance"])  # fmt: skip
+], ids=["its data", "its tool", "a tool of the worker", "its instance"])  # fmt: skip
 async def test_what_the_room_does_not_have_is_an_error_of_the_room(
     foreign: Foreign, saved: Saved, inner: dict[str, Json]
 ) -> None:
@@ -216,7 +218,10 @@ async def test_calls_that_a_person_confirms_are_confirmed_in_every_room(
     async with foreign.serving(pay):
         if above == "agent":
             handle = await agents.start(
-                {"calls": [sends], "output": "done"}, {"calls": [], "output": "not paid"}, context=context, approve=asked
+                {"calls": [sends], "output": "done"},
+                {"calls": [], "output": "not paid"},
+                context=context,
+                approve=asked,
             )
         else:
             more = [{"type": "state", "state": {"x": 1}, "_instance": "a"}] if above == "instance" else []
@@ -257,7 +262,8 @@ async def test_fire_and_forget_of_a_room_is_confirmed_too(foreign: Foreign, save
 def thirsty(saved: Saved, foreign: Foreign, **config: Json) -> str:
     """A definition that asks the model three times, one request after the other."""
     return saved.walked(
-        call("think", "†state.a"), call("think", "†state.b", x="†state.a"), call("think", "†state.output", x="†state.b"),
+        call("think", "†state.a"), call("think", "†state.b", x="†state.a"),
+        call("think", "†state.output", x="†state.b"),
         context=[tool("think", activity="", _output=OBJECT)], **({"config": config} if config else {}),
     )  # fmt: skip
 

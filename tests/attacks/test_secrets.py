@@ -10,7 +10,7 @@ from temporalio.exceptions import ApplicationError
 
 from tests.attacks.tree import Saved, Spy, delegating, leaks, own, secret, state
 from tests.workflow.agents import Agents
-from tests.workflow.foreign import Foreign, Handle, call, came_to, ended, states, tool
+from tests.workflow.foreign import Foreign, call, came_to, ended, states, tool
 from tests.workflow.tools import ONCE, echo
 
 Json = Any
@@ -89,9 +89,7 @@ def plan(path: str | None, *scopes: list[str] | None) -> list[dict[str, Json]]:
     ]  # fmt: skip
 
 
-def request(
-    room: str, path: str | None, foreign: Foreign, agents: Agents, saved: Saved
-) -> dict[str, Json]:
+def request(room: str, path: str | None, foreign: Foreign, agents: Agents, saved: Saved) -> dict[str, Json]:
     model = agents.script(
         ({"tool": "send"}, {"text": '{"sent": true}'}), ({"says": ["You send."]}, {"calls": [], "output": "sent"})
     )
@@ -226,11 +224,18 @@ def of(*ids: str) -> set[str]:
 
 @pytest.mark.parametrize("per_child", [1, 2, 3])
 @pytest.mark.parametrize("aimed", [False, True])
-async def test_a_clean_room_in_an_instance_has_nothing_of_another(  # noqa: PLR0913, PLR0917
-    foreign: Foreign, agents: Agents, saved: Saved, spy: Spy, per_child: int, aimed: bool  # noqa: FBT001 - a case
+async def test_a_clean_room_in_an_instance_has_nothing_of_another(
+    foreign: Foreign,
+    agents: Agents,
+    saved: Saved,
+    spy: Spy,
+    per_child: int,
+    aimed: bool,  # noqa: FBT001 - a case
 ) -> None:
     ids = ("a", "b", "c")
-    model = agents.script(({"says": ["You send."]}, {"calls": [], "output": "sent"}), ({"tool": "judge"}, {"text": '{"fine": true}'}))
+    model = agents.script(
+        ({"says": ["You send."]}, {"calls": [], "output": "sent"}), ({"tool": "judge"}, {"text": '{"fine": true}'})
+    )
     context = [
         *shared(*ids), delegate("planner", saved, foreign), foreign.tool("echo"),
         delegating("judge", "anonymous", _output={"type": "object"}),

@@ -129,7 +129,7 @@ async def test_what_is_provided_for_one_instance_is_not_in_another(foreign: Fore
         handle = await foreign.start(foreign.request(*calls, context=texts("a", "b"), missing="wait"))
 
         async def both() -> bool:
-            return {name for name in await tree(foreign.client, handle)} == {"", "a", "b"}
+            return set(await tree(foreign.client, handle)) == {"", "a", "b"}
 
         await assert_eventually(both)
         for i in ("a", "b"):
@@ -165,9 +165,7 @@ async def test_a_definition_with_instances_of_its_own_has_none_of_its_parent(
     )
     calls = [call("send", "†state.sent", value=1, _scopes=["state"])]
     async with foreign.serving(echo):
-        handle = await foreign.start(
-            foreign.request(*calls, context=[delegating("send", name), *texts("a", "b", "c")])
-        )
+        handle = await foreign.start(foreign.request(*calls, context=[delegating("send", name), *texts("a", "b", "c")]))
         result = await came_to(handle)
     assert result["status"] == "completed", result["errors"]
     assert await foreign_secrets(foreign, handle, spy, "a", "b", "c") == {}

@@ -141,7 +141,10 @@ class Run:
 
 
 async def tree(client: Client, root: Handle, *, asked: bool = True) -> dict[str, Run]:
-    """All runs of a tree, by what their id has beyond the root's; the root is ``""``. ``asked``: what they answer counts too."""
+    """All runs of a tree, by what their id has beyond the root's; the root is ``""``.
+
+    ``asked``: what they answer to queries is searched too.
+    """
     found: dict[str, Run] = {}
     level: list[tuple[str, str | None]] = [(root.id, None)]
     while level:

@@ -65,9 +65,18 @@ async def decline(call: dict[str, Json], tool: Json, context: Json) -> int:
     raise ApplicationError("no funds", type="declined", non_retryable=True)
 
 
+@activity.defn
+async def weigh(call: dict[str, Json], tool: Json, context: Json) -> Json:
+    """By the last digit: 3 is declined, 7 is large, everything else small."""
+    value = await effect(call, call["value"])
+    if value % 10 == 3:
+        raise ApplicationError("no funds", type="declined", non_retryable=True)
+    return {"type": "state", "state": {"large" if value % 10 == 7 else "small": value}}
+
+
 async def serve(address: str, queue: str) -> None:
     client = await Client.connect(address)
-    async with Worker(client, task_queue=queue, activities=[add_one, total, decline]):
+    async with Worker(client, task_queue=queue, activities=[add_one, total, decline, weigh]):
         sys.stdout.write("foreign worker\n")
         sys.stdout.flush()
         await asyncio.Event().wait()
