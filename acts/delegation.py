@@ -96,7 +96,7 @@ def errand(command: StartCall, config: Mapping[str, Json], place: Place, pinned:
 
 def _own_schema(tool: Tool) -> dict[str, Any]:
     """The Tool's schema without what only matters to the parent."""
-    own = ("_delegate", "_scopes", "_outputPath", "_errorPath", "_outputMethod", "_approval", "_instance")
+    own = [k for k in META if k not in ("_tool", "_output", "_activity", "_options")]
     schema = {k: v for k, v in tool.schema.items() if k not in own}
     if isinstance(schema.get("properties"), dict):
         schema["properties"] = {k: v for k, v in schema["properties"].items() if k not in own}
@@ -145,6 +145,11 @@ def _approval(above: Json, own: Json) -> Json:
         elif isinstance(asked, list) and own.get(key) is not True:
             also = own.get(key)
             out[key] = [*asked, *(also if isinstance(also, list) else [])]
+    if any(above.get(key) for key in ("plan", "calls", "scopes")):  # nor does its own deadline approve
+        for key in ("timeout", "onTimeout"):
+            out.pop(key, None)
+            if key in above:
+                out[key] = above[key]
     return out
 
 

@@ -47,11 +47,15 @@ class Grant:
 
 
 class Ledger:
-    """One budget. ``spent`` are the requests that have ended, ``flying`` those that were granted and have not."""
+    """One budget. ``spent`` are the requests that have ended, ``flying`` those that were granted and have not.
+
+    ``lent`` is the part of ``spent`` that runs were given which go on alone.
+    """
 
     def __init__(self, budget: Budget) -> None:
         self.budget = budget
         self.spent = Spent()
+        self.lent = Spent()
         self.flying = 0
         self.calls = 0
 
@@ -86,19 +90,31 @@ class Ledger:
         self.calls += count
         return Grant()
 
-    def remains(self) -> dict[str, float]:
-        """The budget that is left, as far as anything is limited; for a run that goes on alone."""
-        out = {k: max(0, v) for k, v in self.spent.left(self.budget, flying=self.flying).items()}
+    def share(self, most: Mapping[str, float] | None = None) -> dict[str, float]:
+        """Half of what is left (and at most so much), for a run that goes on alone; it counts as spent here.
+
+        However many such runs there are, together they never have more than there was.
+        """
+        left = {k: max(0, v) for k, v in self.spent.left(self.budget, flying=self.flying).items()}
         if self.budget.calls is not None:
-            out["calls"] = max(0, self.budget.calls - self.calls)
-        return out
+            left["calls"] = max(0, self.budget.calls - self.calls)
+        out = {k: v / 2 if k == "cost" else -(-v // 2) for k, v in left.items()}
+        out |= {k: min(v, out.get(k, v)) for k, v in (most or {}).items()}
+        lent = {"requests": int(out.get("requests", 0)), "inputTokens": int(out.get("tokens", 0))}
+        for sums in (self.spent, self.lent):
+            sums.add({**lent, "cost": out.get("cost", 0.0)})
+        self.calls += int(out.get("calls", 0))
+        return {k: v if k == "cost" else int(v) for k, v in out.items()}
 
     def to_json(self) -> dict[str, Any]:
-        """``{spent, flying, calls}``, for the next run."""
-        return {"spent": self.spent.to_json(), "flying": self.flying, "calls": self.calls}
+        """``{spent, lent, flying, calls}``, for the next run."""
+        return {
+            "spent": self.spent.to_json(), "lent": self.lent.to_json(), "flying": self.flying, "calls": self.calls,
+        }  # fmt: skip
 
     def restore(self, data: Mapping[str, Any] | None) -> None:
         """Take over what ``to_json`` gave."""
         if data is not None:
             self.spent.add(data["spent"])
+            self.lent.add(data.get("lent"))
             self.flying, self.calls = data["flying"], data["calls"]

@@ -107,6 +107,7 @@ class Loop:
         self.given = len(request.context)
         self.tick = 0
         self.spent = Spent()
+        self.lent = Spent()
         self.started = 0
         self.output: Json = None
         self.plan_tick = 0
@@ -128,15 +129,23 @@ class Loop:
         if self.tick >= config.maxTicks:
             text = f"maxTicks {config.maxTicks} is reached and there is no output"
             return Over("failed", f"{text}: raise maxTicks, or see in the errors why no output stood", LIMIT_EXCEEDED)
-        spent = self.spent.exhausted(config.budget)
+        spent = self._gone.exhausted(config.budget)
         if spent is not None:
             return Over("failed", f"{spent} and there is no output", LIMIT_EXCEEDED)
         self.tick += 1
         return Ask(self.tick, len(self.request.context))
 
+    @property
+    def _gone(self) -> Spent:
+        """What of the budget is gone: spent here and below, and given to runs that go on alone."""
+        out = Spent()
+        out.add(self.spent.to_json())
+        out.add(self.lent.to_json())
+        return out
+
     def grant(self) -> Grant:
         """What a request may still spend of this run's own budget; nothing else of it is in flight."""
-        left = self.spent.left(self.request.config.budget, flying=1)
+        left = self._gone.left(self.request.config.budget, flying=1)
         repair = left.get("requests", 1) >= 1
         return Grant(None, {k: v for k, v in left.items() if k != "requests"}, repair)
 
@@ -264,6 +273,7 @@ class Loop:
     def walked(self, result: Mapping[str, Any]) -> Next:
         """The plan of this tick has been walked; ``result`` is that of a Plan."""
         self.spent.add(result.get("usage"))
+        self.lent.add(result.get("lent"))
         self.started += result.get("made", 0)
         self._append(result.get("context") or ())
         self._open = []
@@ -373,7 +383,7 @@ class Loop:
         given = self.request.raw.get("config") or {}
         out = {k: v for k, v in given.items() if k not in ("maxTicks", "step", "resolve", "budget", "approve")}
         budget = self.request.config.budget
-        left = {k: max(0, v) for k, v in self.spent.left(budget).items()}
+        left = {k: max(0, v) for k, v in self._gone.left(budget).items()}
         if budget.calls is not None:
             left["calls"] = budget.calls - self.started + made
         return {**out, "approve": {**(given.get("approve") or {}), "plan": False}, "budget": left}
@@ -480,6 +490,7 @@ class Loop:
         waits = None if self._proposal is None else {"calls": self.proposed, "output": self._wanted}
         return {
             "context": self.appended(), "tick": self.tick, "spent": self.spent.to_json(), "started": self.started,
+            "lent": self.lent.to_json(),
             "calls": self.calls, "errors": self.errors, "planTick": self.plan_tick, "instances": self.instances,
             "proposal": waits,
         }  # fmt: skip
@@ -489,6 +500,7 @@ class Loop:
         self._append(data["context"])
         self.tick, self.started = data["tick"], data["started"]
         self.spent.add(data["spent"])
+        self.lent.add(data.get("lent"))
         self.calls, self.errors = list(data["calls"]), list(data["errors"])
         self.plan_tick = data.get("planTick", 0)
         self.instances = dict(data.get("instances") or {})

@@ -35,7 +35,7 @@ META: Final = (
 # Decided by the Tool alone; a Call that carries one loses it, with a warning
 TOOL_ONLY: Final = ("_activity", "_options")
 # Asked of nobody: a Call may leave these out even where the Tool lists them as required
-OPTIONAL: Final = frozenset({"_tool", "_output", "_activity", "_options", "_instance", "_delegate"})
+OPTIONAL: Final = frozenset({"_tool", "_output", "_activity", "_options", "_instance"})
 _PLAIN: Final[dict[str, tuple[type, ...]]] = {
     "_activity": (str,), "_delegate": (str,), "_outputPath": (str,), "_outputMethod": (str,), "_errorPath": (str,),
     "_scopes": (list,), "_approval": (bool,), "_tool": (str,), "_reasoningForCall": (str,),

@@ -146,14 +146,25 @@ def _graph(request: Request, nodes: Sequence[Node], log: Log, *, whole: bool) ->
         graph, problems = build(nodes, log.held)
         return graph, problems + _references(request, graph, log, whole=whole and not problems)
     first: Graph | None = None
-    seen: dict[tuple[str, str], Problem] = {}
+    seen: dict[tuple[str, str], list[Problem]] = {}
     for instance in request.instances():
         own = [replace(n, instance=instance) for n in nodes]
         graph, problems = build(own, log.held)
         first = first or graph
         for problem in problems + _references(request, graph, log, whole=whole and not problems):
-            seen.setdefault((problem.code, problem.pointer), replace(problem, instance=instance))
-    return first or build(nodes, log.held)[0], list(seen.values())
+            seen.setdefault((problem.code, problem.pointer), []).append(replace(problem, instance=instance))
+    told = [_of_some(found, len(request.instances())) for found in seen.values()]
+    return first or build(nodes, log.held)[0], told
+
+
+def _of_some(found: Sequence[Problem], instances: int) -> Problem:
+    """A problem of a template: one that only some instances have is theirs, and keeps no other from running."""
+    first = found[0]
+    if len(found) == instances or first.code != "unknownReference":
+        return first
+    names = known(str(p.instance) for p in found)
+    return replace(first, message=f"{first.message}, in {len(found)} of {instances} instances: {names}",
+                   severity="warning")  # fmt: skip
 
 
 def settings_problems_of(request: Request) -> list[Problem]:

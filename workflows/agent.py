@@ -89,7 +89,7 @@ class AgentWorkflow(Member):
         self._registry: dict[str, Any] = {}
         self._loop: Loop | None = None
         self._phase = "planning"
-        self._paused = False
+        self._paused: bool | None = None
         self._notes: list[str] = []
         self._provided: list[RawValue] = []
         self._stays = False
@@ -150,13 +150,15 @@ class AgentWorkflow(Member):
         loop = Loop(parsed, registry["tools"], registry["served"])
         if carried:
             loop.restore(carried["loop"])
-            self._paused = carried["paused"]
+            self._paused = carried["paused"] if self._paused is None else self._paused
             self._desk.restore(carried.get("desk"))
             self._version = carried.get("version", 0)
             self._foreseen = carried.get("forecast")
-            self._provided = [raw(dump(message)) for message in carried.get("provided", ())]
+            self._provided[:0] = [raw(dump(message)) for message in carried.get("provided", ())]
         self._notes += [p.text() for p in loop.warnings if p.code == "limitLowered"]
         self._loop = loop
+        if not loop.proposes:
+            await self._waits_again()
         try:
             over = await self._ticks(loop)
         except _Stopped as stop:
@@ -189,6 +191,7 @@ class AgentWorkflow(Member):
     async def _propose(self, loop: Loop) -> Next:
         """Wait until somebody approves or rejects the plan of this tick; edits make new versions of it."""
         self._desk.open("plan", self._version, loop.request.config.approve)
+        await self._waits_again()
         while True:
             self._show("awaiting")
             self._desk.teller.tell()
@@ -306,7 +309,10 @@ class AgentWorkflow(Member):
         """What the run that walks a plan is handed."""
         registry = {"tools": {}, "served": self._registry["served"], "pins": self._registry.get("pins", {})}
         source = own_context(len(loop.request.context)).to_json()
-        return {"request": request, "registry": registry, "source": source, "tree": self._place.to_json()}
+        return {
+            "request": request, "registry": registry, "source": source, "tree": self._place.to_json(),
+            "approve": (self._raw.get("config") or {}).get("approve"),
+        }  # fmt: skip
 
     def _absorb(self, loop: Loop) -> None:
         """What was provided joins the context between two steps."""
@@ -333,7 +339,7 @@ class AgentWorkflow(Member):
                 "request": self._raw,
                 "registry": self._registry,
                 "loop": loop.snapshot(),
-                "paused": self._paused,
+                "paused": bool(self._paused),
                 "desk": self._desk.snapshot(),
                 "version": self._version,
                 "place": self._place.to_json(),
@@ -363,14 +369,14 @@ class AgentWorkflow(Member):
             result["forecast"] = self._foreseen
         if over.status != "completed":
             result["errors"] = [*result["errors"], {"call": None, "code": over.code, "message": over.message}]
-        told = raw(dump(self._delivered(result)))
+        told = self._delivered(result)
         if over.status == "completed":
             return told
         raise ApplicationError(over.message, told, type=over.code, non_retryable=True)
 
-    def _delivered(self, result: dict[str, Any]) -> dict[str, Any]:
+    def _delivered(self, result: dict[str, Any]) -> RawValue:
         """What whoever started this run is given of its result."""
-        return trimmed(result, _HOW)
+        return raw(dump(trimmed(result, _HOW)))
 
     def _show(self, phase: str) -> None:
         self._phase = phase

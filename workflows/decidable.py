@@ -93,6 +93,15 @@ class Decidable:
                 await self._pass_on(wait, decision)
             self._desk.teller.tell()
 
+    def _knows(self) -> bool:
+        """True when what waits here is known, be it from the run before."""
+        return self._ready() and not self._desk.restoring
+
+    async def _waits_again(self) -> None:
+        """The waits of the run before are open again: what came with the first task can be judged."""
+        for wait, decision in self._desk.restored():
+            await self._pass_on(wait, decision)
+
     async def _signalled(self, word: str, given: RawValue) -> None:
         try:
             found = self._desk.signalled(decode(given), word)
@@ -125,8 +134,8 @@ class Decidable:
     )
     async def decide(self, given: RawValue = NOTHING) -> RawValue:
         """Take a decision; the status as it then is."""
-        if not self._ready():
-            await workflow.wait_condition(self._ready)
+        if not self._knows():
+            await workflow.wait_condition(self._knows)
         try:
             below = self._desk.take(decode(given))
         except (PlanError, CallError) as error:
@@ -143,7 +152,7 @@ class Decidable:
         A worker that has just come replays a run that waits together with what comes in; then the
         update is here before the run knows that it waits, and is judged by the handler.
         """
-        if not self._ready():
+        if not self._knows():
             return
         try:
             self._desk.judge(decode(given))

@@ -45,6 +45,7 @@ class DelegateWorkflow(AgentWorkflow):
         self._origin: dict[str, str] = {}
         self._alone: Prepared | None = None
         self._spent_here = Spent()
+        self._walks = False
 
     @workflow.run
     async def run(self, errand: RawValue = NOTHING) -> RawValue:
@@ -77,23 +78,37 @@ class DelegateWorkflow(AgentWorkflow):
 
     async def _work(self, parsed: Request, carried: dict[str, Any]) -> RawValue:
         self._origin = carried.get("origin", self._origin)
+        self._walks = self._errand.get("delegate") == ANONYMOUS or (
+            parsed.plan is not None and parsed.plan.run and not carried
+        )
         if self._errand.get("delegate") == ANONYMOUS:
             return await self._one_call(parsed)
-        if parsed.plan is not None and parsed.plan.run and not carried:
+        if self._walks:
             return await self._as_it_stands(parsed)
         return await super()._work(parsed, carried)
+
+    def _ready(self) -> bool:
+        """A room that walks, or does one Call, has nothing of its own that waits: what does is below it."""
+        return self._walks or super()._ready()
 
     def _more_carried(self) -> dict[str, Any]:
         return {"origin": self._origin}
 
-    def _delivered(self, result: dict[str, Any]) -> dict[str, Any]:
+    def _delivered(self, result: dict[str, Any]) -> RawValue:
         """What the parent is given: the output, and what it must know besides."""
         out: dict[str, Any] = {k: result[k] for k in ("status", "output", "ticks", "usage", "decisions") if k in result}
         out["definition"] = self._origin
         if result["status"] != "completed":
             out["errors"] = result["errors"][-MAX_ERRORS_TOLD:]
-        encode(out)  # a result that is too large is this Call's failure, not its parent's
-        return out
+        return self._handed_back(out)
+
+    def _handed_back(self, out: dict[str, Any]) -> RawValue:
+        """A result as it is recorded; one that is too large is this Call's failure, and costs what it cost."""
+        try:
+            return encode(out)
+        except CallError as error:
+            told = raw(dump({"status": "failed", "usage": out.get("usage")}))
+            raise ApplicationError(error.message, told, type=error.code, non_retryable=True) from None
 
     # -- a definition that is walked as it stands ----------------------------------
 
@@ -129,7 +144,7 @@ class DelegateWorkflow(AgentWorkflow):
             text = f"what the plan yields breaks the definition's schema: {why}"
             raise ApplicationError(text, raw(dump(out)), type=SCHEMA_MISMATCH, non_retryable=True)
         self._show("completed")
-        return encode({**out, "output": output})
+        return self._handed_back({**out, "output": output})
 
     # -- one Call of one Tool --------------------------------------------------------
 
@@ -165,7 +180,7 @@ class DelegateWorkflow(AgentWorkflow):
             raise self._failure(failed) from None
         await self._purse.told()
         workflow.set_current_details("**completed**")
-        return encode({**out, "usage": self._spent_here.to_json()})
+        return self._handed_back({**out, "usage": self._spent_here.to_json()})
 
     def _failure(self, error: CallError) -> ApplicationError:
         told = raw(dump({"status": "failed", "usage": self._spent_here.to_json()}))

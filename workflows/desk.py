@@ -52,6 +52,8 @@ class Desk:
         self._timers: dict[tuple[str, str | None, str | None], asyncio.Task[None]] = {}
         self._below: dict[str, dict[Key, Wait]] = {}
         self._kept: list[Decision] = []
+        self._arrived: list[Decision] = []
+        self.restoring = False
         self._since: dict[str, str] = {}
         self._seen: dict[tuple[str, str | None, str | None], int] = {}
         self.teller = Teller(self.all, note)
@@ -146,6 +148,9 @@ class Desk:
         """
         try:
             decision = read(raw, word)
+            if self.restoring and len(self._arrived) < MAX_KEPT:
+                self._arrived.append(decision)
+                return None
             if self._is_early(decision) and len(self._kept) < MAX_KEPT:
                 self._kept.append(decision)
                 return None
@@ -256,7 +261,8 @@ class Desk:
     def snapshot(self) -> dict[str, Any]:
         """What a next run must know."""
         return {
-            "records": self.records, "kept": [{**d.raw, "decision": d.decision} for d in self._kept],
+            "records": self.records,
+            "kept": [{**d.raw, "decision": d.decision} for d in (*self._kept, *self._arrived)],
             "since": {f"{w.what}/{w.call}/{w.instance}": w.since for w in self._waits.values()},
             "told": self.teller.snapshot(),
             "seen": [[*key, version] for key, version in self._seen.items()],
@@ -267,6 +273,8 @@ class Desk:
         if data is None:
             return
         self.records = list(data["records"])
+        # What came before this is known is judged when the waits are open again
+        self._arrived, self.restoring = self._kept, True
         self._kept = [read(raw) for raw in data["kept"]]
         self.teller.restore(data["told"])
         self._since = dict(data["since"])
@@ -274,6 +282,12 @@ class Desk:
         for *key, version in data.get("seen", ()):  # before trees, a Call alone was the key
             workflow_id, call, instance = key if len(key) > 1 else (own, key[0], None)
             self._saw(workflow_id, call, instance, version)
+
+    def restored(self) -> list[tuple[Wait, Decision]]:
+        """The waits of the run before are open again; what is for a run below is returned, to be passed on."""
+        arrived, self._arrived, self.restoring = self._arrived, [], False
+        found = [self.signalled(decision.raw, decision.decision) for decision in arrived]
+        return [pair for pair in found if pair is not None]
 
 
 def _text(moment: datetime) -> str:

@@ -12,11 +12,11 @@ from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 
 from acts import report
-from acts.errors import InvalidRequest, Problem
+from acts.errors import CallError, InvalidRequest, Problem
 from acts.instances import opened, together, walked
 from acts.validate import Prepared
-from acts.wire import INSTANCE, PLAN_FAILED
-from workflows.payloads import NOTHING, encode, handed
+from acts.wire import INSTANCE, PLAN_FAILED, RESULT_TOO_LARGE
+from workflows.payloads import NOTHING, dump, fitted, handed, raw
 from workflows.plan import FATAL, PlanWorkflow
 
 
@@ -53,7 +53,12 @@ class InstanceWorkflow(PlanWorkflow):
             out["instances"] = found
         if self._desk.records:
             out["decisions"] = self._desk.records
-        told = encode(out)
+        try:
+            told = fitted(out)
+        except CallError as error:
+            text = f"what was completed is too large to be handed back: {error.message}"
+            told = raw(dump({"usage": result["usage"], "decisions": self._desk.records}))
+            raise ApplicationError(text, told, type=RESULT_TOO_LARGE, non_retryable=True) from None
         if status == "failed":
             raise ApplicationError(report.failure_text(walk), told, type=PLAN_FAILED, non_retryable=True)
         return told

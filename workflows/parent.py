@@ -20,7 +20,7 @@ from acts.wire import CANCELLED, DELEGATE, INSTANCE, LIMIT_EXCEEDED
 from workflows.children import start_background
 from workflows.dispatch import call_error
 from workflows.handlers import PlanHandlers
-from workflows.payloads import decode, hand, handed, unpack
+from workflows.payloads import decode, detail, hand, handed, unpack
 from workflows.purse import Purse
 
 if TYPE_CHECKING:
@@ -89,7 +89,13 @@ class Parent(PlanHandlers):
             **self._batch.handed(node.members, walk.provided_data()),
             "registry": {"tools": {}, "served": self._registry["served"], "pins": self._registry.get("pins", {})},
             "source": source.to_json(), "tree": {**self._place.to_json(), "bank": self._purse.keeper},
+            "approve": self._asked_for(),
         })  # fmt: skip
+
+    def _asked_for(self) -> Any:
+        """What people confirm, as whoever began all this asked for it: a part of a plan is walked without ``plan``."""
+        config = self._request.get("config") or {}
+        return self._handed["approve"] if "approve" in self._handed else config.get("approve")
 
     def _errand(self, command: StartCall) -> RawValue:
         """What the child that does a delegated Call is handed.
@@ -100,14 +106,9 @@ class Parent(PlanHandlers):
         why = too_deep(self._place, command.node)
         if why is not None:
             raise CallError(LIMIT_EXCEEDED, why)
+        config = {**(self._request.get("config") or {}), "approve": self._asked_for()}
         keeper = None if command.node.detached else self._purse.keeper
-        given = errand(
-            command, self._request.get("config") or {}, self._place.below(keeper), self._registry.get("pins", {})
-        )
-        if command.node.detached:  # it outlives who keeps the budget: what is left now is its own
-            left = self._purse.ledger.remains()
-            return hand({**given, "config": {**given["config"], "budget": left}} if left else given)
-        return hand(given)
+        return hand(errand(command, config, self._place.below(keeper), self._registry.get("pins", {})))
 
     async def _child(self, node: Node, given: RawValue) -> RawValue | None:
         """Run what is behind a delegated Call, or walk a unit."""
@@ -115,8 +116,10 @@ class Parent(PlanHandlers):
             # Smaller than what was counted for the task: how small, depends on the build of zlib
             brief = hand(slim(handed(given)))
             return await self._children.run(INSTANCE, node.members[0], brief, summary(node), ended=self._desk.forget)
-        if node.detached:
-            await start_background(node, {"errand": handed(given)})
+        if node.detached:  # it outlives who keeps the budget: it gets a share of its own
+            share = await self._purse.share()
+            told = handed(given)
+            await start_background(node, {"errand": {**told, "config": {**told["config"], **share}}})
             return None
         options = node.tool.options
         seconds = options.timeout if "timeout" in options.model_fields_set else None
@@ -164,7 +167,7 @@ def failed_with(error: BaseException) -> Any:
     cause: BaseException | None = error
     while isinstance(cause, (ActivityError, ChildWorkflowError)):
         cause = cause.__cause__
-    return cause.details[0] if isinstance(cause, ApplicationError) and cause.details else None
+    return detail(cause.details[0]) if isinstance(cause, ApplicationError) and cause.details else None
 
 
 def instances_of(node: Node, found: Any, failed: CallError | None = None) -> dict[str, Any]:

@@ -122,6 +122,26 @@ def unpack(value: RawValue) -> Any:
     return json.loads(zlib.decompress(value.payload.data))
 
 
+def fitted(value: Any) -> RawValue:
+    """JSON that a person can read, or packed where that is too large: much of a large result is alike.
+
+    Raises:
+        CallError: it is too large even so.
+    """
+    try:
+        return encode(value)
+    except CallError:
+        packed = pack(value)
+        if size(packed) > MAX_PAYLOAD:
+            raise
+        return packed
+
+
+def detail(value: Any) -> Any:
+    """What a failure's detail holds, as ``fitted`` or anybody wrote it."""
+    return json.loads(zlib.decompress(value)) if isinstance(value, bytes) else value
+
+
 def hand(value: Any) -> RawValue:
     """A plan for a child of ours, with what goes with it.
 

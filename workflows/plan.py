@@ -49,13 +49,11 @@ from workflows.dispatch import Dispatcher, call_error
 from workflows.extent import Extent
 from workflows.handlers import data_message
 from workflows.payloads import (
-    MAX_PAYLOAD,
     MAX_TASK_BYTES,
     NOTHING,
     decode,
     dump,
-    encode,
-    pack,
+    fitted,
     raw,
     size,
     trimmed,
@@ -174,7 +172,11 @@ class PlanWorkflow(Renewing):
 
     async def _loop(self) -> None:
         self._show()
+        if self._desk.teller.due:  # the plan itself waits
+            self._desk.teller.tell()
         while self._over is None:
+            if not self._inbox:
+                await self._waits_again()
             await workflow.wait_condition(lambda: bool(self._inbox) or self._overgrown())
             held = self._hold()
             while self._inbox:
@@ -421,12 +423,12 @@ class PlanWorkflow(Renewing):
         made = self._purse.ledger.calls - count_calls(self._now_walking.prepared.whole or self._now_walking.prepared)
         if made:
             result["made"] = made
+        lent = self._purse.ledger.lent.to_json()
+        if any(lent.values()):
+            result["lent"] = lent
         try:
-            return encode(self._compared(result))
+            return fitted(self._compared(result))
         except CallError as error:
-            packed = pack(result)  # of a large batch: much of it is alike
-            if size(packed) <= MAX_PAYLOAD:
-                return packed
             text = f"the results of this plan are too large to be handed back: {error.message}"
             raise ApplicationError(text, type=RESULT_TOO_LARGE, non_retryable=True) from None
 

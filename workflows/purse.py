@@ -72,6 +72,12 @@ class Purse:
             own = await self._ask({"calls": count})
         self._checked(own)
 
+    async def share(self) -> dict[str, Any]:
+        """``{budget}`` for a run that goes on alone, cut off what is left here and above; nothing without limits."""
+        above = dict((await self._ask({"share": True})).left) if self.above is not None else {}
+        found = self.ledger.share(above)
+        return {"budget": found} if found else {}
+
     @staticmethod
     def _checked(grant: Grant) -> Grant:
         if grant.refused is not None:
@@ -116,7 +122,9 @@ class Purse:
         if not isinstance(told, dict) or not isinstance(told.get("from"), str):
             return
         try:
-            if "calls" in told:
+            if "share" in told:
+                grant = Grant(None, (await self.share()).get("budget", {}))
+            elif "calls" in told:
                 await self.more_calls(int(told["calls"]))
                 grant = Grant()
             else:
@@ -127,7 +135,7 @@ class Purse:
         try:
             await workflow.get_external_workflow_handle(told["from"]).signal(GRANTED, encode(answer))
         except Exception:  # noqa: BLE001 - it has ended: it asks no model
-            if grant.refused is None and "calls" not in told:
+            if grant.refused is None and "calls" not in told and "share" not in told:
                 self.settle(None)
 
     def answered(self, told: Any) -> None:

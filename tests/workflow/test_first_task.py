@@ -20,7 +20,7 @@ from temporalio.common import RawValue
 from cli.devserver import DevServer, dev_server
 from tests.support import assert_eventually
 from tests.workflow.conftest import engine_on
-from tests.workflow.foreign import Foreign, Handle, call, ended, note_of, phase, status, tool
+from tests.workflow.foreign import Foreign, Handle, call, ended, note_of, phase, status
 from tests.workflow.tools import echo
 
 Json = Any
