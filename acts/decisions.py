@@ -176,7 +176,10 @@ def _is_for(wait: Wait, decision: Decision) -> bool:
         None if wait.what == "plan" and decision.decision == EDIT else decision.call
     )  # one Call of the plan that waits
     wanted = ((one, wait.call), (decision.instance, wait.instance), (decision.workflow_id, wait.workflow_id))
-    return all(given is None or given == held for given, held in wanted)
+    # A run within an instance does not always know that it is: the one that names it by its id means it
+    named = decision.workflow_id == wait.workflow_id and wait.instance is None
+    skipped = decision.instance if named else None
+    return all(given is None or given == held or (given is skipped and held is None) for given, held in wanted)
 
 
 def _named(decision: Decision) -> str:

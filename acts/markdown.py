@@ -31,8 +31,10 @@ _OUTSIDE: Final = re.compile(r"([`|]+|\{(?=(?:namespace|workflowId|runId)\}))")
 
 def plain(text: Any, limit: int = 120) -> str:
     """Text from outside, on one line, shown as it was written. Of more than ``limit`` characters, the first."""
-    line = " ".join("".join(c if c.isprintable() else " " for c in str(text)).split())
-    parts = _OUTSIDE.split(shorten(line, limit))
+    line = str(text)
+    if not line.isprintable():
+        line = "".join(c if c.isprintable() else " " for c in line)
+    parts = _OUTSIDE.split(shorten(" ".join(line.split()), limit))
     return "".join(_referred(part) if i % 2 else _span(part) for i, part in enumerate(parts))
 
 

@@ -196,12 +196,12 @@ def _name(item: Mapping[str, Any]) -> str:
 
 def _remark(item: Mapping[str, Any], tick: str = "") -> str | None:
     """Why a Call failed, or what it waits for."""
+    if "error" not in item and "waitsFor" not in item:
+        return None
     name = f"{_MARK[item['state']]} {_name(item)}" + (f" of tick {tick}" if tick else "")
     if "error" in item:
         return f"- {name}: {plain('{code}: {message}'.format(**item['error']), MAX_NOTE)}"
-    if "waitsFor" in item:
-        return f"- {name} waits for {plain(known(item['waitsFor']))}: send the signal `provide`"
-    return None
+    return f"- {name} waits for {plain(known(item['waitsFor']))}: send the signal `provide`"
 
 
 def waiting(waits: Sequence[Wait], records: Sequence[Mapping[str, Any]]) -> str:

@@ -53,6 +53,10 @@ class Decidable:
         """True for a run that this one started and that has not ended."""
         raise NotImplementedError
 
+    def _instance_below(self, workflow_id: str) -> str | None:  # noqa: ARG002 - for those who have any
+        """The instance that a run below works for, where it works for one."""
+        return None
+
     def _at_rest(self) -> bool:
         """True when every decision that was taken has been carried out."""
         raise NotImplementedError
@@ -89,7 +93,7 @@ class Decidable:
         except CallError:
             return
         if isinstance(found, dict) and isinstance(found.get("workflowId"), str) and self._is_below(found["workflowId"]):
-            for wait, decision in self._desk.reported(found):
+            for wait, decision in self._desk.reported(found, self._instance_below(found["workflowId"])):
                 await self._pass_on(wait, decision)
             self._desk.teller.tell()
 
@@ -113,8 +117,11 @@ class Decidable:
 
     async def _pass_on(self, wait: Wait, decision: Decision) -> None:
         """Hand a decision to the run that waits for it."""
-        told = {k: v for k, v in decision.raw.items() if k not in ("decision", "workflowId")}
-        told |= {"version": wait.version}  # what was decided about, and nothing that may wait there by then
+        told = {k: v for k, v in decision.raw.items() if k != "decision"}
+        told |= {
+            "workflowId": wait.workflow_id,
+            "version": wait.version,
+        }  # what was decided about, and nothing that may wait there by then
         if wait.call is not None:
             told["call"] = wait.call
         try:

@@ -224,13 +224,17 @@ class Desk:
 
     # -- runs below and above --------------------------------------------------
 
-    def reported(self, raw: Any) -> list[tuple[Wait, Decision]]:
-        """A run below says what waits there; early decisions that fit are returned, to be passed on."""
+    def reported(self, raw: Any, instance: str | None = None) -> list[tuple[Wait, Decision]]:
+        """A run below says what waits there; early decisions that fit are returned, to be passed on.
+
+        ``instance`` is the one that it works for.
+        """
         try:
             waits = [Wait.from_json(w) for w in raw["waits"]]
             gone = [Wait.from_json({"version": 0, "since": "", **w}) for w in raw.get("gone", ())]
         except (KeyError, TypeError, AttributeError):
             return []
+        waits, gone = ([replace(w, instance=w.instance or instance) for w in part] for part in (waits, gone))
         known = self._below.setdefault(raw["workflowId"], {})
         if "gone" not in raw:  # from a version that told all of them each time
             known.clear()

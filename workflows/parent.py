@@ -14,14 +14,17 @@ from temporalio.exceptions import ActivityError, ApplicationError, ChildWorkflow
 from acts.delegation import Place, errand, too_deep
 from acts.errors import CallError, EngineError
 from acts.instances import UNIT, Batch, apart, count_calls, slim, units
+from acts.messages import parse_request
 from acts.report import summary
+from acts.validate import prepare_parsed
 from acts.walk import Walk
 from acts.wire import CANCELLED, DELEGATE, INSTANCE, LIMIT_EXCEEDED
-from workflows.children import start_background
+from workflows.children import child_ids, start_background
 from workflows.dispatch import call_error
 from workflows.handlers import PlanHandlers
 from workflows.payloads import decode, detail, hand, handed, unpack
 from workflows.purse import Purse
+from workflows.requests import edited_request
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
 
     from acts.calls import Node
     from acts.commands import Command, StartCall
+    from acts.decisions import Decision, Wait
     from acts.validate import Prepared
 
 
@@ -41,6 +45,7 @@ class Parent(PlanHandlers):
         self._request: Any = None
         self._registry: dict[str, Any] = {}
         self._handed: dict[str, Any] = {}
+        self._works_for: dict[str, str] = {}
         self._batch: Batch | None = None
 
     @property
@@ -92,6 +97,24 @@ class Parent(PlanHandlers):
             "approve": self._asked_for(),
         })  # fmt: skip
 
+    def _instance_below(self, workflow_id: str) -> str | None:
+        return self._works_for.get(workflow_id)
+
+    def _may_be_decided_below(self, wait: Wait, decision: Decision) -> None:
+        """An edit of a Call that a child walks for an instance is checked here; a delegate's plan is its own affair."""
+        whole = self._walk.prepared.whole if self._walk is not None else None
+        plan = whole.request.plan if whole is not None else None
+        if decision.call_with is None or whole is None or plan is None or wait.workflow_id not in self._works_for:
+            return
+        index = next((n.index for n in whole.nodes if n.id == decision.call and n.instance is not None), None)
+        if index is not None:
+            calls = list(plan.calls)
+            calls[index] = decision.call_with
+            if plan.calls[index].get("_instance") is not None:
+                calls[index] = {"_instance": wait.instance, **decision.call_with}
+            request = edited_request(self._request, plan.index, calls)
+            prepare_parsed(parse_request(request), self._registry["tools"], self._registry["served"])
+
     def _asked_for(self) -> Any:
         """What people confirm, as whoever began all this asked for it: a part of a plan is walked without ``plan``."""
         config = self._request.get("config") or {}
@@ -112,6 +135,10 @@ class Parent(PlanHandlers):
 
     async def _child(self, node: Node, given: RawValue) -> RawValue | None:
         """Run what is behind a delegated Call, or walk a unit."""
+        instance = node.members[0] if len(node.members) == 1 else node.instance
+        if instance is not None:
+            name = node.members[0] if node.members else node.key
+            self._works_for.update(dict.fromkeys(child_ids(name), instance))
         if node.how == UNIT:
             # Smaller than what was counted for the task: how small, depends on the build of zlib
             brief = hand(slim(handed(given)))

@@ -331,7 +331,10 @@ class PlanWorkflow(Renewing):
             index = next((n.index for n in (walked.whole or walked).nodes if n.id == decision.call), None)
             if index is None:
                 raise Refused(f"there is no call {decision.call}")
-            calls[index if places is None else places.index(index)] = decision.call_with
+            changed = decision.call_with
+            if places is not None and isinstance(changed, dict):  # this run is for one instance
+                changed = {"_instance": self._handed["instances"][0], **changed}
+            calls[index if places is None else places.index(index)] = changed
         request = edited_request(self._request, plan.index, calls)
         return prepare_parsed(parse_request(request), self._registry["tools"], self._registry["served"], places)
 

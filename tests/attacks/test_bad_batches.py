@@ -174,7 +174,6 @@ async def test_a_size_of_children_that_is_none_is_refused_and_a_huge_one_is_one_
     assert error.type == "InvalidRequest"
 
 
-@pytest.mark.xfail(reason="an instance that lacks a value refuses the whole batch, and the message does not name it")
 async def test_an_instance_that_lacks_what_the_others_have_fails_alone(foreign: Foreign) -> None:
     context = [own("a", text="x"), own("b", other="y")]
     async with foreign.serving(echo):
@@ -188,7 +187,6 @@ async def grow(call: dict[str, Json], tool: dict[str, Json], context: list[Json]
     return "x" * int(call["n"])
 
 
-@pytest.mark.xfail(reason="a child whose results are too large together loses those of all its instances")
 async def test_a_child_of_several_whose_results_are_too_large_together_loses_none(foreign: Foreign) -> None:
     context = [own(f"i{n}", n=300_000) for n in range(10)]
     async with foreign.serving(grow):
@@ -199,7 +197,6 @@ async def test_a_child_of_several_whose_results_are_too_large_together_loses_non
     assert {r["status"] for r in result["instances"].values()} == {"completed"}, result["errors"]
 
 
-@pytest.mark.xfail(reason="an instance whose state is too large for one payload loses all")
 async def test_an_instance_whose_state_is_too_large_for_one_payload_keeps_what_was_completed(foreign: Foreign) -> None:
     context = [own("a", n=900_000), own("b", n=1)]
     calls = [call("grow", f"†state.x{n}", n="†state.n") for n in range(3)]

@@ -206,7 +206,6 @@ async def test_a_budget_of_nothing_is_an_error_and_asks_nobody(
     assert spy.shown == []
 
 
-@pytest.mark.xfail(reason="the clean room demands a reason of the call that the engine itself puts there")
 async def test_a_required_reason_does_not_keep_a_tool_out_of_an_anonymous_room(foreign: Foreign) -> None:
     made = tool("send", activity="echo", options={"taskQueue": foreign.queue}, _delegate={"const": "anonymous"})
     made["tool"]["required"] = ["_reasoningForCall", "_outputPath"]
@@ -220,8 +219,8 @@ async def test_a_required_reason_does_not_keep_a_tool_out_of_an_anonymous_room(f
 
 
 @pytest.mark.parametrize("room", [
-    pytest.param("planned", marks=pytest.mark.xfail(reason="a result too large is EngineError, and its usage is lost")),
-    pytest.param("walked", marks=pytest.mark.xfail(reason="a result too large is EngineError")), "anonymous",
+    "planned",
+    "walked", "anonymous",
 ])  # fmt: skip
 async def test_what_a_delegate_brings_back_may_be_too_large_and_then_its_call_fails(
     foreign: Foreign, agents: Agents, saved: Saved, room: str

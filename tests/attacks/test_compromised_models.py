@@ -155,7 +155,6 @@ async def test_what_runs_is_never_what_the_model_says(foreign: Foreign, agents: 
     assert not any("_activity" in c or "_options" in c for _, c, _ in ran.calls)
 
 
-@pytest.mark.xfail(reason="a required _delegate may be left out, and the call then runs as a latent one")
 async def test_a_model_that_names_no_delegate_where_it_must_choose_one_is_told_so(
     foreign: Foreign, agents: Agents, evil: str
 ) -> None:

@@ -98,8 +98,9 @@ async def test_a_call_of_one_instance_is_edited_at_the_root(foreign: Foreign, pe
     assert {i: r["state"]["x"] for i, r in result["instances"].items()} == {"a": "changed", "b": "b"}
 
 
-@pytest.mark.xfail(reason="the root takes an edit about a run below as it is; only the run below looks at it")
-@pytest.mark.parametrize("below", ["instance", "room"])
+@pytest.mark.parametrize("below", [
+    "instance", pytest.param("room", marks=pytest.mark.xfail(reason="only a delegate knows its plan: it says no")),
+])  # fmt: skip
 async def test_an_invalid_edit_of_what_waits_below_is_refused(foreign: Foreign, saved: Saved, below: str) -> None:
     handle = await _waits_below(foreign, saved, below)
     assert "unknownTool" in await refused(handle, "edit", call="1:pay", **{"with": call("evil", "†state.x")})
@@ -111,7 +112,8 @@ async def test_an_invalid_edit_of_what_waits_below_changes_nothing(foreign: Fore
         handle = await _waits_below(foreign, saved, below)
         (wait,) = await handle.query("pending")
         await handle.signal("edit", {"call": "1:pay", "with": call("evil", "†state.x")})
-        await note_of(foreign.client.get_workflow_handle(wait["workflowId"]), "unknownTool")
+        told = handle if below == "instance" else foreign.client.get_workflow_handle(wait["workflowId"])
+        await note_of(told, "unknownTool")
         (after,) = await waiting(handle, 1)
         assert after == wait
         await decide(handle, "approve")
@@ -166,7 +168,6 @@ async def test_what_waits_in_a_room_of_an_instance_is_decided_by_the_instance(fo
     assert {i: r["state"]["x"] for i, r in result["instances"].items()} == {"a": "a", "b": "b"}
 
 
-@pytest.mark.xfail(reason="what waits in a room of an instance does not say of which instance")
 async def test_instance_narrows_to_what_waits_in_the_rooms_of_that_instance(foreign: Foreign, saved: Saved) -> None:
     name = saved.walked(call("pay", "†state.output", value="†input.v"), context=[foreign.tool("pay")])
     context = [delegating("send", name), own("a", text="a"), own("b", text="b")]

@@ -116,10 +116,7 @@ LAX: dict[str, Json] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("lax", [
-    pytest.param(k, marks=[pytest.mark.xfail(reason="a definition's own deadline approves what its parent asks about")]
-                 if "deadline" in k else []) for k in LAX
-])  # fmt: skip
+@pytest.mark.parametrize("lax", LAX)
 async def test_a_definition_cannot_ask_for_less_than_the_run_that_uses_it(
     foreign: Foreign, saved: Saved, lax: str
 ) -> None:
@@ -139,7 +136,6 @@ async def test_a_definition_cannot_ask_for_less_than_the_run_that_uses_it(
         assert await paid(foreign, handle) == 0
 
 
-@pytest.mark.xfail(reason="a plan that waits below a run is not reported to the root")
 async def test_the_plan_of_a_walked_definition_waits_where_a_person_sees_it(foreign: Foreign, saved: Saved) -> None:
     name = saved.walked(PAY, context=[foreign.tool("pay")])
     async with foreign.serving(pay):
@@ -155,7 +151,6 @@ async def test_the_plan_of_a_walked_definition_waits_where_a_person_sees_it(fore
         assert (await ended(handle))["status"] == "completed"
 
 
-@pytest.mark.xfail(reason="decide never answers in a room that walks its definition")
 async def test_a_decision_may_be_sent_to_the_room_that_the_wait_is_in(foreign: Foreign, saved: Saved) -> None:
     name = saved.walked(PAY, context=[foreign.tool("pay")])
     async with foreign.serving(pay):
@@ -168,18 +163,10 @@ async def test_a_decision_may_be_sent_to_the_room_that_the_wait_is_in(foreign: F
         assert (await ended(handle))["status"] == "completed"
 
 
-LAZY = {
-    ("plan", "walked"): "a plan that waits below a run is not reported to the root", ("plan", "planned"): "",
-    ("agent", "walked"): "the plan: false that a tick is walked with is inherited by what it delegates to",
-    ("agent", "planned"): "the plan: false that a tick is walked with is inherited by what it delegates to",
-    ("instance", "walked"): "the plan: false that an instance is walked with is inherited by what it delegates to",
-    ("instance", "planned"): "the plan: false that an instance is walked with is inherited by what it delegates to",
-}  # fmt: skip
+LAZY = [(above, mode) for above in ("plan", "agent", "instance") for mode in ("walked", "planned")]
 
 
-@pytest.mark.parametrize(("above", "mode"), [
-    pytest.param(*case, marks=[pytest.mark.xfail(reason=why)] if why else []) for case, why in LAZY.items()
-])  # fmt: skip
+@pytest.mark.parametrize(("above", "mode"), LAZY)
 async def test_a_lazy_definition_waits_for_a_person_wherever_it_is_used(
     foreign: Foreign, agents: Agents, saved: Saved, above: str, mode: str
 ) -> None:
@@ -233,7 +220,6 @@ async def test_calls_that_a_person_confirms_are_confirmed_in_every_room(
         assert await paid(foreign, handle) == 0
 
 
-@pytest.mark.xfail(reason="decide never answers in a room that walks its definition")
 async def test_fire_and_forget_of_a_room_is_confirmed_too(foreign: Foreign, saved: Saved) -> None:
     """It is a run of its own: it waits there, and nothing is paid."""
     name = saved.walked(PAY, context=[foreign.tool("pay")])
@@ -295,8 +281,8 @@ async def test_a_definition_cannot_spend_more_than_the_run_that_uses_it(
 
 @pytest.mark.parametrize("above", [
     "plan", "agent",
-    pytest.param("instance", marks=pytest.mark.xfail(reason="what an instance forgets has no budget")),
-    pytest.param("room", marks=pytest.mark.xfail(reason="what a room forgets has no budget")),
+    "instance",
+    "room",
 ])  # fmt: skip
 async def test_fire_and_forget_cannot_spend_more_than_the_run_that_uses_it(
     foreign: Foreign, agents: Agents, saved: Saved, spy: Spy, above: str
@@ -334,7 +320,6 @@ async def settled(foreign: Foreign, handle: Handle) -> None:
                 continue
 
 
-@pytest.mark.xfail(reason="each fire-and-forget delegate gets all that is left of the budget")
 async def test_many_that_are_forgotten_cannot_spend_the_budget_many_times(
     foreign: Foreign, agents: Agents, saved: Saved, spy: Spy
 ) -> None:

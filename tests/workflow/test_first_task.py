@@ -27,7 +27,7 @@ Json = Any
 LAZY = {"type": "plan", "plan": [], "mode": "lazy"}
 SCRIPT = [
     {"when": {"tick": 1}, "solution": {"calls": [call("echo", "†state.a", value=1)]}},
-    {"when": {"tick": 2, "says": ["Ada"]}, "solution": {"output": "seen"}},
+    {"when": {"tick": 2, "says": ["a gift"]}, "solution": {"output": "seen"}},
     {"when": {"tick": 2}, "solution": {"output": "†state"}},
 ]
 
@@ -161,6 +161,6 @@ async def test_an_agent_that_was_paused_in_that_moment_is_paused(user: Foreign) 
 
 
 async def test_what_an_agent_was_given_in_that_moment_is_in_its_context(user: Foreign) -> None:
-    handle = await next_run(user, "Agent", "provide", {"type": "input", "input": {"name": "Ada"}})
+    handle = await next_run(user, "Agent", "provide", {"type": "input", "input": {"name": "a gift"}})
     await handle.execute_update("decide", {"decision": "approve"})
     assert (await ended(handle))["output"] == "seen"
