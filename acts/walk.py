@@ -30,6 +30,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from acts.commands import AskHuman, Command, PlanOver, StartCall
+from acts.context import END
 from acts.decisions import asked_about
 from acts.errors import CallError, EngineError, InvalidRequest, Problem
 from acts.instances import by_id, of_states, status_of, taken
@@ -532,7 +533,7 @@ class Walk(Resumable):
 
     def value(self, tree: Any, instance: str | None = None) -> Json:
         """What an expression yields after everything that has taken effect."""
-        return evaluate(tree, lambda path: self.log.read(path, len(self.nodes), instance))
+        return evaluate(tree, lambda path: self.log.read(path, END, instance))
 
     def state(self, instance: str | None = None) -> Json:
         """The view of the state kind: ``{}`` when there is none."""

@@ -250,9 +250,7 @@ async def test_what_a_delegate_brings_back_may_be_too_large_and_then_its_call_fa
     assert result["usage"]["requests"] == (room == "planned")
 
 
-@pytest.mark.parametrize("in_instance", [
-    False, pytest.param(True, marks=pytest.mark.xfail(reason="an instance too large for one payload loses all")),
-])  # fmt: skip
+@pytest.mark.parametrize("in_instance", [False, True])
 async def test_what_is_in_scope_may_be_too_large_and_then_its_call_fails(
     foreign: Foreign,
     saved: Saved,
