@@ -119,6 +119,8 @@ def request_of(errand_: Mapping[str, Any], definition: Mapping[str, Any]) -> dic
     own = definition.get("config") or {}
     given = errand_["config"]
     config = {**given, **own}
+    if isinstance(given.get("budget"), dict) and isinstance(own.get("budget"), dict):  # within what it was given
+        config["budget"] = {**own["budget"], **{k: _least(v, own["budget"].get(k)) for k, v in given["budget"].items()}}
     approve = _approval(given.get("approve"), own.get("approve"))
     if approve is not None:
         config["approve"] = approve
@@ -131,6 +133,10 @@ def request_of(errand_: Mapping[str, Any], definition: Mapping[str, Any]) -> dic
     if definition.get("schema") is not None:
         out["schema"] = definition["schema"]
     return out
+
+
+def _least(given: Json, own: Json) -> Json:
+    return min(given, own) if isinstance(own, (int, float)) else given
 
 
 def _approval(above: Json, own: Json) -> Json:

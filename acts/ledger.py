@@ -90,15 +90,15 @@ class Ledger:
         self.calls += count
         return Grant()
 
-    def share(self, most: Mapping[str, float] | None = None) -> dict[str, float]:
-        """Half of what is left (and at most so much), for a run that goes on alone; it counts as spent here.
+    def share(self, parts: int, most: Mapping[str, float] | None = None) -> dict[str, float]:
+        """One part of what is left (and at most so much), for a run that goes on alone; it counts as spent here.
 
         However many such runs there are, together they never have more than there was.
         """
         left = {k: max(0, v) for k, v in self.spent.left(self.budget, flying=self.flying).items()}
         if self.budget.calls is not None:
             left["calls"] = max(0, self.budget.calls - self.calls)
-        out = {k: v / 2 if k == "cost" else -(-v // 2) for k, v in left.items()}
+        out = {k: v / parts if k == "cost" else -(-v // parts) for k, v in left.items()}
         out |= {k: min(v, out.get(k, v)) for k, v in (most or {}).items()}
         lent = {"requests": int(out.get("requests", 0)), "inputTokens": int(out.get("tokens", 0))}
         for sums in (self.spent, self.lent):

@@ -21,6 +21,7 @@ PROGRAMS: Final = {
     "resume": "kill -9 of the worker in mid-plan",
     "agent": "an agent of 100 ticks over a context of 200,000 tokens, tick by tick",
     "instances": "a thousand instances of a small plan, beside hand-written child workflows",
+    "tree": "200 delegates, three deep, whose budget ends them half-way",
     "waiting": "a thousand runs that wait for a human: memory and CPU at rest",
     "settings": "one setting of server or worker at a time, against what we ship",
 }

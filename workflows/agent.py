@@ -170,7 +170,7 @@ class AgentWorkflow(Member):
     async def _ticks(self, loop: Loop) -> Over:
         step: Next = loop.begin()
         while not isinstance(step, Over):
-            if self._paused:
+            if self._paused and not self._desk.restoring:  # what waited in the run before can still be decided
                 self._show("paused")
                 await workflow.wait_condition(lambda: not self._paused)
             step = await self._step(loop, step)

@@ -29,6 +29,7 @@ from workflows.dispatch import Dispatcher, call_error
 from workflows.parent import failed_with
 from workflows.payloads import NOTHING, decode, dump, encode, hand, handed, raw, unpack
 from workflows.plan import FATAL
+from workflows.purse import Purse
 from workflows.requests import load_definition
 
 # Of what went wrong inside, this much is told to the parent
@@ -150,6 +151,7 @@ class DelegateWorkflow(AgentWorkflow):
 
     async def _one_call(self, parsed: Request) -> RawValue:
         """``anonymous``: what is behind the Tool, with the scopes for all of its context."""
+        self._purse = Purse(parsed.config.budget, self._place.bank)
         tool = self._errand["tool"]
         served = [tool["name"]] if tool["served"] else []
         self._alone = prepared = prepare_parsed(parsed, {}, served)

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, ChildWorkflowError
 
+from acts.decisions import EDIT, Refused
 from acts.delegation import Place, errand, too_deep
 from acts.errors import CallError, EngineError
 from acts.instances import UNIT, Batch, apart, count_calls, slim, units
 from acts.messages import parse_request
 from acts.report import summary
+from acts.runs import SETTLED
 from acts.validate import prepare_parsed
 from acts.walk import Walk
 from acts.wire import CANCELLED, DELEGATE, INSTANCE, LIMIT_EXCEEDED
@@ -46,6 +48,7 @@ class Parent(PlanHandlers):
         self._registry: dict[str, Any] = {}
         self._handed: dict[str, Any] = {}
         self._works_for: dict[str, str] = {}
+        self._several: dict[str, None] = {}
         self._batch: Batch | None = None
 
     @property
@@ -102,6 +105,8 @@ class Parent(PlanHandlers):
 
     def _may_be_decided_below(self, wait: Wait, decision: Decision) -> None:
         """An edit of a Call that a child walks for an instance is checked here; a delegate's plan is its own affair."""
+        if decision.decision == EDIT and wait.workflow_id in self._several:
+            raise Refused("a child that walks several instances takes no edits: set instancesPerChild to 1 for that")
         whole = self._walk.prepared.whole if self._walk is not None else None
         plan = whole.request.plan if whole is not None else None
         if decision.call_with is None or whole is None or plan is None or wait.workflow_id not in self._works_for:
@@ -136,6 +141,8 @@ class Parent(PlanHandlers):
     async def _child(self, node: Node, given: RawValue) -> RawValue | None:
         """Run what is behind a delegated Call, or walk a unit."""
         instance = node.members[0] if len(node.members) == 1 else node.instance
+        if len(node.members) > 1:
+            self._several.update(dict.fromkeys(child_ids(node.members[0])))
         if instance is not None:
             name = node.members[0] if node.members else node.key
             self._works_for.update(dict.fromkeys(child_ids(name), instance))
@@ -144,7 +151,12 @@ class Parent(PlanHandlers):
             brief = hand(slim(handed(given)))
             return await self._children.run(INSTANCE, node.members[0], brief, summary(node), ended=self._desk.forget)
         if node.detached:  # it outlives who keeps the budget: it gets a share of its own
-            share = await self._purse.share()
+            walk = self._now_walking
+            still = sum(
+                n.detached and n.how == "delegate" and r.state not in SETTLED
+                for n, r in zip(walk.nodes, walk.runs, strict=True)
+            )
+            share = await self._purse.share(1 + max(1, still))
             told = handed(given)
             await start_background(node, {"errand": {**told, "config": {**told["config"], **share}}})
             return None

@@ -72,10 +72,13 @@ class Purse:
             own = await self._ask({"calls": count})
         self._checked(own)
 
-    async def share(self) -> dict[str, Any]:
-        """``{budget}`` for a run that goes on alone, cut off what is left here and above; nothing without limits."""
-        above = dict((await self._ask({"share": True})).left) if self.above is not None else {}
-        found = self.ledger.share(above)
+    async def share(self, parts: int) -> dict[str, Any]:
+        """``{budget}`` for a run that goes on alone: one of so many parts of what is left here and above.
+
+        Nothing where nobody has limits.
+        """
+        above = dict((await self._ask({"share": parts})).left) if self.above is not None else {}
+        found = self.ledger.share(parts, above)
         return {"budget": found} if found else {}
 
     @staticmethod
@@ -123,7 +126,7 @@ class Purse:
             return
         try:
             if "share" in told:
-                grant = Grant(None, (await self.share()).get("budget", {}))
+                grant = Grant(None, (await self.share(max(2, int(told["share"])))).get("budget", {}))
             elif "calls" in told:
                 await self.more_calls(int(told["calls"]))
                 grant = Grant()

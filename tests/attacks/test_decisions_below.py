@@ -46,9 +46,7 @@ async def test_of_several_instances_that_wait_each_is_decided_by_its_name(foreig
     context = [own(i, text=i) for i in ("a", "b", "c")]
     async with foreign.serving(pay):
         handle = await foreign.start(
-            foreign.request(
-                call("pay", "†state.x", value="†state.text"), context=context, instancesPerChild=per_child, **PAYS
-            )
+            foreign.request(call("pay", "†state.x", value="†state.text"), context=context, **PAYS)
         )
         waits = await waiting(handle, 3)
         assert sorted(w["instance"] for w in waits) == ["a", "b", "c"]
@@ -73,16 +71,23 @@ async def test_of_several_instances_that_wait_each_is_decided_by_its_name(foreig
     assert "x" not in result["instances"]["a"]["state"]
 
 
-@pytest.mark.parametrize("per_child", [
-    1, pytest.param(2, marks=pytest.mark.xfail(reason="a child of several instances refuses every edit")),
-])  # fmt: skip
-async def test_a_call_of_one_instance_is_edited_at_the_root(foreign: Foreign, per_child: int) -> None:
+async def test_a_child_of_several_instances_takes_no_edits(foreign: Foreign) -> None:
     context = [foreign.tool("echo"), *(own(i, text=i) for i in ("a", "b"))]
     async with foreign.serving(pay, echo):
         handle = await foreign.start(
-            foreign.request(
-                call("pay", "†state.x", value="†state.text"), context=context, instancesPerChild=per_child, **PAYS
-            )
+            foreign.request(call("pay", "†state.x", value="†state.text"), context=context, instancesPerChild=2, **PAYS)
+        )
+        await waiting(handle, 2)
+        changed = call("pay", "†state.x", value="changed")
+        assert "instancesPerChild" in await refused(handle, "edit", instance="a", call="1:pay", **{"with": changed})
+        await handle.cancel()
+
+
+async def test_a_call_of_one_instance_is_edited_at_the_root(foreign: Foreign) -> None:
+    context = [foreign.tool("echo"), *(own(i, text=i) for i in ("a", "b"))]
+    async with foreign.serving(pay, echo):
+        handle = await foreign.start(
+            foreign.request(call("pay", "†state.x", value="†state.text"), context=context, **PAYS)
         )
         await waiting(handle, 2)
         changed = call("pay", "†state.x", value="changed")

@@ -332,6 +332,25 @@ async def test_many_that_are_forgotten_cannot_spend_the_budget_many_times(
     assert len(spy.words("think")) <= 3
 
 
+@pytest.mark.parametrize("above", ["plan", "instance", "room"])
+async def test_many_anonymous_ones_that_are_forgotten_cannot_spend_the_budget_many_times(
+    foreign: Foreign, agents: Agents, saved: Saved, spy: Spy, above: str
+) -> None:
+    context = [delegating("think", "anonymous", _output=OBJECT)]
+    model = agents.script(({"tool": "think"}, {"text": "{}"}))
+    calls = [call("think", given=n) for n in range(5)]
+    if above == "room":
+        context = [delegating("send", saved.walked(*calls, context=context))]
+        calls = [call("send", "†state.r", given=1)]
+    more = [{"type": "state", "state": {"x": 1}, "_instance": "a"}] if above == "instance" else []
+    handle = await foreign.start(
+        foreign.request(*calls, context=[*context, *more], model=model, budget={"requests": 2})
+    )
+    await ended(handle)
+    await settled(foreign, handle)
+    assert len(spy.words("think")) <= 2
+
+
 async def test_a_definition_cannot_be_nested_deeper_than_the_run_that_uses_it_allows(
     foreign: Foreign, saved: Saved
 ) -> None:

@@ -95,7 +95,7 @@ def request(room: str, path: str | None, foreign: Foreign, agents: Agents, saved
     )
     context = [*planted(foreign), foreign.tool("echo"), delegate(room, saved, foreign)]
     calls = plan(path, *(named for named, _ in SCOPES.values()))
-    made = foreign.request(*calls, context=context, model=model, budget={"requests": 50})
+    made = foreign.request(*calls, context=context, model=model, budget={"requests": 5000})
     return {**made, "schema": {"description": secret("output")}}
 
 

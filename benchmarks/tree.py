@@ -1,0 +1,252 @@
+"""A tree of two hundred delegates, three deep, whose budget ends it half-way.
+
+Eight delegates have four each, and each of these has five: saved Requests, loaded from a
+folder, every one an agent that asks the model once. One run keeps the budget of all of them.
+Printed are what was spent beside the budget, how many requests were in flight at most, and
+what the tree costs with a budget and without one.
+
+    python -m benchmarks tree
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from temporalio.api.history.v1 import HistoryEvent
+from temporalio.client import WorkflowFailureError
+
+from acts.wire import DELEGATE, GRANTED, PLAN, SPEND, SPENT
+from benchmarks import live
+from benchmarks.live import Bench, Process
+from benchmarks.tables import Cell, Table, alone, median, say
+
+# Each level by the name of its definition: the part of the text that its script knows it by, and its width
+LEVELS: Final = (("team", 8), ("group", 4), ("clerk", 5))
+DELEGATES: Final = 8 + 8 * 4 + 8 * 4 * 5
+# What the scripted model says of each request; together twice what the budgets of the two cases allow
+TOKENS: Final = 1_000
+CASES: Final[dict[str, dict[str, Any]]] = {
+    "no budget": {},
+    "requests: 100": {"requests": DELEGATES // 2},
+    "tokens: 100,000": {"tokens": DELEGATES // 2 * TOKENS},
+}
+ROUNDS: Final = 3
+MONEY: Final = ["", "requests", "refused", "tokens", "over the budget", "in flight, at most", "delegates begun"]
+COSTS: Final = [
+    "", "wall, s", "worker CPU, s", "server CPU, s", "runs", "events per delegate", "bytes per delegate",
+    "signals to the keeper", "events of the keeper", "bytes of the keeper",
+]  # fmt: skip
+NOTE: Final = (
+    f"{DELEGATES} delegates want a request each, of {TOKENS:,} tokens. In flight: granted and not yet reported, as the "
+    "history of the run that keeps the budget has it; the largest of all rounds. The others: medians."
+)
+HISTORIES: Final = "Runs, events and bytes: of all delegates and the plans of their ticks, without the root."
+
+
+@dataclass
+class Cost:
+    """What one tree came to."""
+
+    wall: float
+    worker_cpu: float | None
+    server_cpu: float | None
+    requests: int
+    tokens: int
+    refused: int = 0
+    flying: int = 0
+    runs: int = 0
+    delegates: int = 0
+    events: int = 0
+    size: int = 0
+    keeper: tuple[int, int] = (0, 0)
+    signals: Counter[str] = field(default_factory=Counter)
+
+
+def run(rounds: int | None = None) -> Iterator[Table]:
+    """Two tables: what was spent, and what it took."""
+    yield from live.on_server(lambda bench: _measure(bench, rounds or ROUNDS))
+
+
+# -- the tree ------------------------------------------------------------------
+
+
+def _tool(name: str) -> dict[str, Any]:
+    path = {"type": "string", "pattern": "^†"}
+    properties = {"_tool": {"const": name}, "_delegate": {"const": name}, "_outputPath": path, "_errorPath": path}
+    return {"type": "tool", "tool": {"properties": {**properties, "part": {"type": "integer"}}, "required": ["part"]}}
+
+
+def _calls(name: str, width: int) -> list[dict[str, Any]]:
+    return [
+        {"_tool": name, "part": n, "_outputPath": f"†state.part{n}", "_errorPath": f"†state.refused{n}"}
+        for n in range(width)
+    ]
+
+
+def _below(level: int) -> tuple[str, int] | None:
+    return LEVELS[level + 1] if level + 1 < len(LEVELS) else None
+
+
+def _definitions(folder: Path) -> None:
+    """A saved Request for each level."""
+    for level, (name, _) in enumerate(LEVELS):
+        below = _below(level)
+        schema = {"type": "object", "properties": {"part": {"type": "integer"}}}
+        context = [
+            {"type": "system", "message": f"You are the {name} for one part of the work. Divide it, and report."},
+            *([_tool(below[0])] if below else []),
+            {"type": "input", "schema": schema},
+        ]
+        (folder / f"{name}.json").write_text(json.dumps({"context": context}, ensure_ascii=False), "utf-8")
+
+
+def _script(folder: Path) -> None:
+    """What the model answers at each level: the parts, or that it is done."""
+    answers: list[dict[str, Any]] = []
+    for level, (name, _) in enumerate(LEVELS):
+        below = _below(level)
+        solution = {"calls": _calls(*below), "output": "†state"} if below else {"calls": [], "output": {"done": True}}
+        usage = {"inputTokens": TOKENS - 100, "outputTokens": 100}
+        answers.append({"when": {"says": [f"You are the {name} "]}, "solution": solution, "usage": usage})
+    (folder / "tree.json").write_text(json.dumps({"answers": answers}, ensure_ascii=False), "utf-8")
+
+
+def request(budget: dict[str, Any]) -> dict[str, Any]:
+    """The plan at the root."""
+    config = {"model": "scripted:tree", **({"budget": budget} if budget else {})}
+    return {"config": config, "context": [_tool(LEVELS[0][0]), {"type": "plan", "plan": _calls(*LEVELS[0])}]}
+
+
+# -- measuring -----------------------------------------------------------------
+
+
+async def _measure(bench: Bench, rounds: int) -> list[Table]:
+    found: dict[str, list[Cost]] = {name: [] for name in CASES}
+    with tempfile.TemporaryDirectory(prefix="acts-bench-") as name:
+        folder = Path(name)
+        _definitions(folder)
+        _script(folder)
+        with live.worker(bench.server.address, ACTS_SCRIPTS=name, ACTS_DELEGATES=name) as process:
+            await _once(bench, process, "warm", {"requests": 12})
+            for round_ in range(rounds):
+                say(f"tree: round {round_ + 1} of {rounds}")
+                for case, budget in CASES.items():
+                    found[case].append(await _once(bench, process, f"tree-{len(found[case])}", budget))
+    return [_money(found), _costs(found)]
+
+
+async def _once(bench: Bench, process: Process, name: str, budget: dict[str, Any]) -> Cost:
+    before = live.cpu(process.pid), live.cpu(bench.server.pid)
+    began = time.perf_counter()
+    handle = await bench.client.start_workflow(
+        PLAN, request(budget), id=f"{name}-{time.monotonic_ns()}", task_queue=process.queue
+    )
+    try:
+        result = await handle.result()
+    except WorkflowFailureError as error:
+        result = error.cause.details[0]  # type: ignore[union-attr] - it fails with its result
+    wall = time.perf_counter() - began
+    used = [
+        None if a is None or b is None else a - b
+        for a, b in zip((live.cpu(process.pid), live.cpu(bench.server.pid)), before, strict=True)
+    ]
+    usage = result["usage"]
+    cost = Cost(wall, used[0], used[1], usage["requests"], usage["inputTokens"] + usage["outputTokens"])
+    await _read(bench, handle.id, cost)
+    _check(cost, budget)
+    return cost
+
+
+async def _read(bench: Bench, root: str, cost: Cost) -> None:
+    """The histories of a tree, from its root down."""
+    waiting = [(root, PLAN)]
+    while waiting:
+        id_, kind = waiting.pop()
+        info = await bench.info(id_)
+        events = [e async for e in bench.client.get_workflow_handle(id_).fetch_history_events()]
+        if id_ == root:
+            cost.keeper = (info.history_length, info.history_size_bytes)
+            cost.signals, cost.flying, cost.refused = _kept(events)
+        else:
+            cost.runs += 1
+            cost.delegates += kind == DELEGATE
+            cost.events += info.history_length
+            cost.size += info.history_size_bytes
+        started = (e.child_workflow_execution_started_event_attributes for e in events)
+        waiting += [(s.workflow_execution.workflow_id, s.workflow_type.name) for s in started if s.workflow_type.name]
+
+
+def _kept(events: list[HistoryEvent]) -> tuple[Counter[str], int, int]:
+    """The signals that came to the keeper; how many requests were in flight at most; how many were refused."""
+    signals: Counter[str] = Counter()
+    asked: dict[tuple[str, int], bool] = {}  # by who asks, and the question's number: is it about a request
+    flying = most = refused = 0
+    for event in events:
+        came = event.workflow_execution_signaled_event_attributes
+        sent = event.signal_external_workflow_execution_initiated_event_attributes
+        if came.signal_name:
+            signals[came.signal_name] += 1
+            flying -= came.signal_name == SPENT
+        if came.signal_name == SPEND:
+            told = json.loads(came.input.payloads[0].data)
+            asked[told["from"], told["id"]] = "calls" not in told
+        if sent.signal_name == GRANTED:
+            answer = json.loads(sent.input.payloads[0].data)
+            request_ = asked[sent.workflow_execution.workflow_id, answer["id"]]
+            refused += request_ and "refused" in answer
+            flying += request_ and "refused" not in answer
+            most = max(most, flying)
+    return signals, most, refused
+
+
+def _check(cost: Cost, budget: dict[str, Any]) -> None:
+    """A tree without a budget asks for each delegate; one with a budget is within it, but for what was in flight."""
+    if not budget and (cost.requests, cost.delegates) != (DELEGATES, DELEGATES):
+        raise RuntimeError(f"{cost.requests} requests and {cost.delegates} delegates, not {DELEGATES}")
+    if cost.requests > budget.get("requests", DELEGATES):
+        raise RuntimeError(f"{cost.requests} requests of {budget}")
+    if "tokens" in budget and cost.tokens > budget["tokens"] + cost.flying * TOKENS:
+        raise RuntimeError(f"{cost.tokens} tokens of {budget}, {cost.flying} requests in flight")
+
+
+def _money(found: dict[str, list[Cost]]) -> Table:
+    out = Table(f"{DELEGATES} delegates, three deep, and one budget", MONEY, note=NOTE)
+    for case, costs in found.items():
+        budget = CASES[case]
+        over: Cell = None
+        if "requests" in budget:
+            over = max(c.requests - budget["requests"] for c in costs)
+        elif "tokens" in budget:
+            over = max(c.tokens - budget["tokens"] for c in costs)
+        out.rows.append([
+            case, median([c.requests for c in costs]), median([c.refused for c in costs]) if budget else None,
+            median([c.tokens for c in costs]), over, max(c.flying for c in costs) if budget else None,
+            median([c.delegates for c in costs]),
+        ])  # fmt: skip
+    return out
+
+
+def _costs(found: dict[str, list[Cost]]) -> Table:
+    out = Table("what the tree takes", COSTS, note=HISTORIES)
+    for case, costs in found.items():
+        each = [(c, max(1, c.delegates)) for c in costs]
+        out.rows.append([
+            case, median([c.wall for c in costs]), median([c.worker_cpu for c in costs]),
+            median([c.server_cpu for c in costs]), median([c.runs for c in costs]),
+            median([c.events / n for c, n in each]), median([c.size / n for c, n in each]),
+            median([c.signals[SPEND] + c.signals[SPENT] for c in costs]), median([c.keeper[0] for c in costs]),
+            median([c.keeper[1] for c in costs]),
+        ])  # fmt: skip
+        out.raw.append({"case": case, "rounds": [vars(c) for c in costs]})
+    return out
+
+
+if __name__ == "__main__":
+    alone("tree", run)
