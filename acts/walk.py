@@ -489,7 +489,8 @@ class Walk(Resumable):
             found = next((s for s in ("cancelled", "failed", "rejected") if self.counts.get(s)), "completed")
         else:
             found = self._status_of_instances()
-        return "cancelled" if self.cancelling and found == "completed" else found
+        ended_so = self.cancelling and (found == "completed" or self.counts.get("cancelled"))
+        return "cancelled" if ended_so else found
 
     def _status_of_instances(self) -> str:
         shared: list[str] = []

@@ -26,6 +26,8 @@ INSTANCES: Final = 1_000
 PARALLEL: Final = 100
 PER_CHILD: Final = 10
 ROUNDS: Final = 5
+# A run takes 20 to 60 s on a machine with nothing else to do, and ten times that on one that is busy
+PATIENCE_SECONDS: Final = 900.0
 AT_ONCE: Final = 50
 WARM: Final = 20
 COLUMNS: Final = [
@@ -56,7 +58,7 @@ def _engine(per_child: int, parallel: int) -> Callable[[Bench, Process, int], Aw
     async def run(bench: Bench, process: Process, count: int) -> tuple[Cost, list[str]]:
         given = orders.orders(count)
         request = orders.request(given, maxParallel=parallel, instancesPerChild=per_child)
-        cost, result = await bench.run(PLAN, process, request)
+        cost, result = await bench.run(PLAN, process, request, PATIENCE_SECONDS)
         if {i: r["status"] for i, r in result["instances"].items()} != dict.fromkeys(given, "completed"):
             raise RuntimeError(f"a batch of the engine ended otherwise: {str(result)[:2000]}")
         ids = list(given)[::per_child]
@@ -72,7 +74,7 @@ def _engine(per_child: int, parallel: int) -> Callable[[Bench, Process, int], Aw
 def _by_hand(parallel: int | None) -> Callable[[Bench, Process, int], Awaitable[tuple[Cost, list[str]]]]:
     async def run(bench: Bench, process: Process, count: int) -> tuple[Cost, list[str]]:
         given = orders.orders(count)
-        cost, result = await bench.run("Orders", process, {"orders": given, "parallel": parallel})
+        cost, result = await bench.run("Orders", process, {"orders": given, "parallel": parallel}, PATIENCE_SECONDS)
         for id_ in given:
             _same(id_, result[id_], given)
         return cost, list(given)

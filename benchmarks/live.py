@@ -147,7 +147,7 @@ class Bench:
         _expect(shape, result["depth"])
         return cost
 
-    async def run(self, kind: str, process: Process, given: Any) -> tuple[Cost, Any]:
+    async def run(self, kind: str, process: Process, given: Any, seconds: float = _RUN_SECONDS) -> tuple[Cost, Any]:
         """Start a workflow and wait for its result; only that is inside the clock."""
         id_ = f"{kind}-{uuid.uuid4().hex[:8]}"
         before = cpu(process.pid), cpu(self.server.pid)
@@ -155,7 +155,7 @@ class Bench:
         handle: WorkflowHandle[Any, RawValue] = await self.client.start_workflow(
             kind, given, id=id_, task_queue=process.queue, result_type=RawValue
         )
-        result = await asyncio.wait_for(handle.result(), _RUN_SECONDS)
+        result = await asyncio.wait_for(handle.result(), seconds)
         wall = time.perf_counter() - begin
         after = cpu(process.pid), cpu(self.server.pid)
         info = await self.info(id_)

@@ -139,8 +139,8 @@ def test_a_call_carries_what_its_tool_leaves_open_and_nothing_else(
     [
         pytest.param({"properties": {"_output": TEXT, "_activity": {"const": ""}}, "required": ["_output"]}, T,
                      id="required _output"),
-        pytest.param({"properties": {"_delegate": TEXT, "_activity": {"const": "x"}}, "required": ["_delegate"]}, T,
-                     id="required _delegate"),
+        pytest.param({"properties": {"_delegate": TEXT, "_activity": {"const": "x"}}, "required": ["_delegate"]},
+                     {**T, "_delegate": "d"}, id="required _delegate"),
         pytest.param({"allOf": [{"properties": {"n": TEXT}, "required": ["n"]}]}, {**T, "n": "x"}, id="allOf"),
         pytest.param({"$ref": "#/$defs/P", "$defs": {"P": {"properties": {"n": TEXT}}}}, {**T, "n": "x"}, id="$ref"),
         pytest.param({"patternProperties": {"^n": TEXT}}, {**T, "n": "x"}, id="patternProperties"),

@@ -1,0 +1,80 @@
+"""What an instance came to, as its child says it and as the run above reads it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from acts.errors import CallError
+from acts.instances import by_id, messages, together, walked
+from acts.validate import Prepared, prepare
+from acts.walk import Walk
+from tests.property.drive import identify
+
+Json = Any
+
+TOOL = {"type": "tool", "tool": {"properties": {"_tool": {"const": "t"}, "_activity": {"const": "t"},
+        "_outputPath": {"type": "string"}, "_outputMethod": {"type": "string"}, "x": True}}}  # fmt: skip
+
+
+def template(*calls: Json) -> Prepared:
+    own = {"type": "state", "state": {"text": "one"}, "_instance": "a"}
+    plan = [{"_tool": "t", **call} for call in calls]
+    return prepare({"config": {}, "context": [TOOL, own, {"type": "plan", "plan": plan}]})
+
+
+def ended(prepared: Prepared, *results: tuple[int, Json, str]) -> tuple[Walk, Json]:
+    """The walk of its instance, whose Calls end in this order, each with a result and a date; and what it says."""
+    walk = Walk(together(prepared, ["a"]), identify)
+    walk.begin("2026-01-01T00:00:00.000Z")
+    for rank, value, date in results:
+        if isinstance(value, CallError):
+            walk.failed(rank, value, date)
+        else:
+            walk.completed(rank, value, date)
+    return walk, json.loads(json.dumps(walked(walk)["a"]))
+
+
+FIRST = "2026-01-01T00:00:01.250Z"
+
+
+@pytest.mark.parametrize(
+    ("dates", "written"),
+    [
+        ((FIRST, FIRST), [FIRST, 0]),
+        ((FIRST, "2026-01-01T00:00:02.000Z"), [FIRST, 750]),
+        (("2026-01-01T00:00:02.000Z", FIRST), ["2026-01-01T00:00:02.000Z", -750]),
+        ((FIRST, "2027-12-31T23:59:59.999Z"), [FIRST, 63_071_998_749]),
+        ((FIRST, "2026-01-01T00:00:02Z"), [FIRST, "2026-01-01T00:00:02Z"]),  # not in the form of a walk's dates
+        (("then", "now"), ["then", "now"]),
+    ],
+)
+def test_dates_are_told_shortly_and_found_again(dates: tuple[str, str], written: list[Json]) -> None:
+    prepared = template({"_outputPath": "†state.x"}, {"_outputPath": "†state.y"})
+    walk, item = ended(prepared, *((rank, rank, date) for rank, date in enumerate(dates)))
+    assert item["written"] == written
+    found = messages(by_id(prepared), "a", item)
+    assert [m for _, m in found] == walk.appended()
+    assert [m["_date"] for _, m in found] == list(dates)
+
+
+def test_what_the_state_does_not_show_is_told_too() -> None:
+    prepared = template(
+        {"_outputPath": "†state.x"}, {"_outputPath": "†state.x"}, {"_outputPath": "†notes"}, {"_outputPath": "†state.z"}
+    )
+    why = CallError("broken", "it broke")
+    walk, item = ended(prepared, (3, why, FIRST), (0, 1, FIRST), (1, 2, FIRST), (2, "n", FIRST))
+    assert item["written"] == [[0, FIRST, [1]], 0, [0, 0, ["n"]], None]
+    assert [m for _, m in messages(by_id(prepared), "a", item)] == walk.appended()
+
+
+def test_messages_come_in_plan_order_though_calls_are_listed_otherwise() -> None:
+    prepared = template({"_outputPath": "†state.x", "x": "†state.y"}, {"_outputPath": "†state.y"})
+    assert [n.index for n in prepared.nodes] == [1, 0]
+    walk, item = ended(prepared, (0, 1, FIRST), (1, 2, FIRST))
+    assert [c["id"] for c in item["calls"]] == ["1:t", "2:t"]
+    found = messages(by_id(prepared), "a", item)
+    assert [m["_outputPath"] for _, m in found] == ["†state.y", "†state.x"]
+    assert [m for _, m in found] == walk.appended()
