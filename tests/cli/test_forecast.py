@@ -28,7 +28,8 @@ RUNS = {
     "fanout": ["fanout/plan.yaml"], "linear": ["linear/plan.yaml"], "accepted": ["payment/accepted.yaml"],
     "declined": ["payment/plan.yaml"], "trip": ["trip/plan.yaml", "--plan"],
     "wait": ["wait/plan.yaml", "--input", f"guest={GUEST}"], "weather": ["weather/plan.yaml"],
-    "rain": ["weather/plan.yaml", "--input", "city=Bergen"],
+    "rain": ["weather/plan.yaml", "--input", "city=Bergen"], "login": ["login/plan.yaml"],
+    "recipient": ["recipient/plan.yaml"],
 }  # fmt: skip
 ENGLISH = {
     "type": "object",
