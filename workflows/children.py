@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from acts.calls import Node
+    from workflows.post import Post, Told
 
     Handle = workflow.ChildWorkflowHandle[Any, Any]
-    Told = Handle | workflow.ExternalWorkflowHandle[Any]
 
 
 def child_ids(name: str) -> tuple[str, str]:
@@ -66,8 +66,8 @@ async def start_background(node: Node, what: dict[str, Any], args: Sequence[RawV
 class Children:
     """Those that run now, by the id of their workflow."""
 
-    def __init__(self, note: Callable[[str], None]) -> None:
-        self._note = note
+    def __init__(self, note: Callable[[str], None], post: Post) -> None:
+        self._note, self._post = note, post
         self._live: dict[str, tuple[Handle, str]] = {}
         self._starting: dict[str, tuple[str, list[tuple[str, tuple[RawValue, ...]]]]] = {}
 
@@ -86,8 +86,7 @@ class Children:
         finally:
             _, told = self._starting.pop(name)
         self._live[handle.id] = (handle, type_)
-        for signal, args in told:
-            await self.tell_one(handle, signal, *args)
+        await asyncio.gather(*(self.tell_one(handle, signal, *args) for signal, args in told))
         return handle
 
     async def run(
@@ -128,6 +127,6 @@ class Children:
     async def tell_one(self, handle: Told, signal: str, *args: RawValue) -> None:
         """Signal one run."""
         try:
-            await handle.signal(signal, args=list(args))
+            await self._post.send(handle, signal, *args)
         except Exception as error:  # noqa: BLE001 - it has just ended: nothing is left to tell it
             self._note(f"{signal} came too late for {handle.id}: {shorten(str(error), 100)}")

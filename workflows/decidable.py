@@ -17,6 +17,7 @@ from acts.errors import CallError, InvalidRequest, PlanError, shorten
 from acts.wire import APPROVE, DECIDE, EDIT, INVALID_REQUEST, PENDING, REFUSED, REJECT, WAITS
 from workflows.desk import Desk
 from workflows.payloads import NOTHING, decode, dump, encode, raw
+from workflows.post import Post
 
 _WHICH = '"call"? names a call, "workflowId"? and "instance"? one of several; "version"? what you have seen'
 
@@ -25,6 +26,7 @@ class Decidable:
     """A run that may wait for decisions."""
 
     def __init__(self) -> None:
+        self._post = Post()
         self._desk = Desk(self._decided, self._may_be_decided, self._may_be_decided_below, self._note)
 
     def _decided(self, wait: Wait, decision: Decision) -> None:
@@ -126,7 +128,7 @@ class Decidable:
             told["call"] = wait.call
         try:
             handle = workflow.get_external_workflow_handle(wait.workflow_id)
-            await handle.signal(decision.decision, encode(told))
+            await self._post.send(handle, decision.decision, encode(told))
         except Exception as error:  # noqa: BLE001 - it has just ended: nobody is left to decide about
             self._note(f"the decision about {wait} came too late: {shorten(str(error), 200)}")
 

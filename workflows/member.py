@@ -28,7 +28,7 @@ class Member(Decidable):
         super().__init__()
         self._place = Place()
         self._purse = Purse(Budget())
-        self._children = Children(self._note)
+        self._children = Children(self._note, self._post)
 
     def _is_below(self, workflow_id: str) -> bool:
         return workflow_id in self._children

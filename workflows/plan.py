@@ -172,7 +172,8 @@ class PlanWorkflow(Renewing):
 
     async def _loop(self) -> None:
         self._show()
-        if self._desk.teller.due:  # the plan itself waits
+        # The plan itself waits; what waited in the run before is not open again yet
+        if not self._approved and self._desk.teller.due:
             self._desk.teller.tell()
         while self._over is None:
             if not self._inbox:

@@ -43,6 +43,7 @@ class Teller:
         self._stale = False
         self._task: asyncio.Task[None] | None = None
         self._again = False
+        self._telling = False
 
     def changed(self) -> None:
         """Something waits, or does not wait any more."""
@@ -59,14 +60,28 @@ class Teller:
 
     async def report(self) -> None:
         """Tell the run above, if something has changed; and again for a while, where it did not hear."""
-        if await self._tell() or self._again:
+        if await self._tell_all() or self._again:
             return
         self._again = True
         for seconds in TELL_AGAIN_SECONDS:
             await workflow.sleep(timedelta(seconds=seconds), summary="tell the run above again what waits")
-            if await self._tell():
+            if await self._tell_all():
                 break
         self._again = False
+
+    async def _tell_all(self) -> bool:
+        """One report after another: of two that are under way, the second may arrive first."""
+        if self._telling:
+            self._stale = True  # who is telling goes on
+            return True
+        self._telling = True
+        try:
+            heard = await self._tell()
+            while heard and self._stale:
+                heard = await self._tell()
+        finally:
+            self._telling = False
+        return heard
 
     async def _tell(self) -> bool:
         """False when the run above does not know what waits here."""

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from datetime import timedelta
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import IO, Any
 
 import pytest
 from temporalio.api.enums.v1 import EventType
@@ -50,11 +52,17 @@ class Program:
             )
         assert self._process.stdout is not None
         assert self._process.stdout.readline(), self._log.read_text()[-2000:]
+        # A pipe that nobody empties stops the program: the SDK's core writes its warnings there
+        threading.Thread(target=self._keep, args=(self._process.stdout,), daemon=True).start()
+
+    def _keep(self, written: IO[str]) -> None:
+        with written, self._log.open("a") as log:
+            shutil.copyfileobj(written, log)
 
     def kill(self) -> None:
         if self._process is not None:
             self._process.kill()
-            self._process.communicate()
+            self._process.wait()
             self._process = None
 
 

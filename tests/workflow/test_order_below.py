@@ -1,0 +1,93 @@
+"""What is said at a root reaches the runs below in the order in which it was said, however much comes at once."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.devserver import DevServer
+from tests.support import assert_eventually
+from tests.workflow.conftest import engine_on
+from tests.workflow.foreign import Foreign, Handle, call, ended, note_of, of_type, status, tool
+from tests.workflow.tools import Gate, echo
+
+Json = Any
+INSTANCES = [f"i{n}" for n in range(10)]
+OWN = [{"type": "state", "state": {"text": id_}, "_instance": id_} for id_ in INSTANCES]
+# While the worker is away, so that the root hears all of it in one task
+SAID = [
+    word
+    for n in range(4)
+    for word in (("provide", {"type": "input", "input": {"name": n}}), ("pause", None), ("resume", None))
+]
+
+
+@pytest.fixture
+def own_engine(foreign: Foreign) -> Foreign:
+    """The same user, with an engine of its own that a test may stop."""
+    return Foreign(foreign.client, f"engine-{uuid.uuid4().hex[:8]}", foreign.queue)
+
+
+async def heard(handle: Handle, count: int) -> list[str]:
+    async def all_of_it() -> list[str]:
+        found = [s.signal_name for s in await of_type(handle, "WORKFLOW_EXECUTION_SIGNALED")]
+        return found if len(found) == count else []
+
+    return await assert_eventually(all_of_it)
+
+
+async def test_instances_hear_what_their_batch_is_told_in_order(server: DevServer, own_engine: Foreign) -> None:
+    user, gate = own_engine, Gate()
+    calls = [call("wait", "†state.x", value="†state.text"), call("echo", "†state.y", value=["†state.x", "†input.name"])]
+    async with user.serving(gate.activity(), echo):
+        async with engine_on(server, user.engine):
+            handle = await user.start(user.request(*calls, context=OWN, missing="wait"))
+            await gate.reached(len(INSTANCES))
+        for word, given in SAID:
+            await handle.signal(word, *([] if given is None else [given]))
+        async with engine_on(server, user.engine):
+            children = [user.client.get_workflow_handle(f"{handle.id}/{id_}") for id_ in INSTANCES]
+            for child in children:
+                assert await heard(child, len(SAID)) == [word for word, _ in SAID]
+                assert (await status(child))["phase"] == "running"
+            gate.opened.set()
+            result = await ended(handle)
+    assert {id_: item["state"]["y"] for id_, item in result["instances"].items()} == {i: [i, 3] for i in INSTANCES}
+
+
+async def test_an_edit_below_and_the_approval_after_it_arrive_in_order(
+    server: DevServer, own_engine: Foreign, tmp_path: Path
+) -> None:
+    """The approval is of what was there before the edit, and so approves nothing; were it first, the old would run."""
+    user = own_engine
+    plan = {"type": "plan", "run": True, "plan": [call("echo", "†state.output", value="unedited")]}
+    definition = {"config": {"approve": {"calls": True}}, "context": [user.tool("echo"), plan]}
+    (tmp_path / "asks.json").write_text(json.dumps(definition), "utf-8")
+    context = [tool("ask", activity="", _delegate={"const": "asks"})]
+    below = [f"{n}:ask/plan" for n in range(1, 7)]
+    async with user.serving(echo):
+        async with engine_on(server, user.engine, tmp_path):
+            handle = await user.start(user.request(*(call("ask", f"†state.x{n}") for n in range(6)), context=context))
+
+            async def all_wait() -> bool:
+                return len(await handle.query("pending")) == len(below)
+
+            await assert_eventually(all_wait)
+        for name in below:
+            aim = {"workflowId": f"{handle.id}/{name}", "call": "1:echo"}
+            await handle.signal("edit", {**aim, "with": call("echo", "†state.output", value="edited")})
+            await handle.signal("approve", aim)
+        async with engine_on(server, user.engine, tmp_path):
+            for name in below:
+                child = user.client.get_workflow_handle(f"{handle.id}/{name}")
+                assert await heard(child, 2) == ["edit", "approve"]
+                await note_of(child, "version 1")
+            for name in below:
+                aim = {"workflowId": f"{handle.id}/{name}", "call": "1:echo", "version": 2}
+                await handle.execute_update("decide", {"decision": "approve", **aim})
+            result = await ended(handle)
+    assert set(result["state"].values()) == {"edited"}
