@@ -86,6 +86,11 @@ async def test_an_edit_below_and_the_approval_after_it_arrive_in_order(
                 child = user.client.get_workflow_handle(f"{handle.id}/{name}")
                 assert await heard(child, 2) == ["edit", "approve"]
                 await note_of(child, "version 1")
+
+            async def all_are_edited() -> bool:
+                return [wait["version"] for wait in await handle.query("pending")] == [2] * len(below)
+
+            await assert_eventually(all_are_edited)
             for name in below:
                 aim = {"workflowId": f"{handle.id}/{name}", "call": "1:echo", "version": 2}
                 await handle.execute_update("decide", {"decision": "approve", **aim})
