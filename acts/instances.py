@@ -15,35 +15,25 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from datetime import datetime, timedelta
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from acts.calls import Node
 from acts.graph import Chains, Graph, build, reading
 from acts.handover import needed_part, own_messages, schema_messages, tool_messages
-from acts.outputs import appended
+from acts.messages import Data
 from acts.packing import packed, unpacked
-from acts.runs import SETTLED
 from acts.tools import Tool
 from acts.validate import Prepared, given_outputs, is_template
-from acts.values import ABSENT, Json, get
+from acts.values import Json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from acts.context import Log
-    from acts.messages import Data
-    from acts.references import Path
-    from acts.walk import Walk
-
-    Known = dict[tuple[str | None, str], tuple[int, Node]]
 
 UNIT: Final = "instance"
 _TOOL: Final = Tool(UNIT, {}, {}, {})
 # Global data up to this size is handed to every child as it is; of more, the part that its Calls need
 WHOLE_BYTES: Final = 4096
-_FAILURES: Final = ("cancelled", "failed", "rejected")
 
 
 def apart(prepared: Prepared) -> bool:
@@ -213,142 +203,3 @@ def together(prepared: Prepared, members: Sequence[str]) -> Prepared:
     graph, _ = build(nodes, prepared.log().held)
     mode = prepared.request.plan.mode if prepared.request.plan is not None else "eager"
     return replace(prepared, graph=graph, given=given_outputs(graph, mode)[0])
-
-
-# -- what came of them -----------------------------------------------------------
-
-
-def status_of(shared: str, parts: Sequence[str]) -> str:
-    """The status of a batch: a failing instance does not touch the others, and all of them fail it."""
-    if shared != "completed" or not parts or all(p == "completed" for p in parts):
-        return shared
-    if "completed" in parts or "partial" in parts:
-        return "partial"
-    return next((s for s in _FAILURES if s in parts), "failed")
-
-
-def of_states(states: Iterable[str]) -> str:
-    """The status of one instance (or of the global Calls), by the states of its Calls."""
-    found = dict.fromkeys(states)
-    return next((s for s in _FAILURES if s in found), "completed")
-
-
-def walked(walk: Walk) -> dict[str, dict[str, Any]]:
-    """What the instances that a walk has Calls of came to: ``{id: {status, state, calls, errors, written}}``.
-
-    ``written`` says of each of the ``calls`` when it wrote: None for not at all, else the date, of all but the
-    first of them as the milliseconds since that one. In ``[outcome, when, [value, …]?]`` it says more, where the
-    outcome is not the first, or the state does not show the values any more.
-    """
-    from acts.report import call_item, error_item
-
-    ranks: dict[str, list[int]] = {}
-    for rank in sorted(range(len(walk.nodes)), key=lambda r: walk.nodes[r].index):
-        instance = walk.nodes[rank].instance
-        if instance is not None:
-            ranks.setdefault(instance, []).append(rank)
-    out = {}
-    for id_, own in ranks.items():
-        state = walk.state(id_)
-        errors = (error_item(walk, rank) for rank in own)
-        out[id_] = {
-            "status": of_states(walk.runs[rank].state for rank in own),
-            "state": state,
-            "calls": [{k: v for k, v in call_item(walk, rank).items() if k != "instance"} for rank in own],
-            "errors": [{k: v for k, v in e.items() if k != "instance"} for e in errors if e is not None],
-            "written": _written(walk, own, state),
-        }
-    return out
-
-
-def _written(walk: Walk, ranks: Sequence[int], state: Json) -> list[Json]:
-    out: list[Json] = []
-    first: str | None = None
-    for rank in ranks:
-        run = walk.runs[rank]
-        if not run.written:
-            out.append(None)
-            continue
-        date = run.written[0][2]
-        when = date if first is None else _since(first, date)
-        first = first or date
-        shown = all(path.kind == "state" and get(state, path.names) == value for path, value, _ in run.written)
-        values = [] if shown else [[value for _, value, _ in run.written]]
-        out.append([run.outcome, when, *values] if values or run.outcome else when)
-    return out
-
-
-def _since(first: str, date: str) -> Json:
-    """Milliseconds between two dates, or the second as it is, where it could not be found from them again."""
-    try:
-        passed = round((datetime.fromisoformat(date) - datetime.fromisoformat(first)) / timedelta(milliseconds=1))
-        return passed if _later(first, passed) == date else date
-    except (TypeError, ValueError):
-        return date
-
-
-def _later(first: str, milliseconds: int) -> str:
-    """The date so much after the first, in the form of a walk's dates."""
-    date = datetime.fromisoformat(first) + timedelta(milliseconds=milliseconds)
-    return date.strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
-
-
-def taken(log: Log, whole: Known, id_: str, item: Mapping[str, Any]) -> None:
-    """Put what an instance's Calls wrote into its layer of the log."""
-    layer = log.layer(id_)
-    for rank, (_, node, path, value, _) in enumerate(_effects(whole, id_, item)):
-        if layer.conflict(path, node.method, value, rank) is None:
-            layer.write(path, node.method, value, rank)
-
-
-def messages(whole: Known, id_: str, item: Mapping[str, Any]) -> list[tuple[int, Json]]:
-    """The Messages that an instance's Calls appended, each with the rank of its Call in the whole plan."""
-    return [(rank, appended(n, path, value, date)) for rank, n, path, value, date in _effects(whole, id_, item)]
-
-
-def _effects(whole: Known, id_: str, item: Mapping[str, Any]) -> Iterable[tuple[int, Node, Path, Json, str]]:
-    for rank, known, (outcome, date, *values) in sorted(_dated(whole, id_, item), key=itemgetter(0)):
-        node = replace(known, instance=id_)
-        for at, path in enumerate(node.outcomes[outcome]):
-            value = values[0][at] if values else get(item["state"], path.names)
-            if value is not ABSENT:
-                yield rank, node, path, value, date
-
-
-def _dated(whole: Known, id_: str, item: Mapping[str, Any]) -> Iterable[tuple[int, Node, list[Any]]]:
-    """The Calls that wrote, each with its rank and ``[outcome, date, values?]``."""
-    first: str | None = None
-    for call, entry in zip(item["calls"], item["written"], strict=True):
-        if entry is None:
-            continue
-        outcome, when, *values = entry if isinstance(entry, list) else [0, entry]
-        date = _later(first, when) if first is not None and isinstance(when, int) else str(when)
-        first = first or date
-        found = whole.get((id_, call["id"])) or whole.get((None, call["id"]))
-        if found is not None:
-            yield *found, [outcome, date, *values]
-
-
-def by_id(prepared: Prepared) -> Known:
-    """The Calls of a plan, and their ranks, by instance and id; those of a template stand for every instance."""
-    template = is_template(prepared.request, prepared.nodes)
-    return {(None if template else n.instance, n.id): (rank, n) for rank, n in enumerate(prepared.nodes)}
-
-
-def statuses(walk: Walk) -> dict[str, str]:
-    """How far each instance is: ``pending``, ``running``, or what it came to."""
-    states: dict[str, list[str]] = {}
-    for node, run in zip(walk.nodes, walk.runs, strict=True):
-        for id_ in node.members:
-            found = run.value.get(id_, {}) if isinstance(run.value, dict) else {}
-            states[id_] = [found.get("status", run.state)]
-        if node.instance is not None:
-            states.setdefault(node.instance, []).append(run.state)
-    return {id_: _so_far(found) for id_, found in states.items()}
-
-
-def _so_far(states: Sequence[str]) -> str:
-    open_ = [s for s in states if s not in SETTLED]
-    if not open_:
-        return of_states(states)
-    return "pending" if all(s == "pending" for s in states) else open_[0] if len(states) == 1 else "running"

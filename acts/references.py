@@ -21,7 +21,7 @@ from acts.errors import ExpressionError
 from acts.values import ABSENT, Json, Names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 MARK: Final = "†"
 
@@ -252,6 +252,11 @@ def alternatives(tree: Expression) -> tuple[tuple[Path, ...], ...]:
     if len(out) > MAX_ALTERNATIVES:
         raise ExpressionError(f"more than {MAX_ALTERNATIVES} alternatives", 1)
     return out
+
+
+def conjunction(paths_: Iterable[Path]) -> str:
+    """The expression of all of these paths; the empty text of none."""
+    return " && ".join(map(str, paths_))
 
 
 def scan(value: Json, *at: str | int) -> Iterator[tuple[tuple[str | int, ...], str]]:

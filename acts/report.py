@@ -11,9 +11,11 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from acts.errors import known, shorten
-from acts.instances import UNIT, messages, walked
+from acts.gathered import messages, walked
+from acts.instances import UNIT
 from acts.markdown import MAX_ROWS, fence, plain, row, table, within
 from acts.outputs import appended as written
+from acts.references import conjunction
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -104,18 +106,18 @@ def instances(walk: Walk) -> dict[str, dict[str, Any]]:
     """``{id: {status, state, calls, errors}}``, in the order in which the context has them."""
     found = walked(walk)
     for run in walk.runs:
-        found |= {i: {**item, "state": walk.state(i)} for i, item in (run.value or {}).items()}
-    shown = ("status", "state", "calls", "errors")
+        found |= run.value or {}
+    return {i: _instance(walk, i, found.get(i)) for i in walk.prepared.request.instances()}
+
+
+def _instance(walk: Walk, instance: str, found: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What one came to; None is one that no Call was for, or that was not reached."""
+    if found is None:
+        over = walk.status if walk.status in ("cancelled", "rejected") else "completed"
+        found = {"status": over, "calls": [], "errors": []}
     return {
-        i: {k: found[i][k] for k in shown} if i in found else _untouched(walk, i)
-        for i in walk.prepared.request.instances()
-    }
-
-
-def _untouched(walk: Walk, instance: str) -> dict[str, Any]:
-    """An instance that no Call was for, or that was not reached."""
-    over = walk.status if walk.status in ("cancelled", "rejected") else "completed"
-    return {"status": over, "state": walk.state(instance), "calls": [], "errors": []}
+        "status": found["status"], "state": walk.state(instance), "calls": found["calls"], "errors": found["errors"],
+    }  # fmt: skip
 
 
 def appended(walk: Walk) -> list[dict[str, Any]]:
@@ -126,7 +128,7 @@ def appended(walk: Walk) -> list[dict[str, Any]]:
             found += messages(walk.known, id_, item)
     if not found:
         return walk.appended()
-    template = all(instance is None for instance, _ in walk.known)
+    template = list(walk.known) == [None]
     if not template:
         places = {n.key: rank for rank, n in enumerate(walk.prepared.whole.nodes)} if walk.prepared.whole else {}
         for node, run in zip(walk.nodes, walk.runs, strict=True):
@@ -153,7 +155,7 @@ def _where(error: Mapping[str, Any]) -> str:
 
 def summary(node: Node) -> str:
     """``tool → path`` of a Call, for the label of its activity or child."""
-    where = " || ".join(" && ".join(str(p) for p in o) for o in node.outcomes[: node.choices])
+    where = " || ".join(conjunction(outcome) for outcome in node.outcomes[: node.choices])
     text = f"{node.tool.name} → {where}" if where else node.tool.name
     if node.how == UNIT:
         text = f"instance {node.id}"
@@ -289,7 +291,7 @@ class Details:
                 return
             self._ranks.append(rank)
         item = call_item(self._walk, rank)
-        item.setdefault("outputPath", " || ".join(" && ".join(map(str, o)) for o in self._walk.nodes[rank].outcomes))
+        item.setdefault("outputPath", " || ".join(map(conjunction, self._walk.nodes[rank].outcomes)))
         self._lines[rank] = row(*_cells(item)), _remark(item)
 
     def _call(self, rank: int, call: Mapping[str, Any]) -> str:

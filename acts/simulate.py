@@ -20,6 +20,7 @@ from acts.decisions import asked_about
 from acts.errors import MAX_PROBLEMS_REPORTED, Problem
 from acts.forecast import TASK_BYTES, Sizes, lookup_bytes
 from acts.producers import Misfit, misfits
+from acts.references import conjunction
 from acts.schemas import sample
 from acts.tools import registered_names, undecided_names
 from acts.trials import Trial, choices, explore
@@ -248,7 +249,7 @@ def _failing(prepared: Prepared, trial: Trial) -> tuple[int, ...]:
     out = []
     for rank in trial.started:
         node = prepared.nodes[rank]
-        path = None if node.error is None else " && ".join(str(p) for p in node.outcomes[node.error])
+        path = None if node.error is None else conjunction(node.outcomes[node.error])
         if rank in trial.errors or (path is not None and trial.choices.get(rank) == path):
             out.append(rank)
     return tuple(out)
@@ -344,7 +345,7 @@ def _untold(node: Node) -> Iterable[Problem]:
     taken = choices(node)
     for i, outcome in enumerate(node.outcomes):
         if i not in taken:
-            text = f"no result can choose {' && '.join(str(p) for p in outcome)}: it overlaps another alternative"
+            text = f"no result can choose {conjunction(outcome)}: it overlaps another alternative"
             hint = "give each alternative a path that no other one holds or lies below"
             yield Problem("unreachableOutcome", text, f"{node.pointer}/_outputPath", node.id, hint, "warning")
 

@@ -33,10 +33,10 @@ from acts.commands import AskHuman, Command, PlanOver, StartCall
 from acts.context import END
 from acts.decisions import asked_about
 from acts.errors import CallError, EngineError, InvalidRequest, Problem
-from acts.instances import by_id, of_states, status_of, taken
+from acts.gathered import by_id, of_states, status_of, taken
 from acts.messages import Data
 from acts.outputs import Writes, appended, place
-from acts.references import Path, evaluate, parse, paths, resolve
+from acts.references import Path, conjunction, evaluate, parse, paths, resolve
 from acts.resume import Resumable
 from acts.runs import SETTLED, Progress, Run
 from acts.schemas import Checker, checker
@@ -523,7 +523,7 @@ class Walk(Resumable):
 
     def path_written(self, rank: int) -> str | None:
         """Where a Call wrote, as one expression, or None."""
-        return " && ".join(str(path) for path, _, _ in self.runs[rank].written) or None
+        return conjunction(path for path, _, _ in self.runs[rank].written) or None
 
     def appended(self) -> list[dict[str, Any]]:
         """The messages that came after the Request's: provided ones, then outputs in plan order."""

@@ -11,7 +11,7 @@ from temporalio.common import RawValue
 from acts import report
 from acts.draw import mermaid
 from acts.errors import CallError, InvalidRequest, Problem
-from acts.instances import statuses
+from acts.gathered import statuses
 from acts.messages import Data, parse_message
 from acts.wire import CONTEXT, GRAPH, INSTANCE, MATERIAL, PAUSE, PLAN_QUERY, PROVIDE, RESUME, STATUS
 from workflows.asking import Asking, material

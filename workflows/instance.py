@@ -13,7 +13,8 @@ from temporalio.exceptions import ApplicationError
 
 from acts import report
 from acts.errors import CallError, InvalidRequest, Problem
-from acts.instances import opened, together, walked
+from acts.gathered import told
+from acts.instances import opened, together
 from acts.validate import Prepared
 from acts.wire import INSTANCE, PLAN_FAILED, RESULT_TOO_LARGE
 from workflows.payloads import NOTHING, dump, fitted, handed, raw
@@ -40,9 +41,9 @@ class InstanceWorkflow(PlanWorkflow):
         return together(prepared, self._handed["instances"])
 
     def _delivered(self, result: dict[str, Any], status: str) -> RawValue:
-        """``{status, state, calls, errors, written, usage?}``, or ``{status, instances, usage?}`` of several."""
+        """What ``told`` says of an instance, with ``usage?``; or ``{status, instances, usage?}`` of several."""
         walk = self._now_walking
-        found = walked(walk)
+        found = told(walk, edited=self._version > 1)
         members = self._handed["instances"]
         out: dict[str, Any] = {"status": status}
         if result["usage"]["requests"]:
@@ -54,11 +55,11 @@ class InstanceWorkflow(PlanWorkflow):
         if self._desk.records:
             out["decisions"] = self._desk.records
         try:
-            told = fitted(out)
+            handed_back = fitted(out)
         except CallError as error:
             text = f"what was completed is too large to be handed back: {error.message}"
-            told = raw(dump({"usage": result["usage"], "decisions": self._desk.records}))
-            raise ApplicationError(text, told, type=RESULT_TOO_LARGE, non_retryable=True) from None
+            rest = raw(dump({"usage": result["usage"], "decisions": self._desk.records}))
+            raise ApplicationError(text, rest, type=RESULT_TOO_LARGE, non_retryable=True) from None
         if status == "failed":
-            raise ApplicationError(report.failure_text(walk), told, type=PLAN_FAILED, non_retryable=True)
-        return told
+            raise ApplicationError(report.failure_text(walk), handed_back, type=PLAN_FAILED, non_retryable=True)
+        return handed_back

@@ -14,6 +14,7 @@ from temporalio.exceptions import ActivityError, ApplicationError, ChildWorkflow
 from acts.decisions import EDIT, Refused
 from acts.delegation import Place, errand, too_deep
 from acts.errors import CallError, EngineError
+from acts.gathered import TOLD
 from acts.instances import UNIT, Batch, apart, count_calls, slim, units
 from acts.messages import parse_request
 from acts.report import summary
@@ -213,8 +214,8 @@ def instances_of(node: Node, found: Any, failed: CallError | None = None) -> dic
     """What each instance of a unit came to, by id; ``failed`` where the child said nothing."""
     if isinstance(found, dict) and isinstance(found.get("instances"), dict):
         return dict(found["instances"])
-    if isinstance(found, dict) and "written" in found:
-        return {node.members[0]: {k: found[k] for k in ("status", "state", "calls", "errors", "written")}}
+    if isinstance(found, dict) and "status" in found:
+        return {node.members[0]: {k: found[k] for k in TOLD if k in found}}
     why = failed or CallError("EngineError", "the child that walked it said nothing of it")
     error = {"call": None, "code": why.code, "message": why.message}
     status = "cancelled" if why.code == CANCELLED else "failed"

@@ -103,6 +103,31 @@ async def test_a_call_of_one_instance_is_edited_at_the_root(foreign: Foreign) ->
     assert {i: r["state"]["x"] for i, r in result["instances"].items()} == {"a": "changed", "b": "b"}
 
 
+async def test_what_an_edited_call_of_one_instance_wrote_stands_where_the_edit_says(foreign: Foreign) -> None:
+    """The root knows the plan as it was before: what the child says has to hold without it."""
+    context = [foreign.tool("echo"), *(own(i, text=i) for i in ("a", "b"))]
+    plan = [call("pay", "†state.x", value="†state.text"), call("echo", "†state.y", value="†state.x || †state.text")]
+    async with foreign.serving(pay, echo):
+        handle = await foreign.start(foreign.request(*plan, context=context, **PAYS))
+        await waiting(handle, 2)
+        changed = call("echo", "†state.log", value="not paid", _outputMethod="push")
+        await decide(handle, "edit", instance="a", call="1:pay", **{"with": changed})
+
+        async def edited() -> bool:
+            return any(w["instance"] == "a" and w["version"] == 2 for w in await handle.query("pending"))
+
+        await assert_eventually(edited)
+        await decide(handle, "approve", instance="a")
+        await decide(handle, "approve", instance="b")
+        result = await ended(handle)
+    a, b = result["instances"]["a"], result["instances"]["b"]
+    assert a["state"] == {"text": "a", "log": ["not paid"], "y": "a"}
+    assert [(c["id"], c["outputPath"]) for c in a["calls"]] == [("1:echo", "†state.log"), ("2:echo", "†state.y")]
+    assert b["state"] == {"text": "b", "x": "b", "y": "b"}
+    told = [m for m in result["context"] if m["_instance"] == "a"]
+    assert [(m["_call"]["_tool"], m["_outputPath"]) for m in told] == [("echo", "†state.log"), ("echo", "†state.y")]
+
+
 @pytest.mark.parametrize("below", [
     "instance", pytest.param("room", marks=pytest.mark.xfail(reason="only a delegate knows its plan: it says no")),
 ])  # fmt: skip

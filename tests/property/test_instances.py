@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from acts import report
 from acts.errors import CallError, InvalidRequest
-from acts.instances import UNIT, Batch, apart, together, units, walked
+from acts.gathered import told
+from acts.instances import UNIT, Batch, apart, together, units
 from acts.messages import read_request
 from acts.usage import Spent
 from acts.validate import Prepared, prepare, prepare_parsed
@@ -65,7 +66,7 @@ class Batched:
         self.handed[node.members[0]] = handed
         child = InstanceDrive(child_of(handed), self.drive.results)
         child.finish_all(self.order)
-        value = json.loads(json.dumps(walked(child.walk)))
+        value = json.loads(json.dumps(told(child.walk, edited=False)))
         self.drive.perform(self.drive.walk.unit_ended(rank, value, NOW))
 
 
@@ -77,7 +78,7 @@ class InstanceDrive(Drive):
         return found if found is not None else next(r for r, n in enumerate(self.walk.nodes) if n.id == id_)
 
 
-def told(walk: Walk) -> Json:
+def result_of(walk: Walk) -> Json:
     """What a run says of itself, without what the order of children may change."""
     found = report.result(walk, Spent())
     keys = ("status", "state", "instances", "calls")
@@ -103,7 +104,7 @@ def test_children_come_to_what_one_walk_comes_to(case: Case, order: list[int]) -
     batched = Batched(prepared, case.results, order)
     event(f"status: {whole.walk.status}")
     event(f"units: {len([n for n in batched.drive.walk.nodes if n.how == UNIT])}")
-    assert told(batched.drive.walk) == told(whole.walk)
+    assert result_of(batched.drive.walk) == result_of(whole.walk)
     for instance in prepared.request.instances():
         assert context_of(batched.drive.walk, instance) == context_of(whole.walk, instance)
 
@@ -132,7 +133,7 @@ def test_a_child_of_several_instances_comes_to_what_a_child_of_each_comes_to(
     several = prepared_of(request)
     assert several is not None
     both = SeveralDrive.batched(several, case.results, order)
-    assert told(both) == told(alone.drive.walk)
+    assert result_of(both) == result_of(alone.drive.walk)
 
 
 class SeveralDrive:
@@ -146,7 +147,7 @@ class SeveralDrive:
         for rank, node in enumerate(walk.nodes):
             child = KeyedDrive(child_of(batch.handed(node.members)), results)
             child.finish_all(order)
-            walk.unit_ended(rank, json.loads(json.dumps(walked(child.walk))), NOW)
+            walk.unit_ended(rank, json.loads(json.dumps(told(child.walk, edited=False))), NOW)
         return walk
 
 

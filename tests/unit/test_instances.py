@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from acts.errors import CallError
-from acts.instances import by_id, messages, together, walked
+from acts.gathered import by_id, messages, told
+from acts.instances import together
 from acts.validate import Prepared, prepare
 from acts.walk import Walk
 from tests.property.drive import identify
@@ -34,7 +35,7 @@ def ended(prepared: Prepared, *results: tuple[int, Json, str]) -> tuple[Walk, Js
             walk.failed(rank, value, date)
         else:
             walk.completed(rank, value, date)
-    return walk, json.loads(json.dumps(walked(walk)["a"]))
+    return walk, json.loads(json.dumps(told(walk, edited=False)))["a"]
 
 
 FIRST = "2026-01-01T00:00:01.250Z"
