@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from acts.errors import shorten
 from acts.graph import reading
-from acts.simulate import Shape
+from acts.shape import Shape
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -64,18 +64,24 @@ def _listed(prepared: Prepared) -> list[Node]:
 
 def _units(prepared: Prepared) -> Iterable[Node]:
     own = _calls(prepared)
+    place = len(prepared.request.plan.calls) if prepared.request.plan is not None else 0
+    for unit in members(prepared):
+        label = unit[0] if len(unit) == 1 else f"{unit[0]} … {unit[-1]}"
+        plan = [own[i] for i in unit]
+        yield Node(
+            index=place, id=label, tool=_TOOL, planned={"_instance": list(unit), "plan": plan}, call={},
+            pointer="", instance=None, how=UNIT, delegate=None, reads=(), scopes=(), outcomes=(), choices=0,
+            error=None, method="set", name=f"{UNIT}/{unit[0]}", members=unit,
+        )  # fmt: skip
+        place += len(unit)
+
+
+def members(prepared: Prepared) -> list[tuple[str, ...]]:
+    """The instances that each child walks."""
+    own = _calls(prepared)
     ids = [i for i in prepared.request.instances() if own.get(i)]
     step = prepared.request.config.instancesPerChild
-    place = len(prepared.request.plan.calls) if prepared.request.plan is not None else 0
-    for at in range(0, len(ids), step):
-        members = tuple(ids[at : at + step])
-        label = members[0] if len(members) == 1 else f"{members[0]} … {members[-1]}"
-        plan = [own[i] for i in members]
-        yield Node(
-            index=place + at, id=label, tool=_TOOL, planned={"_instance": list(members), "plan": plan}, call={},
-            pointer="", instance=None, how=UNIT, delegate=None, reads=(), scopes=(), outcomes=(), choices=0,
-            error=None, method="set", name=f"{UNIT}/{members[0]}", members=members,
-        )  # fmt: skip
+    return [tuple(ids[at : at + step]) for at in range(0, len(ids), step)]
 
 
 def _calls(prepared: Prepared) -> dict[str, list[Json]]:

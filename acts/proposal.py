@@ -51,10 +51,15 @@ def _forecast(found: Mapping[str, Any]) -> str:
     calls, waves = len(found["calls"]), len(found["waves"])
     combinations = len(found["outcomes"]["combinations"])
     more = " or more" if found["outcomes"]["truncated"] else ""
-    requests, events, cost = _range(found["requests"]), _range(found["events"]), found["cost"]
+    requests, cost = _range(found["requests"]), found["cost"]
+    more_events = "events" in found["unforeseen"]
+    events = f"{found['events']['min']:,} or more" if more_events else f"about {_range(found['events'])}"
     out = [f"{calls} calls in {waves} waves, {combinations}{more} combinations of outcomes"]
-    each = f" of each of {found['instances']} instances" if found.get("instances") else ""
-    out.append(f"requests to a model: {requests}; events in the history{each}: about {events}")
+    more = ", and what delegates ask for" if found["delegates"]["max"] else ""
+    out.append(f"requests to a model: {requests}{more}; events in the history: {events}")
+    if "runs" in found:
+        each = f", each with about {_range(found['each']['events'])} events" if "each" in found else ""
+        out.append(f"instances: in {found['runs']:,} child workflows{each}")
     if cost and cost["max"]:
         out.append(f"cost: about {_range(cost)} US dollars")
     return " — ".join(out)

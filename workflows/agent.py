@@ -27,11 +27,11 @@ from acts.decisions import Decision, Refused, Wait
 from acts.delegation import Place
 from acts.draw import mermaid
 from acts.errors import CallError, InvalidRequest, shorten
-from acts.forecast import RANGES_BYTES, added, json_size, ranges
-from acts.instances import apart
+from acts.forecast import FIGURES, RANGES_BYTES, added, ranges
 from acts.loop import Ask, Loop, Next, Over, Propose, RunPlan
 from acts.messages import read_request
 from acts.report import agent_page, waiting
+from acts.weights import json_size
 from acts.wire import (
     AGENT,
     APPROVAL_TIMEOUT,
@@ -392,10 +392,10 @@ class AgentWorkflow(Member):
         (part, request), prepared = loop.to_walk(), loop.prepared
         handed = json_size(self._handed_on(loop, request)) + RANGES_BYTES
         found = proposal.simulated(part, handed)
-        self._forecast = None if found is None else ranges(found, children=apart(part))
+        self._forecast = None if found is None else ranges(found)
         if prepared is not None and part is not prepared:  # the page shows all of it
             whole = proposal.simulated(prepared)
-            now = {k: v for k, v in (self._forecast or {}).items() if k != "calls"}
+            now = {k: v for k, v in (found or {}).items() if k in FIGURES[1:]}
             return proposal.page(prepared, whole and {**whole, **now})
         return proposal.page(part, found)
 

@@ -451,7 +451,7 @@ class PlanWorkflow(Renewing):
             prepared = self._now_walking.prepared
             found = proposal.simulated(prepared)
             self._proposal = proposal.page(prepared, found)
-            self._forecast = None if found is None else ranges(found, children=prepared.whole is not None)
+            self._forecast = None if found is None else ranges(found)
 
     def _phase_now(self) -> str:
         """The phase; ``awaiting`` while nothing runs and something is waited for."""

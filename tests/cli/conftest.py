@@ -51,6 +51,7 @@ def worker(server: DevServer, tmp_path_factory: pytest.TempPathFactory) -> Itera
         "ACTS_ACTIVITIES": ",".join(examples.MODULES),
         "ACTS_STATE": str(tmp_path_factory.mktemp("state")),
         "ACTS_SCRIPTS": str(tmp_path_factory.mktemp("scripts")),
+        "ACTS_DELEGATES": os.pathsep.join(examples.DELEGATES),
         "ACTS_SHUTDOWN_SECONDS": "1",
     }
     process = subprocess.Popen(

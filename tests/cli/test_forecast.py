@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from acts.forecast import off_by
+from acts.forecast import compare, off_by
 from cli import yamltext
 from cli.forecasts import OWN
 from cli.known import EXAMPLES
@@ -22,7 +22,16 @@ from tests.examples.running import started
 # Agents propose each plan, as lazy ones do by themselves; that nobody decides takes the least time
 SOON = {"timeout": "100ms", "onTimeout": "approve"}
 LAZY = {"type": "plan", "plan": [], "mode": "lazy"}
-AGENTS = {"refund": True, "replan": True, "research": False, "translation": True, "trip": False}
+AGENTS = {
+    "refund": True, "replan": True, "research": False, "translation": True, "trip": False,
+    # Lazy: what people are asked by ``approve.plan``, they are asked about the plans of delegates too
+    "greetings": True, "loan": True, "moderation": True, "music": True, "speaker": True, "summary": True,
+}  # fmt: skip
+REQUESTS, TALKS = {"requests"}, {"requests", "events", "bytes"}
+UNFORESEEN = {
+    "greetings": REQUESTS, "loan": REQUESTS, "moderation": TALKS, "speaker": REQUESTS, "summary": REQUESTS,
+    "music": TALKS,
+}  # fmt: skip
 GUEST = '{"name": "Ada", "people": 2}'
 RUNS = {
     "fanout": ["fanout/plan.yaml"], "linear": ["linear/plan.yaml"], "accepted": ["payment/accepted.yaml"],
@@ -45,11 +54,14 @@ LATENT = {
 
 
 def near(example: str, table: dict[str, Any]) -> None:
-    """Calls and requests are exact, events and bytes no more than a fifth outside of what was told."""
+    """Calls and requests are exact, events and bytes no more than a fifth outside of what was told.
+
+    What delegates ask a model for is not forecast, nor what they say to a keeper of a budget.
+    """
     print(example, *(f"{k} {table[k]['expected']} {table[k]['actual']} {off_by(table[k]) or 0:+.0%}" for k in table))  # noqa: T201
-    for exact in ("calls", "requests"):
+    for exact in {"calls", "requests"} - UNFORESEEN.get(example, set()):
         assert table[exact]["expected"]["min"] <= table[exact]["actual"] <= table[exact]["expected"]["max"], exact
-    for close in ("events", "bytes"):
+    for close in {"events", "bytes"} - UNFORESEEN.get(example, set()):
         assert abs(off_by(table[close]) or 0) <= 0.2, (close, table[close])
 
 
@@ -110,6 +122,27 @@ def test_other_ways_to_run_a_call_are_forecast_too(
         assert abs(off_by(table[close]) or 0) <= 0.25, (close, table[close])
 
 
+@pytest.mark.parametrize("per_child", [1, 4])
+async def test_a_batch_is_forecast_and_each_of_its_children(
+    acts: Acts, client: Client, tmp_path: Path, per_child: int
+) -> None:
+    own = [{"type": "state", "state": {"lang": "en" * n}, "_instance": f"person {n}"} for n in range(1, 21)]
+    plan = [{"_tool": "english", "language": lang, "_outputPath": f"†state.{to}"}
+            for lang, to in (("†state.lang", "a"), ("†state.a", "b"))]  # fmt: skip
+    context = [{"type": "tool", "tool": {"english": ENGLISH}}, *own, {"type": "plan", "plan": plan}]
+    (tmp_path / "a.json").write_text(json.dumps({"config": {"instancesPerChild": per_child}, "context": context}))
+    simulated = json.loads(acts("simulate", "a.json", "--json").stdout)
+    assert (simulated["runs"], "each" in simulated) == (20 // per_child, per_child == 1)
+    name = f"cli-{uuid.uuid4().hex[:8]}"
+    assert acts("run", "a.json", "--plan", "--id", name).exit_code == 0
+    near("batch", told(acts, name))
+    if per_child == 1:
+        info = (await client.get_workflow_handle(f"{name}/person 7").describe()).raw_description.workflow_execution_info
+        actual = {"events": info.history_length, "bytes": info.history_size_bytes}
+        table = compare(simulated["each"], actual)
+        assert all(abs(off_by(table[close]) or 0) <= 0.2 for close in ("events", "bytes")), table
+
+
 def test_the_forecast_holds_for_what_another_worker_does(acts: Acts, worker: dict[str, str], tmp_path: Path) -> None:
     name = f"cli-{uuid.uuid4().hex[:8]}"
     program, env = EXAMPLES / "foreign" / "worker.py", {"TEMPORAL_ADDRESS": worker["TEMPORAL_ADDRESS"]}
@@ -134,13 +167,16 @@ async def test_the_plans_that_an_agent_proposes_are_forecast_and_its_result_says
     near(example, table)
     result = json.loads(acts("show", name, "--json").stdout)["result"]
     assert result["forecast"] == table
+    assert set(table) & UNFORESEEN.get(example, set()) == set()
     ticks = {call["tick"] for call in result["calls"]}
     counted = [(await client.get_workflow_handle(f"{name}/plan-{tick}").describe()) for tick in ticks]
     events, bytes_ = (sum(getattr(c.raw_description.workflow_execution_info, f"history_{what}") for c in counted)
                       for what in ("length", "size_bytes"))  # fmt: skip
-    assert table["events"]["actual"] == events
-    assert abs(table["bytes"]["actual"] - bytes_) < 0.1 * bytes_  # see workflows/extent.py
-    assert table["requests"]["actual"] == result["usage"]["requests"] - result["ticks"]
+    if "events" in table:
+        assert table["events"]["actual"] == events
+        assert abs(table["bytes"]["actual"] - bytes_) < 0.1 * bytes_  # see workflows/extent.py
+    if "requests" in table:
+        assert table["requests"]["actual"] == result["usage"]["requests"] - result["ticks"]
 
 
 def words(plan: Path) -> set[str]:
@@ -148,9 +184,7 @@ def words(plan: Path) -> set[str]:
 
 
 def test_every_example_is_forecast_here() -> None:
-    # What delegates and instances do stands in histories of their own, and is not forecast
-    below = {p.parent.name for p in EXAMPLES.glob("*/plan.yaml") if {"_delegate", "_instance"} & words(p)}
-    here = {*AGENTS, "foreign", *below, *(Path(run[0]).parent.name for run in RUNS.values())}
+    here = {*AGENTS, "foreign", *(Path(run[0]).parent.name for run in RUNS.values())}
     assert here == {p.parent.name for p in EXAMPLES.glob("*/plan.yaml")}
 
 
