@@ -51,7 +51,7 @@ def apart(prepared: Prepared) -> bool:
 
 def units(prepared: Prepared) -> Prepared:
     """What the run itself walks: the global Calls, and a unit for each child."""
-    graph, _ = build([n for n in _listed(prepared) if n.instance is None], prepared.log().held)
+    graph, _ = build([n for n in _listed(prepared) if n.instance is None], prepared.start.held)
     found = list(_units(prepared))
     both = Graph((*graph.order, *found), (*graph.waits, *(() for _ in found)), graph.chains, graph.ahead)
     mode = prepared.request.plan.mode if prepared.request.plan is not None else "eager"
@@ -105,7 +105,7 @@ class Batch:
 
     def __init__(self, prepared: Prepared, config: Mapping[str, Json]) -> None:
         self._prepared = prepared
-        self._log = prepared.log()
+        self._log = prepared.start
         self._template = is_template(prepared.request, prepared.nodes)
         self._config = _config(config)
         self._own: dict[str, list[Data]] = {}
@@ -206,6 +206,6 @@ def together(prepared: Prepared, members: Sequence[str]) -> Prepared:
     if len(members) <= 1 or not is_template(prepared.request, prepared.nodes):
         return prepared
     nodes = [replace(n, instance=i, name=f"{i}/{n.id}") for i in members for n in _listed(prepared)]
-    graph, _ = build(nodes, prepared.log().held)
+    graph, _ = build(nodes, prepared.start.held)
     mode = prepared.request.plan.mode if prepared.request.plan is not None else "eager"
     return replace(prepared, graph=graph, given=given_outputs(graph, mode)[0])

@@ -81,7 +81,7 @@ class _Reader:
 
     def __init__(self, prepared: Prepared) -> None:
         self.prepared = prepared
-        self.log = prepared.log()
+        self.log = prepared.start
         self._wanted: dict[tuple[str, tuple[str | int, ...]], Kinds] = {}
         self._given: dict[tuple[str, Names, str, bool, bool], Kinds] = {}
         self._verdicts: dict[tuple[int, int], tuple[Kinds, Kinds, Clash | None]] = {}

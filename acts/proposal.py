@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 # 64 combinations of so many Calls take about a second, and a workflow task has ten
 MAX_CALLS: Final = 150
+# … and a context of so many messages, of a batch mostly, about as long
+MAX_MESSAGES: Final = 5_000
 # Paths of one cell; a Call may read hundreds
 MAX_PATHS: Final = 8
 # Characters of what is said about a problem
@@ -27,7 +29,9 @@ MAX_MESSAGE: Final = 300
 def simulated(prepared: Prepared, handed: int | None = None) -> dict[str, Any] | None:
     """What the page shows, or None of a plan too large for it; ``handed`` as in ``simulate_prepared``."""
     prepared = prepared.whole or prepared  # the Calls, and not the children that walk them
-    return None if len(prepared.nodes) > MAX_CALLS else simulate_prepared(prepared, handed=handed)
+    if len(prepared.nodes) > MAX_CALLS or len(prepared.request.context) > MAX_MESSAGES:
+        return None
+    return simulate_prepared(prepared, handed=handed)
 
 
 def page(prepared: Prepared, found: Mapping[str, Any] | None = None) -> str:

@@ -135,7 +135,7 @@ def _problems(
     """All findings, errors first, at most MAX_PROBLEMS_REPORTED of them."""
     warned = [
         *prepared.warnings,
-        *advice(prepared.graph, prepared.log()),
+        *advice(prepared.graph, prepared.start),
         *(p for node in prepared.nodes for p in _untold(node)),
     ]
     known = {p.call for p in warned if p.code in ("unreachable", "thought")}

@@ -7,6 +7,7 @@ walk is only ever given what passed. ``validate`` gives the problems alone.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from acts.advice import advice
@@ -52,8 +53,13 @@ class Prepared:
         return self.graph.order
 
     def log(self) -> Log:
-        """A fresh log of the context as it stands before the plan."""
+        """A fresh log of the context as it stands before the plan, for a walk to write to."""
         return Log(self.request.data())
+
+    @cached_property
+    def start(self) -> Log:
+        """The context as it stands before the plan, to be read only."""
+        return self.log()
 
     @property
     def max_parallel(self) -> int:
@@ -69,7 +75,7 @@ def validate(raw: Json, registry: Mapping[str, Json] | None = None, served: Iter
     """
     try:
         prepared = prepare(raw, registry, served)
-        return [*prepared.warnings, *advice(prepared.graph, prepared.log())]
+        return [*prepared.warnings, *advice(prepared.graph, prepared.start)]
     except InvalidRequest as error:
         return list(error.problems)
 

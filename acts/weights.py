@@ -110,7 +110,7 @@ class Sizes:
 
     def __init__(self, prepared: Prepared, handed: int | None = None) -> None:
         self._prepared, self._handed = prepared, handed
-        self._layer = prepared.log().layer(None)
+        self._layer = prepared.start.layer(None)
         tools = {n.tool.name: n.tool for n in prepared.nodes}
         self._outputs = {name: _stuffed(sample(tool.output)) for name, tool in tools.items()}
         self._tools = {name: json_size(tool.schema) for name, tool in tools.items()}
@@ -183,7 +183,7 @@ class Sizes:
         if not units:
             return 0, 0
         batch = Batch(self._prepared, self._prepared.request.raw.get("config") or {})
-        log, some = self._prepared.log(), units[:: max(1, len(units) // _SAMPLES)]
+        log, some = self._prepared.start, units[:: max(1, len(units) // _SAMPLES)]
         beside = {"registry": {"tools": {}, "served": [], "pins": {}}, "source": _SOURCE, "tree": {}, "approve": None}
         handed = sum(json_size(slim({**batch.handed(unit), **beside})) for unit in some)
         states = sum(_state(log, instance) for unit in some for instance in unit)
