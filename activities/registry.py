@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 ENTRY_POINTS: Final = "acts.activities"
+# Names of Tools that a run is told of when one that it asked for is missing
+MAX_NAMES: Final = 1_000
 
 
 class RegistryError(Exception):
@@ -51,8 +53,11 @@ class Registry:
 
         @activity.defn(name=REGISTRY)
         async def acts_registry(asked: dict[str, list[str]]) -> dict[str, Any]:
+            found = {n: tools[n] for n in asked["tools"] if n in tools}
+            # Where one is missing, the run fails, and says which there are
+            others = [] if len(found) == len(asked["tools"]) else sorted(tools)[:MAX_NAMES]
             return {
-                "tools": {n: tools[n] for n in asked["tools"] if n in tools},
+                "tools": {**dict.fromkeys(others), **found},
                 "served": [n for n in asked["activities"] if n in served],
             }
 

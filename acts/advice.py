@@ -24,9 +24,17 @@ Needs = dict[int, frozenset[int]] | None
 
 
 def advice(graph: Graph, log: Log) -> list[Problem]:
-    """Writes that get lost and Calls that can never run."""
+    """Writes and results that get lost, and Calls that can never run."""
     needs, unreachable = _needs(graph, log)
-    return [*_lost_writes(graph, needs), *unreachable]
+    return [*_lost_writes(graph, needs), *_dropped_results(graph), *unreachable]
+
+
+def _dropped_results(graph: Graph) -> list[Problem]:
+    """Fire-and-forget Calls of Tools that say what they return: the path may have been forgotten."""
+    text = "this call has no _outputPath, so nobody waits for it and its result is dropped"
+    hint = "give it an _outputPath, unless that is what you want"
+    lost = (n for n in graph.order if n.detached and n.tool.output is not None)
+    return [Problem("droppedResult", text, n.pointer, n.id, hint, "warning") for n in lost]
 
 
 def _lost_writes(graph: Graph, needs: Sequence[Needs]) -> list[Problem]:

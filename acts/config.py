@@ -8,12 +8,11 @@ seconds.
 from __future__ import annotations
 
 import re
-from difflib import get_close_matches
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from acts.errors import Problem
+from acts.errors import Problem, meant
 from acts.values import Json, pointer
 
 _DURATION: Final = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(ms|s|m|h|d)\s*")
@@ -133,9 +132,8 @@ def settings_problems(error: ValidationError, model: type[BaseModel], *at: str |
         message, hint = item["msg"].removeprefix("Value error, "), None
         if item["type"] == "extra_forbidden":
             allowed = _keys_at(model, place[:-1])
-            near = get_close_matches(str(place[-1]), allowed, 1)
             message = f'unknown setting "{place[-1]}"; known: {", ".join(allowed)}'
-            hint = f'did you mean "{near[0]}"?' if near else None
+            hint = meant(str(place[-1]), allowed)
         out.append(Problem("invalidSetting", message, pointer(*at, *place), hint=hint))
     return out
 

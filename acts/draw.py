@@ -7,7 +7,12 @@ Laws
 * A picture is bounded, and says what it leaves out. Edges that others imply are not
   drawn: of the writers of one place a reader is joined to those that none of its other
   writers there has waited for.
+* A Call that runs once for each of many instances is drawn once. Where they differ it says
+  how many are in which state, and has the mark of the worst.
 * The same plan in the same states gives the same text.
+
+How far the Calls are is ``told`` as results tell it: ``{calls: [{id, state}], instances?: {id: {status,
+calls}}}``. The Calls of an instance that tells none have its status.
 """
 
 from __future__ import annotations
@@ -15,11 +20,12 @@ from __future__ import annotations
 import bisect
 import unicodedata
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from acts.errors import shorten
 from acts.graph import reading
 from acts.shape import Shape
+from acts.validate import is_template
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -28,6 +34,9 @@ if TYPE_CHECKING:
     from acts.graph import Chain
     from acts.references import Path
     from acts.validate import Prepared
+
+    Told = Mapping[str, Any]
+    Tally = dict[str, int]
 
 # More lines than this between boxes nobody follows with the eye
 MAX_EDGES: Final = 2_000
@@ -60,7 +69,60 @@ _MARKS: Final = {
     "pending": "·", "ready": "·", "awaiting": "⏸", "running": "…", "completed": "✓", "detached": "↗",
     "failed": "✗", "rejected": "✗", "skipped": "–", "cancelled": "⊘",
 }  # fmt: skip
+_WORST_FIRST: Final = (
+    "failed", "rejected", "cancelled", "awaiting", "running", "ready", "pending", "detached", "completed", "skipped",
+)  # fmt: skip
 _SAFE: Final = frozenset(" -_.:,/†→")
+
+
+# -- what is drawn, and in which state -------------------------------------------
+
+
+def _ranks(prepared: Prepared) -> list[int]:
+    """Each Call of the plan once, as listed: of one that is walked for several instances, the first one's."""
+    first = next(iter(prepared.request.instances()), None)
+    out: dict[int, int] = {}
+    for rank, node in enumerate(prepared.nodes):
+        if node.index not in out or node.instance == first:
+            out[node.index] = rank
+    return [out[index] for index in sorted(out)]
+
+
+def _tallies(prepared: Prepared, told: Told) -> dict[str, Tally]:
+    """By the id of a Call: in how many instances it has which state."""
+    pairs = [(c["id"], c["state"]) for c in told.get("calls") or ()]
+    own = _ids(prepared)
+    for id_, item in (told.get("instances") or {}).items():
+        calls = [(c["id"], c["state"]) for c in item.get("calls") or ()]
+        pairs += calls or [(call, item["status"]) for call in own.get(id_, ())]
+    out: dict[str, Tally] = {}
+    for call, state in pairs:
+        tally = out.setdefault(call, {})
+        tally[state] = tally.get(state, 0) + 1
+    return out
+
+
+def _ids(prepared: Prepared) -> dict[str, list[str]]:
+    """The ids of the Calls of each instance."""
+    nodes = [prepared.nodes[rank] for rank in _ranks(prepared)]
+    if is_template(prepared.request, nodes):
+        return dict.fromkeys(prepared.request.instances(), [n.id for n in nodes])
+    out: dict[str, list[str]] = {}
+    for node in nodes:
+        if node.instance is not None:
+            out.setdefault(node.instance, []).append(node.id)
+    return out
+
+
+def _worst(tally: Tally) -> str:
+    return next((s for s in _WORST_FIRST if s in tally), next(iter(tally), "pending"))
+
+
+def _mixed(tally: Tally) -> str:
+    """``99 completed, 1 failed`` where the instances differ, else nothing."""
+    if len(tally) < 2:  # noqa: PLR2004 - they differ from two states on
+        return ""
+    return ", ".join(f"{count:,} {state}" for state, count in sorted(tally.items(), key=lambda t: (-t[1], t[0])))
 
 
 # -- edges ---------------------------------------------------------------------
@@ -85,8 +147,8 @@ def _edges(prepared: Prepared, limit: int) -> tuple[list[_Edge], bool]:
     """The edges, and whether there are more of them."""
     implied = _Implied()
     out: dict[tuple[int, int, str], _Edge] = {}
-    for rank, node in enumerate(prepared.nodes):
-        for edge in _into(prepared, node, rank, implied):
+    for rank in sorted(_ranks(prepared)):
+        for edge in _into(prepared, prepared.nodes[rank], rank, implied):
             out.setdefault((edge.writer, edge.reader, edge.label), edge)
             if len(out) > limit:
                 return list(out.values())[:limit], True
@@ -139,17 +201,18 @@ def _condition(node: Node, path: Path, *, given: bool) -> str:
 # -- Mermaid -------------------------------------------------------------------
 
 
-def mermaid(prepared: Prepared, states: Mapping[str, str] | None = None) -> str:
-    """The plan as a Mermaid flowchart; ``states`` are those of the Calls, by id.
+def mermaid(prepared: Prepared, told: Told | None = None) -> str:
+    """The plan as a Mermaid flowchart, coloured by what is ``told`` of its Calls.
 
     Rounded: answered by a model; double sides: a delegate; a flag: fire-and-forget.
     Dotted lines are taken for some outcomes only.
     """
     lines, size = ["flowchart TD"], 0
-    nodes = sorted(prepared.nodes, key=lambda n: n.index)
+    tallies = _tallies(prepared, told or {})
+    nodes = [prepared.nodes[rank] for rank in _ranks(prepared)]
     drawn: dict[int, None] = {}
     for node in nodes:
-        line = _box(node)
+        line = _box(node, tallies.get(node.id, {}))
         if size + len(line) > _NODES_TEXT:
             break
         drawn[node.index] = None
@@ -157,7 +220,7 @@ def mermaid(prepared: Prepared, states: Mapping[str, str] | None = None) -> str:
         lines.append(line)
     if len(drawn) < len(nodes):
         lines.append(f'  note1["{len(nodes) - len(drawn):,} more calls are not drawn"]')
-    tail = _classes(nodes[: len(drawn)], states or {})
+    tail = _classes(nodes[: len(drawn)], tallies)
     size += sum(len(line) + 1 for line in tail) + 200
     found, more = _edges(prepared, MAX_EDGES)
     shown = 0
@@ -177,13 +240,15 @@ def mermaid(prepared: Prepared, states: Mapping[str, str] | None = None) -> str:
     return "\n".join([*lines, *tail]) + "\n"
 
 
-def _box(node: Node) -> str:
+def _box(node: Node, tally: Tally) -> str:
     left, right = _SHAPES["background" if node.detached else node.how]
     parts = [_label(node.id)]
     if node.planned.get("_instance") is not None:
         parts.append(_label(f"instance {node.instance}"))
     if node.outcomes:
         parts.append(_label(f"→ {_target(node)}"))
+    if mixed := _mixed(tally):
+        parts.append(_label(mixed))
     return f'  c{node.index + 1}{left}"{"<br/>".join(parts)}"{right}'
 
 
@@ -194,10 +259,10 @@ def _arrow(prepared: Prepared, edge: _Edge) -> str:
     return f'  c{writer.index + 1} {line}|"{_label(condition + edge.label)}"| c{reader.index + 1}'
 
 
-def _classes(nodes: Sequence[Node], states: Mapping[str, str]) -> list[str]:
+def _classes(nodes: Sequence[Node], tallies: Mapping[str, Tally]) -> list[str]:
     out = []
     for state, style in _COLOURS.items():
-        members = [f"c{n.index + 1}" for n in nodes if states.get(n.id) == state]
+        members = [f"c{n.index + 1}" for n in nodes if n.id in tallies and _worst(tallies[n.id]) == state]
         if members:
             out += [f"  classDef {state} {style}", f"  class {','.join(members)} {state}"]
     return out
@@ -223,19 +288,19 @@ def _plain(text: str) -> str:
 # -- the terminal --------------------------------------------------------------
 
 
-def terminal(prepared: Prepared, states: Mapping[str, str] | None = None, width: int = 100) -> str:
-    """The plan wave by wave, for a terminal ``width`` columns wide; ``states`` by Call id."""
+def terminal(prepared: Prepared, told: Told | None = None, width: int = 100) -> str:
+    """The plan wave by wave, for a terminal ``width`` columns wide, with what is ``told`` of its Calls."""
     width = max(width, 20)
-    shape = Shape(prepared.graph)
-    waves = shape.waves()
+    tallies = None if told is None else _tallies(prepared, told)
+    waves = _waves(prepared)
     sources, more = _sources(prepared)
-    lines = [f"{_count(len(prepared.nodes), 'call')} in {_count(len(waves), 'wave')}"]
+    lines = [_head(prepared, waves)]
     for number, wave in enumerate(waves[:WAVES_SHOWN]):
         head = f"{'├' if number else '┌'}─ {number + 1} "
         lines.append(head + "─" * (width - len(head)))
         for rank in wave[:CALLS_SHOWN]:
-            state = None if states is None else states.get(prepared.nodes[rank].id, "pending")
-            lines.append(_line(prepared, rank, sources.get(rank, []), state))
+            tally = None if tallies is None else tallies.get(prepared.nodes[rank].id, {})
+            lines.append(_line(prepared, rank, sources.get(rank, []), tally))
         if len(wave) > CALLS_SHOWN:
             lines.append(f"│   and {_count(len(wave) - CALLS_SHOWN, 'more call')}")
     if len(waves) > WAVES_SHOWN:
@@ -248,9 +313,23 @@ def terminal(prepared: Prepared, states: Mapping[str, str] | None = None, width:
     return "\n".join(_cut(line, width) for line in lines) + "\n"
 
 
-def _line(prepared: Prepared, rank: int, sources: list[str], state: str | None) -> str:
+def _waves(prepared: Prepared) -> list[list[int]]:
+    """The ranks that are drawn, wave after wave."""
+    drawn = frozenset(_ranks(prepared))
+    waves = ([rank for rank in wave if rank in drawn] for wave in Shape(prepared.graph).waves())
+    return [wave for wave in waves if wave]
+
+
+def _head(prepared: Prepared, waves: Sequence[Sequence[int]]) -> str:
+    head = f"{_count(sum(map(len, waves)), 'call')} in {_count(len(waves), 'wave')}"
+    instances = len(prepared.request.instances())
+    many = instances > 1 and is_template(prepared.request, prepared.nodes)
+    return f"{head}, for each of {instances:,} instances" if many else head
+
+
+def _line(prepared: Prepared, rank: int, sources: list[str], tally: Tally | None) -> str:
     node = prepared.nodes[rank]
-    mark = "•" if state is None else _MARKS.get(state, "?")
+    mark = "•" if tally is None else _MARKS.get(_worst(tally), "?")
     words = [node.id]
     if node.planned.get("_instance") is not None:
         words.append(f"@{node.instance}")
@@ -258,6 +337,8 @@ def _line(prepared: Prepared, rank: int, sources: list[str], state: str | None) 
         words.append(f"[{node.how}]")
     if node.detached:
         words.append("[background]")
+    if tally is not None and (mixed := _mixed(tally)):
+        words.append(f"[{mixed}]")
     if node.outcomes:
         words.append(f"→ {_target(node)}")
     if sources:

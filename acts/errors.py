@@ -14,6 +14,7 @@ an editor can each show it in their own way.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -135,6 +136,12 @@ def summary(problems: Iterable[Problem]) -> str:
 def shorten(text: str, limit: int = MAX_TEXT) -> str:
     """Text that fits a line of an error, a summary or a table."""
     return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def meant(wrong: str, names: Iterable[str]) -> str | None:
+    """``did you mean "…"?``, where one of the names is like it."""
+    near = get_close_matches(wrong, list(names), 1)
+    return f'did you mean "{near[0]}"?' if near else None
 
 
 def known(names: Iterable[str], limit: int = 12) -> str:

@@ -187,13 +187,20 @@ def by_id(prepared: Prepared) -> Known:
     return out
 
 
-def statuses(walk: Walk) -> dict[str, str]:
-    """How far each instance is: ``pending``, ``running``, or what it came to."""
-    states: dict[str, list[str]] = {}
+def below(walk: Walk) -> dict[str, dict[str, Any]]:
+    """How far the instances are that children walk: ``{id: {status, calls}}``, no Calls of one that goes on."""
+    out = {}
     for node, run in zip(walk.nodes, walk.runs, strict=True):
         for id_ in node.members:
             found = run.value.get(id_, {}) if isinstance(run.value, dict) else {}
-            states[id_] = [found.get("status", run.state)]
+            out[id_] = {"status": found.get("status", run.state), "calls": found.get("calls", [])}
+    return out
+
+
+def statuses(walk: Walk) -> dict[str, str]:
+    """How far each instance is: ``pending``, ``running``, or what it came to."""
+    states = {id_: [item["status"]] for id_, item in below(walk).items()}
+    for node, run in zip(walk.nodes, walk.runs, strict=True):
         if node.instance is not None:
             states.setdefault(node.instance, []).append(run.state)
     return {id_: _so_far(found) for id_, found in states.items()}

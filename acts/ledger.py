@@ -49,11 +49,12 @@ class Grant:
 class Ledger:
     """One budget. ``spent`` are the requests that have ended, ``flying`` those that were granted and have not.
 
-    ``lent`` is the part of ``spent`` that runs were given which go on alone.
+    ``lent`` is the part of ``spent`` that runs were given which go on alone. ``whole`` is the budget that somebody
+    set, where ``budget`` is what was left of it.
     """
 
-    def __init__(self, budget: Budget) -> None:
-        self.budget = budget
+    def __init__(self, budget: Budget, whole: Budget | None = None) -> None:
+        self.budget, self.whole = budget, whole
         self.spent = Spent()
         self.lent = Spent()
         self.flying = 0
@@ -67,7 +68,7 @@ class Ledger:
 
     def request(self, others: int = 0) -> Grant:
         """Grant one request, or say which limit does not allow it. ``others`` are still to come besides."""
-        why = self.spent.exhausted(self.budget, flying=self.flying)
+        why = self.spent.exhausted(self.budget, flying=self.flying, whole=self.whole)
         if why is not None:
             return Grant(why)
         self.flying += 1
@@ -85,8 +86,9 @@ class Ledger:
         """Allow ``count`` more Calls, or say why not."""
         limit = self.budget.calls
         if limit is not None and self.calls + count > limit:
-            made = f"{self.calls:,} were made or planned"
-            return Grant(f"the budget of {limit:,} calls does not allow {count:,} more: {made}")
+            whole = limit if self.whole is None or self.whole.calls is None else self.whole.calls
+            made = f"{whole - limit + self.calls:,} were made or planned"
+            return Grant(f"the budget of {whole:,} calls does not allow {count:,} more: {made}")
         self.calls += count
         return Grant()
 

@@ -13,13 +13,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any, Final, Literal
 
 from pydantic import ValidationError
 
 from acts.config import Config, settings_problems
-from acts.errors import ExpressionError, InvalidRequest, Problem
+from acts.errors import ExpressionError, InvalidRequest, Problem, meant
 from acts.references import Path, parse
 from acts.values import ABSENT, Json, defect, pointer, type_name
 
@@ -208,13 +207,12 @@ def _message(raw: Json, index: int, reader: _Reader) -> Message | None:
     if isinstance(kind, str) and kind in _READERS:
         return _READERS[kind](raw, index, reader)
     found = "no type" if kind is None else f"the unknown type {kind!r}"
-    near = get_close_matches(kind, TYPES, 1) if isinstance(kind, str) else []
     reader.say(
         "unknownMessageType",
         f"message {index} has {found}; known: {', '.join(TYPES)}",
         *at,
         "type",
-        hint=f'did you mean "{near[0]}"?' if near else None,
+        hint=meant(kind, TYPES) if isinstance(kind, str) else None,
     )
     return None
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import ValidationError
 
 from acts.config import Options, settings_problems
-from acts.errors import ExpressionError, Problem, known, shorten
+from acts.errors import ExpressionError, Problem, known, meant, shorten
 from acts.messages import METHODS, Request, ToolMessage
 from acts.references import parse
 from acts.schemas import Checker, checker, schema_defect, with_defs
@@ -114,8 +114,8 @@ def parameter_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
 def read_tools(request: Request, registry: Mapping[str, Json], served: Callable[[str], bool]) -> _Tools:
     """The Tools of a context: the latest definition of a name wins.
 
-    ``registry`` holds the schemas of Tools registered with the worker; ``served`` tells
-    whether it has an Activity of that name.
+    ``registry`` holds the schemas of Tools registered with the worker (None where that was not asked for);
+    ``served`` tells whether it has an Activity of that name.
     """
     found = _Tools()
     for message in request.context:
@@ -163,6 +163,7 @@ def _definitions(
         if name not in registry:
             text = f'no tool "{name}" is registered with the worker; registered: {known(registry)}'
             hint = "define it here as a schema, or load it with ACTS_ACTIVITIES or ACTS_TOOLS"
+            hint = meant(name, registry) or hint
             problems.append(Problem("unknownTool", text, pointer(*at), hint=hint))
             return []
         return [(name, registry[name], at)]

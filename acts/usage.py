@@ -62,11 +62,14 @@ class Spent:
             out["cost"] = budget.cost - (self.cost or 0.0)
         return out
 
-    def exhausted(self, budget: Budget, *, flying: int = 0) -> str | None:
-        """The limit that allows no further request, in words, or None."""
+    def exhausted(self, budget: Budget, *, flying: int = 0, whole: Budget | None = None) -> str | None:
+        """The limit that allows no further request, in words, or None.
+
+        ``whole`` is the limit that somebody set, where ``budget`` is what was left of it.
+        """
         for name, rest in self.left(budget, flying=flying).items():
             if rest <= 0:
-                limit = getattr(budget, name)
+                limit = getattr(whole or budget, name) or getattr(budget, name)
                 unit = {"requests": "requests", "tokens": "tokens", "cost": "US dollars"}[name]
                 told = f"{limit:,.6g}" if name == "cost" else f"{limit:,}"
                 return f"the budget of {told} {unit} is spent"

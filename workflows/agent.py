@@ -309,9 +309,11 @@ class AgentWorkflow(Member):
         """What the run that walks a plan is handed."""
         registry = {"tools": {}, "served": self._registry["served"], "pins": self._registry.get("pins", {})}
         source = own_context(len(loop.request.context)).to_json()
+        config = self._raw.get("config") or {}
+        whole = {"budget": config["budget"]} if config.get("budget") else {}
         return {
             "request": request, "registry": registry, "source": source, "tree": self._place.to_json(),
-            "approve": (self._raw.get("config") or {}).get("approve"),
+            "approve": config.get("approve"), **whole,
         }  # fmt: skip
 
     def _absorb(self, loop: Loop) -> None:
@@ -381,11 +383,15 @@ class AgentWorkflow(Member):
     def _show(self, phase: str) -> None:
         self._phase = phase
         if self._loop is not None:
-            page = agent_page(self._loop, phase, self._notes)
+            page = agent_page(self._loop, self._phase_now(), self._notes)
             page += waiting(self._desk.all(), self._desk.records)
             if phase == "awaiting" and self._loop.prepared is not None:
                 page += self._proposed(self._loop)
             workflow.set_current_details(page)
+
+    def _phase_now(self) -> str:
+        """The phase; ``awaiting`` also while the plan that is walked says that something waits there."""
+        return "awaiting" if self._phase == "running" and self._desk.waiting_below else self._phase
 
     def _proposed(self, loop: Loop) -> str:
         """The page of the plan that waits, and the forecast of what of it would be walked now."""
@@ -436,7 +442,7 @@ class AgentWorkflow(Member):
         return raw(dump(self._told()))
 
     def _told(self) -> dict[str, Any]:
-        found: dict[str, Any] = {"phase": self._phase, "tick": 0, "calls": [], "usage": {}}
+        found: dict[str, Any] = {"phase": self._phase_now(), "tick": 0, "calls": [], "usage": {}}
         if self._loop is not None:
             found.update(tick=self._loop.tick, calls=self._loop.current(), usage=self._loop.spent.to_json())
         if waits := len(self._desk.all()):

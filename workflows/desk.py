@@ -125,6 +125,11 @@ class Desk:
         """What waits here and in the runs below."""
         return [*self._waits.values(), *(w for waits in self._below.values() for w in waits.values())]
 
+    @property
+    def waiting_below(self) -> int:
+        """How many of the runs right below say that something waits there."""
+        return sum(bool(waits) for waits in self._below.values())
+
     # -- decisions -------------------------------------------------------------
 
     def judge(self, raw: Any, word: str | None = None) -> tuple[Wait, Decision]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, ChildWorkflowError
 
+from acts.config import Budget
 from acts.decisions import EDIT, Refused
 from acts.delegation import Place, errand, too_deep
 from acts.errors import CallError, EngineError
@@ -75,7 +76,8 @@ class Parent(PlanHandlers):
         """Where this run stands in its tree, and who keeps the budget."""
         config = prepared.request.config
         self._place = Place.from_json(self._handed.get("tree")).within(config.budget)
-        self._purse = Purse(config.budget, self._place.bank)
+        whole = self._handed.get("budget")
+        self._purse = Purse(config.budget, self._place.bank, None if whole is None else Budget.model_validate(whole))
         self._purse.ledger.restore(carried.get("ledger"))
         if not carried:
             self._purse.ledger.calls = count_calls(prepared)

@@ -325,8 +325,10 @@ class PlanWorkflow(Renewing):
             raise EngineError("a plan without a plan message")
         calls = list(decision.calls) if decision.calls is not None else list(plan.calls)
         places = self._handed.get("places")
-        if len(self._handed.get("instances", ())) > 1 or (places is not None and decision.calls is not None):
-            raise Refused("this run walks a part of a plan: one call of one instance can be edited, and no more")
+        if len(self._handed.get("instances", ())) > 1:
+            raise Refused("this run walks several instances, and takes no edits: set instancesPerChild to 1 for that")
+        if places is not None and decision.calls is not None:
+            raise Refused("this run walks a part of a plan: one call of it can be edited, and no more")
         if decision.calls is None:
             walked = self._now_walking.prepared
             index = next((n.index for n in (walked.whole or walked).nodes if n.id == decision.call), None)
@@ -454,10 +456,10 @@ class PlanWorkflow(Renewing):
             self._forecast = None if found is None else ranges(found)
 
     def _phase_now(self) -> str:
-        """The phase; ``awaiting`` while nothing runs and something is waited for."""
-        walk = self._walk
-        waits = walk is not None and not walk.running and (walk.counts.get("awaiting") or not self._approved)
-        return "awaiting" if waits and self._phase == "running" else self._phase
+        """The phase; ``awaiting`` while something is waited for, and nothing runs but children that wait."""
+        walk, below = self._walk, self._desk.waiting_below
+        waits = walk is not None and walk.running <= below and (walk.running or walk.counts.get("awaiting"))
+        return "awaiting" if self._phase == "running" and (waits or not self._approved) else self._phase
 
     def _note(self, text: str) -> None:
         self._notes.append(shorten(text, 300))

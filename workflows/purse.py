@@ -26,10 +26,13 @@ _GONE: Final = "the run that keeps the budget, {above}, is over: nothing more ma
 
 
 class Purse:
-    """``above`` is the id of the run that keeps the budget of this one's tree, if there is one."""
+    """``above`` is the id of the run that keeps the budget of this one's tree, if there is one.
 
-    def __init__(self, budget: Budget, above: str | None = None) -> None:
-        self.ledger = Ledger(budget)
+    ``whole`` is the budget that was set, where ``budget`` is what is left of it for this run.
+    """
+
+    def __init__(self, budget: Budget, above: str | None = None, whole: Budget | None = None) -> None:
+        self.ledger = Ledger(budget, whole)
         self.above = above
         self._asked = 0
         self._answers: dict[int, asyncio.Future[Grant]] = {}

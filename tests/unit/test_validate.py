@@ -237,6 +237,15 @@ def test_thoughts_and_models() -> None:
 # -- templates and instances --------------------------------------------------------------------
 
 
+def test_a_result_that_goes_nowhere_is_a_warning() -> None:
+    known = {"_activity": {"const": "ask"}, "_outputPath": {"type": "string"}}
+    answers = {"properties": {**known, "_output": {"type": "string"}}}
+    silent = {"properties": known}
+    calls = [{"_tool": "answers"}, {"_tool": "answers", "_outputPath": "†state.x"}, {"_tool": "silent"}]
+    found = validate(request(*calls, answers=answers, silent=silent))
+    assert [(p.code, p.call, p.fatal) for p in found] == [("droppedResult", "1:answers", False)]
+
+
 def test_a_template_is_checked_for_every_instance() -> None:
     raw = request(
         call("t", "†state.r", x="†state.only"), context=[own("A", only=1), own("B", other=2), own("C", other=3)]

@@ -246,6 +246,7 @@ async def test_latent_calls_of_a_tick_spend_the_budget_of_the_agent(agents: Agen
     assert result["usage"]["requests"] == 3
     assert [c["state"] for c in result["calls"]] == ["completed", "completed", "failed"]
     assert [e["code"] for e in result["errors"]] == ["BudgetExceeded", "LimitExceeded"]
+    assert all("the budget of 3 requests is spent" in e["message"] for e in result["errors"])  # what was set
 
 
 async def test_a_large_solution_is_walked(agents: Agents) -> None:

@@ -333,7 +333,8 @@ async def test_calls_inside_are_confirmed_one_by_one_at_the_root(foreign: Foreig
         handle = await foreign.start(foreign.request(*calls, context=texts(c="three"), approve={"calls": True}))
         waits = await pending(handle, 3)
         assert {(w["instance"], w["call"]) for w in waits} == {("a", "1:upper"), ("b", "2:upper"), ("c", "3:upper")}
-        assert (await handle.query("status"))["waits"] == 3
+        told = await handle.query("status")
+        assert (told["phase"], told["waits"]) == ("awaiting", 3)
         await handle.execute_update("decide", {"decision": "approve", "instance": "a"})
         await handle.signal("reject", {"instance": "b", "reason": "too loud", "by": "Ada"})
         edited = call("upper", "†state.big", value="edited", _instance="c")

@@ -148,4 +148,5 @@ async def test_an_unknown_registered_name_is_refused_with_those_there_are(foreig
     request = {"context": [{"type": "tool", "tool": "gret"}, {"type": "plan", "plan": []}]}
     error = await failure(await foreign.start(request))
     assert error.type == "InvalidRequest"
-    assert 'no tool "gret"' in error.message
+    assert 'no tool "gret" is registered with the worker; registered: ' in error.message
+    assert 'did you mean "greet"?' in error.message
