@@ -26,6 +26,8 @@ EDIT: Final = "edit"
 WORDS: Final = (APPROVE, REJECT, EDIT)
 _TEXTS: Final = ("call", "instance", "workflowId", "by", "reason", "note")
 _KEYS: Final = ("decision", "call", "plan", "with", "version", "workflowId", "instance", "by", "reason", "note")
+# What of a decision an agent's context has
+DECIDED: Final = ("what", "call", "decision", "by", "reason")
 # Who and why stand in results and in the Web UI
 MAX_WORDS: Final = 2_000
 

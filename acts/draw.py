@@ -12,7 +12,7 @@ Laws
 * The same plan in the same states gives the same text.
 
 How far the Calls are is ``told`` as results tell it: ``{calls: [{id, state}], instances?: {id: {status,
-calls}}}``. The Calls of an instance that tells none have its status.
+calls}}}``. The Calls of an instance that tells none have its status, and are ``open`` while it goes on.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from acts.graph import Chain
     from acts.references import Path
     from acts.validate import Prepared
+    from acts.values import Json
 
     Told = Mapping[str, Any]
     Tally = dict[str, int]
@@ -47,6 +48,7 @@ _NODES_TEXT: Final = 25_000  # half for the Calls, half for what joins them
 # A page of a terminal is some fifty lines: a few of them for a wave, a hundred for the whole
 WAVES_SHOWN: Final = 60
 CALLS_SHOWN: Final = 40
+MAX_WIDTH: Final = 500
 _LABEL: Final = 60
 _READS_SHOWN: Final = 4
 
@@ -58,6 +60,7 @@ _COLOURS: Final = {
     "ready": "fill:#eef4ff,stroke:#5b8def,color:#123",
     "awaiting": "fill:#fff3cd,stroke:#c99700,color:#333",
     "running": "fill:#cfe2ff,stroke:#0d6efd,color:#123",
+    "open": "fill:#cfe2ff,stroke:#0d6efd,color:#123,stroke-dasharray:4",
     "completed": "fill:#d1e7dd,stroke:#198754,color:#132",
     "detached": "fill:#d1e7dd,stroke:#198754,color:#132,stroke-dasharray:4",
     "failed": "fill:#f8d7da,stroke:#dc3545,color:#311",
@@ -66,12 +69,14 @@ _COLOURS: Final = {
     "cancelled": "fill:#eee,stroke:#777,color:#555,stroke-dasharray:4",
 }
 _MARKS: Final = {
-    "pending": "·", "ready": "·", "awaiting": "⏸", "running": "…", "completed": "✓", "detached": "↗",
+    "pending": "·", "ready": "·", "awaiting": "⏸", "running": "…", "open": "…", "completed": "✓", "detached": "↗",
     "failed": "✗", "rejected": "✗", "skipped": "–", "cancelled": "⊘",
 }  # fmt: skip
 _WORST_FIRST: Final = (
-    "failed", "rejected", "cancelled", "awaiting", "running", "ready", "pending", "detached", "completed", "skipped",
+    "failed", "rejected", "cancelled", "awaiting", "running", "open", "ready", "pending", "detached", "completed",
+    "skipped",
 )  # fmt: skip
+_GOES_ON: Final = ("ready", "running", "awaiting")
 _SAFE: Final = frozenset(" -_.:,/†→")
 
 
@@ -94,7 +99,8 @@ def _tallies(prepared: Prepared, told: Told) -> dict[str, Tally]:
     own = _ids(prepared)
     for id_, item in (told.get("instances") or {}).items():
         calls = [(c["id"], c["state"]) for c in item.get("calls") or ()]
-        pairs += calls or [(call, item["status"]) for call in own.get(id_, ())]
+        state = "open" if item["status"] in _GOES_ON else item["status"]
+        pairs += calls or [(call, state) for call in own.get(id_, ())]
     out: dict[str, Tally] = {}
     for call, state in pairs:
         tally = out.setdefault(call, {})
@@ -106,7 +112,8 @@ def _ids(prepared: Prepared) -> dict[str, list[str]]:
     """The ids of the Calls of each instance."""
     nodes = [prepared.nodes[rank] for rank in _ranks(prepared)]
     if is_template(prepared.request, nodes):
-        return dict.fromkeys(prepared.request.instances(), [n.id for n in nodes])
+        ids = [n.id for n in nodes]
+        return {instance: ids for instance in prepared.request.instances()}  # noqa: C420 - it is read only
     out: dict[str, list[str]] = {}
     for node in nodes:
         if node.instance is not None:
@@ -123,6 +130,12 @@ def _mixed(tally: Tally) -> str:
     if len(tally) < 2:  # noqa: PLR2004 - they differ from two states on
         return ""
     return ", ".join(f"{count:,} {state}" for state, count in sorted(tally.items(), key=lambda t: (-t[1], t[0])))
+
+
+def picture(prepared: Prepared, told: Told, asked: Json) -> str:
+    """The plan as Mermaid; ``asked`` with ``{"width": columns}``, as text for a terminal."""
+    width = asked.get("width") if isinstance(asked, dict) else None
+    return terminal(prepared, told, min(width, MAX_WIDTH)) if isinstance(width, int) else mermaid(prepared, told)
 
 
 # -- edges ---------------------------------------------------------------------

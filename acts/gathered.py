@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
-from acts.messages import Data, parse_message
-from acts.outputs import appended
-from acts.references import Path
+from acts.outputs import message
+from acts.references import Path, parse, paths
 from acts.runs import SETTLED
 from acts.validate import Prepared, is_template
 from acts.values import ABSENT, Json, get
@@ -24,7 +22,7 @@ if TYPE_CHECKING:
     Known = dict[str | None, dict[str, tuple[int, Node]]]
 
 # What a child says of an instance
-TOLD: Final = ("status", "state", "calls", "errors", "written", "messages")
+TOLD: Final = ("status", "state", "calls", "errors", "written", "made", "order")
 _FAILURES: Final = ("cancelled", "failed", "rejected")
 
 
@@ -69,33 +67,39 @@ def _by_instance(walk: Walk) -> dict[str, list[int]]:
 
 
 def told(walk: Walk, *, edited: bool) -> dict[str, dict[str, Any]]:
-    """What a child says of its instances: ``{id: {status, state, calls, errors, written | messages}}``.
+    """What a child says of its instances: ``{id: {status, state, calls, errors, written | made, order?}}``.
 
     ``written`` says of each of the ``calls`` when it wrote: None for not at all, else the date, of all but the
     first of them as the milliseconds since that one. In ``[outcome, when, [value, …]?]`` it says more, where the
-    outcome is not the first, or the state does not show the values any more. The run above makes Messages of it,
-    by the plan. Of a plan that was ``edited`` below, which it does not know, it is told the ``messages``.
+    outcome is not the first, or the state does not show the values any more. ``order`` are the places of the
+    ``calls`` in plan order, where that is not the order in which they are listed.
+
+    The run above makes Messages of it, by the plan. Of a plan that was ``edited`` below, which it does not know, it
+    is told what was ``made`` instead: ``[place of the Call, path, method, the Call as planned, date, value?]``.
     """
     ranks, out = _by_instance(walk), {}
     for id_, item in walked(walk).items():
-        state = walk.state(id_)
+        state, own = walk.state(id_), ranks[id_]
+        places = sorted(range(len(own)), key=own.__getitem__)
+        how: dict[str, Any] = {} if places == sorted(places) else {"order": places}
         if edited:
-            wrote = [(walk.nodes[rank], w) for rank in sorted(ranks[id_]) for w in walk.runs[rank].written]
-            how = {"messages": [appended(node, *written) for node, written in wrote]}
+            how = {"made": [made for at in places for made in _made(walk, own[at], at, state)]}
         else:
-            how = {"written": _written(walk, ranks[id_], state)}
+            how["written"] = _written(walk, own, state)
         out[id_] = {"status": item["status"], "state": state, "calls": item["calls"], "errors": item["errors"], **how}
     return out
+
+
+def _made(walk: Walk, rank: int, at: int, state: Json) -> Iterable[list[Json]]:
+    node = walk.nodes[rank]
+    for path, value, date in walk.runs[rank].written:
+        shown = path.kind == "state" and get(state, path.names) == value
+        yield [at, str(path), node.method, node.planned, date, *([] if shown else [value])]
 
 
 def _own_calls(known: Known, id_: str) -> dict[str, tuple[int, Node]]:
     """The Calls that name an instance; else those that name none: it is one of a template."""
     return known.get(id_) or known.get(None, {})
-
-
-def _entry(entry: Json) -> list[Json]:
-    """``[outcome, when, values?]`` of what is told of a Call that wrote."""
-    return entry if isinstance(entry, list) else [0, entry]
 
 
 def _written(walk: Walk, ranks: Sequence[int], state: Json) -> list[Json]:
@@ -130,52 +134,71 @@ def _later(first: str, milliseconds: int) -> str:
     return date.strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
 
 
+@dataclass(frozen=True, slots=True)
+class _Effect:
+    """One write of an instance's Call: ``rank`` is that of the Call in the whole plan."""
+
+    rank: int
+    planned: Json
+    method: str
+    path: Path
+    value: Json
+    date: str
+
+
 def taken(log: Log, whole: Known, id_: str, item: Mapping[str, Any]) -> None:
-    """Put what an instance's Calls wrote into its layer of the log."""
+    """Put what an instance's Calls wrote into its layer of the log.
+
+    What was provided to all of them may not go with it: then what the child saw stands there.
+    """
     layer = log.layer(id_)
-    effects = [(node.method, path, value) for _, node, path, value, _ in _effects(whole, id_, item)]
-    for raw in item.get("messages", ()):
-        message = parse_message(raw)
-        if isinstance(message, Data) and message.path is not None:
-            effects.append((message.method, message.path, get(message.payload, message.path.names)))
-    for rank, (method, path, value) in enumerate(effects):
-        if layer.conflict(path, method, value, rank) is None:
-            layer.write(path, method, value, rank)
+    for rank, effect in enumerate(_effects(whole, id_, item)):
+        path, method, value = effect.path, effect.method, effect.value
+        if layer.conflict(path, method, value, rank) is not None:
+            seen = get(item["state"], path.names) if path.kind == "state" else ABSENT
+            method, value = "set", value if seen is ABSENT else seen
+        layer.write(path, method, value, rank)
 
 
 def messages(whole: Known, id_: str, item: Mapping[str, Any]) -> list[tuple[int, Json]]:
-    """The Messages that an instance's Calls appended, each with the rank of its Call in the whole plan.
-
-    Those of a plan that was edited below stand where the first Call of the instance does.
-    """
-    if "messages" in item:
-        first = min((rank for rank, _ in _own_calls(whole, id_).values()), default=0)
-        return [(first, m) for m in item["messages"]]
-    return [(rank, appended(n, path, value, date)) for rank, n, path, value, date in _effects(whole, id_, item)]
+    """The Messages that an instance's Calls appended, each with the rank of its Call in the whole plan."""
+    found = _effects(whole, id_, item)
+    return [(e.rank, message(e.planned, e.method, e.path, e.value, e.date, id_)) for e in found]
 
 
-def _effects(whole: Known, id_: str, item: Mapping[str, Any]) -> Iterable[tuple[int, Node, Path, Json, str]]:
-    for rank, known, (outcome, date, *values) in sorted(_dated(whole, id_, item), key=itemgetter(0)):
-        node = replace(known, instance=id_)
-        for at, path in enumerate(node.outcomes[outcome]):
-            value = values[0][at] if values else get(item["state"], path.names)
-            if value is not ABSENT:
-                yield rank, node, path, value, date
-
-
-def _dated(whole: Known, id_: str, item: Mapping[str, Any]) -> Iterable[tuple[int, Node, list[Any]]]:
-    """The Calls that wrote, each with its rank and ``[outcome, date, values?]``."""
-    first: str | None = None
-    own = _own_calls(whole, id_)
-    for call, entry in zip(item["calls"], item.get("written") or [None] * len(item["calls"]), strict=True):
+def _effects(whole: Known, id_: str, item: Mapping[str, Any]) -> Iterable[_Effect]:
+    """What an instance's Calls wrote, in plan order."""
+    nodes = sorted(_own_calls(whole, id_).values(), key=lambda found: found[1].index)
+    if "made" in item:
+        for at, text, method, planned, date, *values in item["made"]:
+            path = paths(parse(text))[0]
+            value = values[0] if values else get(item["state"], path.names)
+            yield _Effect(nodes[min(at, len(nodes) - 1)][0], planned, method, path, value, date)
+        return
+    written = list(_dated(item.get("written") or []))
+    for at in item.get("order") or range(len(written)):
+        entry = written[at]
         if entry is None:
             continue
-        outcome, when, *values = _entry(entry)
+        rank, node = nodes[at]
+        outcome, date, *values = entry
+        for n, path in enumerate(node.outcomes[outcome]):
+            value = values[0][n] if values else get(item["state"], path.names)
+            if value is not ABSENT:
+                yield _Effect(rank, node.planned, node.method, path, value, date)
+
+
+def _dated(written: Iterable[Json]) -> Iterable[list[Any] | None]:
+    """What is told of each Call, as ``[outcome, date, values?]``; None of one that did not write."""
+    first: str | None = None
+    for entry in written:
+        if entry is None:
+            yield None
+            continue
+        outcome, when, *values = entry if isinstance(entry, list) else [0, entry]
         date = _later(first, when) if first is not None and isinstance(when, int) else str(when)
         first = first or date
-        found = own.get(call["id"])
-        if found is not None:
-            yield *found, [outcome, date, *values]
+        yield [outcome, date, *values]
 
 
 def by_id(prepared: Prepared) -> Known:

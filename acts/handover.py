@@ -84,13 +84,17 @@ def everything(prepared: Prepared, _: Log, nodes: Sequence[Node], config: dict[s
     """The Request with all Tools and data: a person may change its Calls into any that the agent could make."""
     request = prepared.request
     mode = request.plan.mode if request.plan is not None else "eager"
-    context = [{"type": "tool", "tool": _named(name, prepared.tools[name].schema)} for name in sorted(prepared.tools)]
-    context += [m.raw for m in request.data()]
+    context = [*all_tools(prepared), *(m.raw for m in request.data())]
     listed = sorted(nodes, key=lambda n: n.index)
     return {
         "config": config,
         "context": [*context, {"type": "plan", "plan": [n.planned for n in listed], "mode": mode}],
     }
+
+
+def all_tools(prepared: Prepared) -> list[dict[str, Any]]:
+    """The Tools of a Request, each as a message."""
+    return [{"type": "tool", "tool": _named(name, prepared.tools[name].schema)} for name in sorted(prepared.tools)]
 
 
 def _named(name: str, schema: dict[str, Any]) -> dict[str, Any]:

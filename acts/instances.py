@@ -18,8 +18,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from acts.calls import Node
+from acts.decisions import Refused, asked_about
 from acts.graph import Chains, Graph, build, reading
-from acts.handover import needed_part, own_messages, schema_messages, tool_messages
+from acts.handover import all_tools, needed_part, own_messages, schema_messages, tool_messages
 from acts.messages import Data
 from acts.packing import packed, unpacked
 from acts.tools import Tool
@@ -107,6 +108,8 @@ class Batch:
         self._prepared = prepared
         self._log = prepared.start
         self._template = is_template(prepared.request, prepared.nodes)
+        approve, own = prepared.request.config.approve, [n for n in prepared.nodes if n.instance is not None]
+        self._changes = any(asked_about(n, approve) for n in own)  # a person may turn a Call into any other
         self._config = _config(config)
         self._own: dict[str, list[Data]] = {}
         self._nodes: dict[str, list[Node]] = {}
@@ -140,9 +143,9 @@ class Batch:
         if self._template and self._shared is not None:
             return self._shared
         data = [m for m in self._prepared.request.data() if m.instance is None]
-        out: list[Json] = [*tool_messages(nodes)]
-        whole = [{k: v for k, v in m.raw.items() if k not in ("_call", "_date")} for m in data]
-        if len(json.dumps(whole, ensure_ascii=False)) <= WHOLE_BYTES:
+        out: list[Json] = [*(all_tools(self._prepared) if self._changes else tool_messages(nodes))]
+        whole = [_without_origin(m) for m in data]
+        if self._changes or len(json.dumps(whole, ensure_ascii=False)) <= WHOLE_BYTES:
             out += whole
         else:
             own = [m for i in {n.instance: None for n in nodes} if i is not None for m in self._own.get(i, ())]
@@ -154,7 +157,27 @@ class Batch:
 
     def _instance(self, id_: str, nodes: Sequence[Node]) -> list[Json]:
         own = self._own.get(id_, [])
-        return own_messages(own, nodes) or [{"type": "state", "state": {}, "_instance": id_}]
+        found = [_without_origin(m) for m in own] if self._changes else own_messages(own, nodes)
+        return found or [{"type": "state", "state": {}, "_instance": id_}]
+
+
+def _without_origin(message: Data) -> dict[str, Any]:
+    return {k: v for k, v in message.raw.items() if k not in ("_call", "_date")}
+
+
+def stays(planned: Mapping[str, Any], changed: Json, instance: str | None) -> Json:
+    """An edited Call, in the instance that it was planned for; ``instance`` is the one that it is walked for.
+
+    Raises:
+        Refused: the edit names another one.
+    """
+    own = planned.get("_instance")
+    if not isinstance(changed, dict) or (own is None and instance is None):
+        return changed
+    if changed.get("_instance") not in (None, own, instance):
+        raise Refused(f"an edit of one call leaves it in its instance, {own or instance}")
+    rest = {k: v for k, v in changed.items() if k != "_instance"}
+    return rest if own is None else {"_instance": own, **rest}
 
 
 def slim(handed: Mapping[str, Any]) -> dict[str, Any]:

@@ -50,7 +50,8 @@ class Ledger:
     """One budget. ``spent`` are the requests that have ended, ``flying`` those that were granted and have not.
 
     ``lent`` is the part of ``spent`` that runs were given which go on alone. ``whole`` is the budget that somebody
-    set, where ``budget`` is what was left of it.
+    set, where ``budget`` is what was left of it. ``calls`` counts those made or planned, here and below; ``planned``
+    of them are those of the run's plan as it began.
     """
 
     def __init__(self, budget: Budget, whole: Budget | None = None) -> None:
@@ -59,6 +60,7 @@ class Ledger:
         self.lent = Spent()
         self.flying = 0
         self.calls = 0
+        self.planned = 0
 
     @property
     def limited(self) -> bool:
@@ -82,15 +84,24 @@ class Ledger:
         self.flying = max(0, self.flying - 1)
         self.spent.add(usage)
 
+    def plan(self, count: int) -> None:
+        """The run's plan begins with so many Calls."""
+        self.calls = self.planned = count
+
+    def too_many(self, count: int) -> str | None:
+        """Why ``count`` more Calls are not allowed, or None."""
+        limit = self.budget.calls
+        if limit is None or count <= 0 or self.calls + count <= limit:
+            return None
+        whole = limit if self.whole is None or self.whole.calls is None else self.whole.calls
+        made = f"{whole - limit + self.calls:,} were made or planned"
+        return f"the budget of {whole:,} calls does not allow {count:,} more: {made}"
+
     def more_calls(self, count: int) -> Grant:
         """Allow ``count`` more Calls, or say why not."""
-        limit = self.budget.calls
-        if limit is not None and self.calls + count > limit:
-            whole = limit if self.whole is None or self.whole.calls is None else self.whole.calls
-            made = f"{whole - limit + self.calls:,} were made or planned"
-            return Grant(f"the budget of {whole:,} calls does not allow {count:,} more: {made}")
-        self.calls += count
-        return Grant()
+        why = self.too_many(count)
+        self.calls += count if why is None else 0
+        return Grant(why)
 
     def share(self, parts: int, most: Mapping[str, float] | None = None) -> dict[str, float]:
         """One part of what is left (and at most so much), for a run that goes on alone; it counts as spent here.
@@ -109,9 +120,10 @@ class Ledger:
         return {k: v if k == "cost" else int(v) for k, v in out.items()}
 
     def to_json(self) -> dict[str, Any]:
-        """``{spent, lent, flying, calls}``, for the next run."""
+        """``{spent, lent, flying, calls, planned}``, for the next run."""
         return {
             "spent": self.spent.to_json(), "lent": self.lent.to_json(), "flying": self.flying, "calls": self.calls,
+            "planned": self.planned,
         }  # fmt: skip
 
     def restore(self, data: Mapping[str, Any] | None) -> None:
@@ -120,3 +132,4 @@ class Ledger:
             self.spent.add(data["spent"])
             self.lent.add(data.get("lent"))
             self.flying, self.calls = data["flying"], data["calls"]
+            self.planned = data.get("planned", self.planned)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from acts.compose import output_schema
 from acts.context import Log
-from acts.decisions import Refused, asked_about
+from acts.decisions import DECIDED, Refused, asked_about
 from acts.errors import EngineError, InvalidRequest, Problem, shorten
 from acts.handover import everything, handed_over
 from acts.ledger import Grant
@@ -26,7 +26,7 @@ from acts.schemas import Checker, checker, schema_defect
 from acts.solution import ROOM, call_at, output_problems, resolved_output, shape_problems
 from acts.tools import Tool, read_tools
 from acts.usage import Spent
-from acts.validate import Prepared, is_template, prepare_plan, settings_problems_of
+from acts.validate import Prepared, prepare_plan, settings_problems_of
 from acts.values import ABSENT, MAX_DEPTH, Json, defect, pointer
 from acts.wire import LIMIT_EXCEEDED, REJECTED, SCHEMA_MISMATCH, UNRESOLVED
 
@@ -50,11 +50,15 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class RunPlan:
-    """Walk ``request`` as a plan of its own; ``ids`` are its Calls' ids in the Solution."""
+    """Walk ``request`` as a plan of its own; ``ids`` are its Calls' ids in the Solution.
+
+    It makes so many ``calls``, those of a template once for each instance.
+    """
 
     tick: int
     request: dict[str, Any]
     ids: tuple[str, ...]
+    calls: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,9 +251,7 @@ class Loop:
 
     def _too_many(self, calls: list[Json]) -> str | None:
         limit = self.request.config.budget.calls
-        ids = self.request.instances()
-        template = bool(ids) and not any(isinstance(c, dict) and "_instance" in c for c in calls)
-        wanted = len(calls) * (len(ids) if template else 1)
+        wanted = self.request.calls_of(calls)
         if limit is None or self.started + wanted <= limit:
             return None
         text = f"the budget of {limit:,} calls does not allow the {wanted:,} that were planned"
@@ -261,9 +263,14 @@ class Loop:
         self._proposal = (self.prepared, calls)
 
     def decision(self, record: Mapping[str, Any]) -> None:
-        """Who decided what becomes part of the context."""
-        told = {k: v for k, v in record.items() if k in ("what", "call", "decision", "by", "reason")}
-        self._append([{"type": "data", "kind": "decision", "data": told}])
+        """Who decided what becomes part of the context, in place of the decision before.
+
+        What is about an instance belongs to it: models of the others are not shown it.
+        """
+        told = {k: v for k, v in record.items() if k in DECIDED}
+        message = {"type": "data", "kind": "decision", "data": told, "_outputPath": "†decision"}
+        instance = record.get("instance")
+        self._append([{**message, "_instance": instance} if instance in self.log.own else message])
 
     def unusable(self, code: str, message: str) -> Next:
         """The model's answer was no Solution, or none that can be run."""
@@ -303,7 +310,7 @@ class Loop:
             return None
         error = call.get("error") or {"code": call["state"], "message": f"the call was {call['state']}"}
         self.errors.append({"call": id_, "tick": self.tick, **where, **error})
-        planned = node.planned if node is not None and same else {"_tool": call["tool"]}
+        planned = call.get("call") or (node.planned if node is not None and same else {"_tool": call["tool"]})
         return {"call": planned if instance is None else {**planned, "_instance": instance}, "error": error}
 
     def _walked_instance(self, id_: str, item: Mapping[str, Any]) -> None:
@@ -367,13 +374,12 @@ class Loop:
         nodes = self._next_nodes(prepared)
         self._left_out = len(nodes) < len(prepared.nodes)
         self._planned = nodes
-        times = len(self.request.instances()) if is_template(self.request, nodes) else 1
-        made = len(nodes) * max(1, times)
+        made = self.request.calls_of([n.planned for n in nodes])
         self.started += made
         self._open = [{"id": n.id, "tool": n.tool.name, "state": "pending", "tick": self.tick} for n in nodes]
         request = self._handed(prepared, nodes, made)
         self._append([{"type": "plan", "plan": calls, "mode": self.mode}])
-        return RunPlan(self.tick, request, tuple(n.id for n in nodes))
+        return RunPlan(self.tick, request, tuple(n.id for n in nodes), made)
 
     def _child_config(self, made: int) -> dict[str, Any]:
         """The settings that the walk of a plan has a use for, with what is left of the budget.
@@ -453,9 +459,9 @@ class Loop:
         """Every Call so far, those of the plan that is being walked at the end."""
         return [*self.calls, *self._open]
 
-    def states(self) -> dict[str, str]:
-        """The state of each Call of the latest plan, by its id."""
-        return {c["id"]: c["state"] for c in self.current() if c["tick"] == self.plan_tick}
+    def walking(self) -> list[dict[str, Any]]:
+        """The Calls of the latest plan, those of a template once for each instance that was walked."""
+        return [c for c in self.current() if c["tick"] == self.plan_tick]
 
     def value(self, tree: Expression, instance: str | None = None) -> Json:
         """What an expression yields now."""

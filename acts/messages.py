@@ -11,7 +11,7 @@ Messages and Calls are open JSON, read by hand so that each error can name its i
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -113,6 +113,11 @@ class Request:
     def instances(self) -> tuple[str, ...]:
         """The ids of the instances, in the order in which they appear."""
         return tuple(dict.fromkeys(m.instance for m in self.data() if m.instance is not None))
+
+    def calls_of(self, plan: Sequence[Json]) -> int:
+        """How many Calls a plan makes: those of a template once for each instance."""
+        template = not any(isinstance(call, dict) and call.get("_instance") is not None for call in plan)
+        return len(plan) * max(1, len(self.instances()) if template else 1)
 
 
 class _Reader:

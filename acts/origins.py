@@ -16,7 +16,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 from acts import wire
-from acts.decisions import EDIT, WORDS
+from acts.decisions import DECIDED, EDIT, WORDS
 from acts.errors import ExpressionError
 from acts.messages import Data, ErrorMessage, Message, PlanMessage, read_request
 from acts.references import parse, paths
@@ -47,7 +47,6 @@ _OUR_CODES: Final = frozenset({
 })  # fmt: skip
 # After a plan of an agent that was not run stands an error about no Call, with one of these
 _NOT_RUN: Final = (wire.REJECTED, wire.RESULT_TOO_LARGE)
-_DECIDED: Final = ("what", "call", "decision", "by", "reason")
 
 
 @dataclass(frozen=True)
@@ -126,7 +125,11 @@ class Origins:
         payload = message.payload
         if message.kind != DECISION or not isinstance(payload, dict) or payload.get("decision") not in WORDS:
             return False
-        return any(payload == {k: v for k, v in record.items() if k in _DECIDED} for record in self._told.decisions)
+        return any(
+            payload == {k: v for k, v in record.items() if k in DECIDED}
+            and message.instance in (None, record.get("instance"))
+            for record in self._told.decisions
+        )
 
     def _earlier(self, message: Data, call: dict[str, Json]) -> Origin:
         """Of what the Request holds and says of itself that a Call of an earlier run wrote it."""

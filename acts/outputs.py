@@ -79,12 +79,19 @@ def _by_message(node: Node, value: dict[str, Any]) -> tuple[int, Writes]:
 
 def appended(node: Node, path: Path, value: Json, date: str) -> dict[str, Any]:
     """The Message that one write appends to the context, provenance included."""
+    return message(node.planned, node.method, path, value, date, node.instance)
+
+
+def message(
+    planned: Json, method: str, path: Path, value: Json, date: str, instance: str | None = None
+) -> dict[str, Any]:
+    """What ``appended`` is of a Call that was planned so, and writes so."""
     kind = "state" if path.kind == "state" else "data"
     out = {
-        "type": kind, "kind": path.kind, kind: nest(path.names, value), "_call": node.planned, "_date": date,
-        "_outputPath": str(path), "_outputMethod": node.method,
+        "type": kind, "kind": path.kind, kind: nest(path.names, value), "_call": planned, "_date": date,
+        "_outputPath": str(path), "_outputMethod": method,
     }  # fmt: skip
-    return out if node.instance is None else {**out, "_instance": node.instance}
+    return out if instance is None else {**out, "_instance": instance}
 
 
 def _covered(kind: Json, leaf: Names, outcome: tuple[Path, ...]) -> bool:

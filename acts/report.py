@@ -42,6 +42,7 @@ _MARK: Final = {
     "failed": "✗", "rejected": "✗", "cancelled": "⊘",
 }  # fmt: skip
 _FAILED: Final = ("failed", "rejected")
+_WRONG: Final = (*_FAILED, "cancelled")
 _STATUS: Final = "ask the query `status`"
 _PENDING: Final = "ask the query `pending`"
 _HOW_TO_DECIDE: Final = (
@@ -51,7 +52,7 @@ _HOW_TO_DECIDE: Final = (
 
 
 def call_item(walk: Walk, rank: int) -> dict[str, Any]:
-    """``{id, tool, state, outputPath?, error?, …}`` of one Call."""
+    """``{id, tool, state, outputPath?, error?, …}`` of one Call; ``call`` is one that was edited and went wrong."""
     node, run = walk.nodes[rank], walk.runs[rank]
     out: dict[str, Any] = {"id": node.id, "tool": node.tool.name, "state": run.state}
     if node.instance is not None:
@@ -61,6 +62,8 @@ def call_item(walk: Walk, rank: int) -> dict[str, Any]:
         out["outputPath"] = path
     if run.error is not None:
         out["error"] = run.error
+    if run.edited and run.state in _WRONG:
+        out["call"] = node.planned
     if run.missing:
         out["waitsFor"] = list(run.missing)
     return out

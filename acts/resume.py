@@ -110,7 +110,7 @@ class Resumable:
         changed: list[Path] = []
         for node in prepared.nodes:
             if node.index not in same:
-                changed.extend((*node.writes, *(p for read in node.reads for p in read.paths)))
+                changed.extend(node.writes)  # what it reads is what stands before its place, whenever that is
             elif self._started(same[node.index]):
                 touched = [*node.writes, *(p for read in node.reads for p in read.paths), *node.scopes]
                 if any(p.overlaps(q) for p in touched for q in changed):

@@ -33,6 +33,9 @@ ANSWER: Final = timedelta(seconds=10)  # a worker needs some milliseconds; one t
 # Where a plan stands: in a Request, or in a Solution
 _PLAN: Final = re.compile(r"^(/context/\d+/plan|/calls)(?=/|$)")
 _DONE: Final = {APPROVE: "approved", REJECT: "rejected"}
+# Before the keys of a decision, in what ``match`` says of several waits; and what these keys are here
+_NAME_ONE: Final = "; name one with "
+_OPTIONS: Final = {"call": "--call", "instance": "--instance", "workflowId": "--workflow-id"}
 
 
 @dataclass(frozen=True)
@@ -76,7 +79,7 @@ async def _decide(word: str, aim: Aim) -> int:
     wait = await waiting(client, aim, word)
     status = await send(client, aim, wait, {"decision": word})
     phase = status.get("phase") if isinstance(status, dict) else None
-    say(clean(f"{_DONE[word]}: {wait} (version {wait.version})" + (f"; it is {phase}" if phase else "")))
+    say(clean(f"{_DONE[word]}: {wait} (version {wait.version})" + (f"; the run is {phase}" if phase else "")))
     return DONE
 
 
@@ -96,7 +99,13 @@ async def waiting(client: Client, aim: Aim, word: str) -> Wait:
     try:
         return match(waits, aim.decision(word))
     except Refused as error:
-        raise refuse(str(error), hint="`acts pending` lists everything that waits") from None
+        raise refuse(in_options(str(error)), hint="`acts pending` lists everything that waits") from None
+
+
+def in_options(text: str) -> str:
+    """What ``match`` says against a decision, the keys that would name one wait as options of the command."""
+    told, found, keys = text.rpartition(_NAME_ONE)
+    return told + found + ", ".join(_OPTIONS.get(key, key) for key in keys.split(", ")) if found else text
 
 
 async def send(client: Client, aim: Aim, wait: Wait, told: dict[str, Any], source: Source | None = None) -> Any:

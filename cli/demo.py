@@ -105,8 +105,7 @@ async def _play(running: Engine, scenes: Sequence[Scene]) -> bool:
         print_blocks(blocks(outcome.problems, source))
         if outcome.result is not None and not verdict.agent:
             screen.print("\ngraph", style="bold")
-            states = {str(c.get("id")): str(c.get("state")) for c in outcome.result.get("calls", ())}
-            draw(source.value, verdict, mermaid=False, states=states)
+            draw(source.value, verdict, mermaid=False, told=outcome.result)
     return good
 
 

@@ -22,6 +22,7 @@ from cli.output import clean, console, print_blocks, say
 
 PORT: Final = 7233
 UI_PORT: Final = 8233
+_WEATHER: Final = "examples.weather.activities"
 
 
 def dev(state: Path, port: int | None, ui_port: int | None, *, ui: bool, modules: str | None) -> int:
@@ -61,19 +62,27 @@ def _print_block(running: Engine, state: Path, seconds: float, moved: Sequence[i
         ("loaded", running.modules or "what ACTS_TOOLS and installed packages name"),
     ]
     if moved:
-        taken = " and ".join(f"port {p} is" for p in moved)
-        rows.append(("note", f"{taken} taken by another program, so a free one was chosen"))
+        rows.append(("note", taken_by_others(moved)))
     address = os.environ.get("TEMPORAL_ADDRESS")
     if address and address != server.address:
         rows.append(("note", f"TEMPORAL_ADDRESS={address} is set, and commands go there; unset it to use this server"))
-    rows.append(("try", _advice(state)))
+    rows.append(("try", advice(state, running.modules)))
     for label, text in rows:
         screen.print(f"  {label.ljust(7)} {clean(text)}")
 
 
-def _advice(state: Path) -> str:
+def taken_by_others(ports: Sequence[int]) -> str:
+    """That other programs have the usual ports: one of them, or both."""
+    if len(ports) == 1:
+        return f"port {ports[0]} is taken by another program, so a free one was chosen"
+    return f"the ports {' and '.join(map(str, ports))} are taken by other programs, so free ones were chosen"
+
+
+def advice(state: Path, modules: str) -> str:
+    """What to type next: an example, where the worker has what it takes."""
     example = EXAMPLES / "weather" / "plan.yaml"
     here = Path(os.path.relpath(example))
-    command = f"acts run {here if len(here.parts) < len(example.parts) else example} --watch"
+    file: object = here if len(here.parts) < len(example.parts) else example
+    command = f"acts run {file if _WEATHER in modules.split(',') else 'FILE'} --watch"
     default = state.resolve() == (Path.cwd() / ".acts").resolve()
     return command if default else f"ACTS_STATE={state} {command}"

@@ -11,17 +11,17 @@ Laws of this file:
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from acts.errors import InvalidRequest, Problem
+from acts.errors import InvalidRequest, Problem, known
 from acts.messages import Request, ToolMessage, parse_request
 from acts.tools import META, registered_names, undecided_names
 from acts.validate import validate
 from acts.values import Json, pointer
-from cli.failures import refuse
+from cli.failures import Refusal, refuse
 
 MODULES: Final = "ACTS_ACTIVITIES"
 FOLDERS: Final = "ACTS_TOOLS"
@@ -36,7 +36,8 @@ class Verdict:
     """What was found, and what it was found with (stand-ins for unseen Tools included).
 
     ``agent``: it is one for an ``Agent``, else for a ``Plan``; ``why`` says it to a person,
-    where it could be doubted.
+    where it could be doubted. ``unseen``: the Tools that stand-ins are there for, where what
+    reads from what cannot be told without them.
     """
 
     problems: list[Problem]
@@ -45,6 +46,7 @@ class Verdict:
     request: Request | None = None
     agent: bool = False
     why: str = ""
+    unseen: tuple[str, ...] = ()
 
     @property
     def errors(self) -> list[Problem]:
@@ -102,11 +104,20 @@ def judge(
     problems = _for_agent(request, tools, served) if found else _validate(request, raw, tools, served)
     if unsure:
         problems = _lenient(problems, _validate(request, raw, tools, (*served, *unsure)))
+    unseen: list[str] = []
     if missing:
+        unseen = missing if any(p.fatal and p.code in _DEPENDS_ON_TOOLS for p in problems) else []
         hint = f"the worker may know it; here {MODULES} and {FOLDERS} say what is loaded"
         problems = [replace(p, severity="warning") if p.code in _DEPENDS_ON_TOOLS else p for p in problems]
         problems += [_unseen(request, n, hint) for n in missing]
-    return Verdict(problems, tools, (*served, *unsure), request, found, why)
+    return Verdict(problems, tools, (*served, *unsure), request, found, why, tuple(unseen))
+
+
+def needs_tools(what: str, unseen: Sequence[str], where: str = "") -> Refusal:
+    """What cannot be done without Tools that only the worker knows, and how to make them known here."""
+    names = f"tool{'s' * (len(unseen) != 1)} {known(unseen)}"
+    hint = f"set {MODULES} to the modules that serve them (or {FOLDERS} to the folders of tools), as for the worker"
+    return refuse(f"{what} needs the {names}, which only the worker knows", where=where, hint=hint)
 
 
 def registry(file: str | None = None, modules: str | None = None) -> tuple[dict[str, dict[str, Any]], tuple[str, ...]]:

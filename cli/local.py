@@ -16,7 +16,7 @@ from acts.values import Json
 from cli.failures import DONE, WRONG_INPUT, Block, Refusal, refuse
 from cli.files import STDIN, Source, read
 from cli.inputs import with_inputs
-from cli.known import Verdict, judge
+from cli.known import Verdict, judge, needs_tools
 from cli.output import clean, console, out, out_json, print_blocks
 from cli.problems import blocks, from_json
 from cli.tables import MAX_ROWS
@@ -49,7 +49,7 @@ def simulate(given: str, inputs: Sequence[str], *, as_json: bool) -> int:
     """
     from acts.simulate import simulate as dry_run
 
-    source, verdict, request = _sound(given, inputs)
+    source, verdict, request = _sound(given, inputs, "the simulation")
     try:
         found = dry_run(request, verdict.tools, verdict.served)
     except InvalidRequest as error:
@@ -71,22 +71,22 @@ def graph(given: str, inputs: Sequence[str], *, mermaid: bool) -> int:
     Raises:
         Refusal: the Request does not validate, or has no plan.
     """
-    source, verdict, request = _sound(given, inputs)
+    source, verdict, request = _sound(given, inputs, "the picture")
     print_blocks(blocks(verdict.problems, source))
     draw(request, verdict, mermaid=mermaid)
     return DONE
 
 
-def draw(request: Json, verdict: Verdict, *, mermaid: bool, states: Mapping[str, str] | None = None) -> None:
-    """A sound Request's plan on stdout; ``states`` are those of its calls."""
+def draw(request: Json, verdict: Verdict, *, mermaid: bool, told: Mapping[str, Any] | None = None) -> None:
+    """A sound Request's plan on stdout; ``told`` is the result of its run."""
     from acts import draw as pictures
     from acts.validate import prepare
 
     prepared = prepare(request, verdict.tools, verdict.served)
     if mermaid:
-        out(pictures.mermaid(prepared, states).rstrip("\n"))
+        out(pictures.mermaid(prepared, told).rstrip("\n"))
     else:
-        out(pictures.terminal(prepared, states, console().width).rstrip("\n"))
+        out(pictures.terminal(prepared, told, console().width).rstrip("\n"))
 
 
 def schema() -> int:
@@ -106,8 +106,12 @@ def _file(given: str) -> str | None:
     return None if given == STDIN else given
 
 
-def _sound(given: str, inputs: Sequence[str]) -> tuple[Source, Verdict, Json]:
-    """A Request that can be drawn and walked: its own plan, also where that is only shown to an agent."""
+def _sound(given: str, inputs: Sequence[str], what: str) -> tuple[Source, Verdict, Json]:
+    """A Request that can be drawn and walked: its own plan, also where that is only shown to an agent.
+
+    Raises:
+        Refusal: it does not validate, has no plan, or ``what`` is made of it needs Tools that are not known here.
+    """
     source, request = _read(given, inputs)
     verdict = judge(request, file=_file(given))
     if verdict.agent and not verdict.errors:
@@ -122,6 +126,8 @@ def _sound(given: str, inputs: Sequence[str]) -> tuple[Source, Verdict, Json]:
         verdict = judge(request, file=_file(given), agent=False)
     if verdict.errors:
         raise Refusal(*blocks(verdict.problems, source))
+    if verdict.unseen:
+        raise needs_tools(what, verdict.unseen, source.name)
     return source, verdict, request
 
 

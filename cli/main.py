@@ -24,6 +24,7 @@ import typer
 HELP: Final = """Plans of tool calls, walked as durable Temporal workflows.
 
 Exit codes: 0 done, 1 the plan failed, 2 the input is wrong, 3 no server.
+A run that was rejected or cancelled, or is partial, ends with 1 as well.
 
 The server: TEMPORAL_ADDRESS or a profile of Temporal's configuration, else the one
 that `acts dev` runs here, else 127.0.0.1:7233.
@@ -166,11 +167,14 @@ def show(
     run_id: Annotated[
         str | None, typer.Option(help="One of several runs of the same id (default: the latest).")
     ] = None,
+    instance: Annotated[
+        str | None, typer.Option(metavar="NAME", help="One instance of a batch, whoever walks it.")
+    ] = None,
 ) -> int:
     """Show a run: its calls, its result, its errors; of an agent also its ticks and what it spent."""
     from cli.show import show as look
 
-    return look(run, run_id, as_json=as_json)
+    return look(run, run_id, instance, as_json=as_json)
 
 
 @command("why")

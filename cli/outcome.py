@@ -82,7 +82,21 @@ def of_failure(cause: BaseException | None) -> Outcome:
         return Outcome("terminated", error={"type": "Terminated", "message": message})
     if isinstance(cause, exceptions.TimeoutError):
         return Outcome("timedOut", error={"type": "Timeout", "message": message})
+    if isinstance(cause, (exceptions.ActivityError, exceptions.ChildWorkflowError)):
+        return Outcome("failed", error=_beneath(cause))
     return Outcome("failed", error={"type": type(cause).__name__, "message": message})
+
+
+def _beneath(error: BaseException) -> dict[str, Any]:
+    """Why what a run was there for failed: ``Activity task failed`` is no reason, what it is about may be one."""
+    from temporalio import exceptions
+
+    cause: BaseException = error
+    while isinstance(cause, (exceptions.ActivityError, exceptions.ChildWorkflowError)) and cause.__cause__ is not None:
+        cause = cause.__cause__
+    told = of_failure(cause).error if cause is not error else None
+    kind = getattr(cause, "type", None) or type(cause).__name__
+    return {"type": kind, "message": str(getattr(cause, "message", cause)), **(told or {})}
 
 
 def _status_result(status: str, kind: str, message: str, detail: Any) -> Outcome:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from acts.decisions import APPROVE, Wait
 from acts.wire import AGENT, DELEGATE, INSTANCE, PLAN
 from cli import server
+from cli.asked import call_lines, with_calls
 from cli.failures import DONE, Block
 from cli.output import clean, console, out_json, print_blocks, say
 from cli.waits import command, waits_of
@@ -29,6 +30,8 @@ QUERY: Final = f"WorkflowType IN ('{PLAN}', '{AGENT}', '{DELEGATE}', '{INSTANCE}
 AT_ONCE: Final = 16  # each question is a workflow task of a worker, which has other work too
 ALL_SECONDS: Final = 60.0
 _NAMED: Final = 10
+_MAX_VALUE: Final = 100  # characters of one parameter in the table, and how many of them; `acts show` has all
+_MAX_ROWS: Final = 8
 
 Found = tuple[str, list[Wait]]
 
@@ -77,7 +80,8 @@ async def _ask_all(client: Client, roots: Sequence[WorkflowExecution]) -> tuple[
 
     async def one(run: WorkflowExecution) -> list[Wait] | None:
         async with some:
-            return await waits_of(client.get_workflow_handle(run.id, run_id=run.run_id))
+            waits = await waits_of(client.get_workflow_handle(run.id, run_id=run.run_id))
+            return waits and await with_calls(client, waits)
 
     asked = {run.id: asyncio.ensure_future(one(run)) for run in roots if served[run.task_queue]}
     if asked:
@@ -101,9 +105,18 @@ def _table(found: Sequence[Found]) -> Table:
             about = wait.call or "the plan"
             about += " (its scopes)" if wait.what == "scopes" else ""
             about += f" [{wait.instance}]" if wait.instance else ""
-            cells: list[Any] = [run, about, wait.version, _short(wait.since), _short(wait.deadline)]
-            table.add_row(*(Text(clean(c, 200)) for c in cells), Text(command(APPROVE, run, wait, waits)))
+            cells: list[Any] = [wait.version, _short(wait.since), _short(wait.deadline)]
+            what = Text("\n".join([clean(about, 200), *_told(wait)]))
+            told = (Text(clean(cell, 200)) for cell in cells)
+            table.add_row(Text(clean(run, 200)), what, *told, Text(command(APPROVE, run, wait, waits)))
     return table
+
+
+def _told(wait: Wait) -> list[str]:
+    """What a Call would be called with, as far as there is room in a table."""
+    rows = call_lines(wait, _MAX_VALUE)
+    more = [f"  … {len(rows) - _MAX_ROWS} more"] if len(rows) > _MAX_ROWS else []
+    return [f"  {row}" for row in rows[:_MAX_ROWS]] + more
 
 
 def _short(date: str | None) -> str:

@@ -8,25 +8,32 @@ Laws of this file:
 
 from __future__ import annotations
 
+import asyncio
 import difflib
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import yaml
 
 from acts.values import Json
-from acts.wire import AGENT, MATERIAL, PLAN, PLAN_QUERY
+from acts.wire import AGENT, DELEGATE, EDIT, INSTANCE, MATERIAL, PLAN, PLAN_QUERY
 from cli import server, yamltext
 from cli.failures import DONE, refuse
+from cli.outcome import wait
 from cli.output import clean, console, say
 from cli.places import TextError
-from cli.questions import ask, messages_of, request_of
+from cli.questions import ask, messages_of, request_of, status_of
 from cli.waits import waits_of
 
 if TYPE_CHECKING:
     from temporalio.client import Client, WorkflowExecutionDescription
+
+    from acts.decisions import Wait
+
+_SHOWN: Final = 20  # instances with a plan of their own
 
 
 def text_of(value: Json) -> tuple[str, Literal["JSON", "YAML"]]:
@@ -91,6 +98,16 @@ async def config_of(client: Client, run: str) -> Json:
     return {k: v for k, v in config.items() if k != "budget"} if isinstance(config, dict) else {}
 
 
+async def plan_below(client: Client, found: WorkflowExecutionDescription) -> str | None:
+    """The run that walks the plan of a delegate, where that runs as it stands: the latest Plan that it started."""
+    handle, out = client.get_workflow_handle(found.id, run_id=found.run_id), None
+    async for event in handle.fetch_history_events(rpc_timeout=server.RPC):
+        started = event.child_workflow_execution_started_event_attributes
+        if started.workflow_type.name == PLAN:
+            out = started.workflow_execution.workflow_id
+    return out
+
+
 def diff(run: str) -> int:
     """Print what became of a plan.
 
@@ -104,16 +121,19 @@ async def _diff(run: str) -> int:
     client = await server.connect()
     handle = server.handle(client, run)
     found = await server.about(run, handle.describe(rpc_timeout=server.RPC))
-    if found.workflow_type not in (PLAN, AGENT):
+    if found.workflow_type not in (PLAN, AGENT, INSTANCE, DELEGATE):
         raise refuse(f"a run of type {clean(found.workflow_type, 100)} has no plan", where=run)
     now, waits = await calls_of(client, run), None
+    if found.workflow_type == DELEGATE and not now and (below := await plan_below(client, found)) is not None:
+        say(f"its plan is walked by {clean(below)}:", "dim")
+        return await _diff(below)
     if found.close_time is None:
         waits = await waits_of(handle)
     if now is None:
         raise refuse("nobody tells the plan of this run", where=run, hint="start a worker: `acts dev`")
     waiting = next((w for w in waits or () if w.workflow_id == run), None)
     proposed = waiting is not None and waiting.what == "plan"
-    if found.workflow_type == PLAN:
+    if found.workflow_type in (PLAN, INSTANCE):
         before, name = _last_plan(await request_of(client, found)), "as it was started"
     else:
         before, name = await _plan_before(client, found, proposed=proposed), "the plan before"
@@ -123,7 +143,67 @@ async def _diff(run: str) -> int:
     if not rows:
         say("the plan is as it was")
     print_difference(rows)
+    await _tell_edits_below(client, found, waits or [])
     return DONE
+
+
+async def _tell_edits_below(client: Client, found: WorkflowExecutionDescription, waits: Sequence[Wait]) -> None:
+    """Which instances have a plan of their own by now: what was edited there is not in the plan of this run."""
+    edited = {w.workflow_id: w.instance for w in waits if w.instance is not None and w.version > 1}
+    edited |= {walker(found.id, r): r["instance"] for r in await _records(client, found) if _is_edit_below(r)}
+    edited |= await _edited_children(client, found)
+    edited.pop(found.id, None)
+    for number, (run, instance) in enumerate(edited.items()):
+        if number == _SHOWN:
+            say(f"… and the plans of {len(edited) - number} more instances")
+            return
+        if await _is_instance(client, run):
+            say(clean(f"the plan of the instance {instance} was edited: acts diff {shlex.quote(run)}"))
+
+
+async def _records(client: Client, found: WorkflowExecutionDescription) -> list[Any]:
+    """Who decided what in a run and in those below it that have ended."""
+    if found.close_time is None:
+        told: Any = await status_of(client.get_workflow_handle(found.id))
+    else:
+        told = (await wait(client.get_workflow_handle(found.id, run_id=found.run_id), follow=False)).result
+    return list(told.get("decisions") or ()) if isinstance(told, dict) else []
+
+
+async def _edited_children(client: Client, found: WorkflowExecutionDescription) -> dict[str, str]:
+    """The first of the instances that go on, by run, whose plan was edited: they tell it above when they end."""
+    listed = found.raw_description.pending_children
+    runs = [c.workflow_id for c in listed if c.workflow_type_name == INSTANCE][:_SHOWN]
+    told = await asyncio.gather(*(status_of(client.get_workflow_handle(run)) for run in runs))
+    edited = [
+        run for run, status in zip(runs, told, strict=True) if any(map(_is_edit, (status or {}).get("decisions", ())))
+    ]
+    return {run: run.removeprefix(f"{found.id}/") for run in edited}
+
+
+def _is_edit(record: Any) -> bool:
+    return isinstance(record, dict) and record.get("decision") == EDIT
+
+
+def _is_edit_below(record: Any) -> bool:
+    return _is_edit(record) and isinstance(record.get("instance"), str) and "below" not in record
+
+
+def walker(run: str, record: Mapping[str, Any]) -> str:
+    """The run that walks the instance of a record; an agent's is below the plan of a tick."""
+    tick = f"/plan-{record['tick']}" if "tick" in record else ""
+    return f"{run}{tick}/{record['instance']}"
+
+
+async def _is_instance(client: Client, run: str) -> bool:
+    """False for a run that is not there: one that walks its instances itself has shown what was edited."""
+    from temporalio.service import RPCError
+
+    try:
+        found = await client.get_workflow_handle(run).describe(rpc_timeout=server.RPC)
+    except RPCError:
+        return False
+    return found.workflow_type == INSTANCE
 
 
 def _last_plan(request: Json) -> list[Any]:

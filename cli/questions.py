@@ -6,6 +6,7 @@ import asyncio
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
+from acts.instances import opened
 from acts.values import Json
 from acts.wire import CONTEXT, STATUS
 from cli import server
@@ -16,16 +17,20 @@ if TYPE_CHECKING:
 QUERY: Final = timedelta(seconds=5)
 # Messages of one page: a run that is over replays for each, and a page ends at 1.5 MB anyway
 PAGE: Final = 20_000
+# The SDK's own query, by which the Web UI asks for the page of a run
+METADATA: Final = "__temporal_workflow_metadata"
 
 
-async def ask(handle: WorkflowHandle[Any, Any], query: str, *given: Any, within: timedelta = QUERY) -> Any:
+async def ask(
+    handle: WorkflowHandle[Any, Any], query: str, *given: Any, within: timedelta = QUERY, result_type: Any = None
+) -> Any:
     """The answer of a query, or None when nobody gives one in time."""
     from temporalio.client import WorkflowQueryFailedError, WorkflowQueryRejectedError
     from temporalio.service import RPCError
 
     try:
         # bounded by us as well: the SDK tries again after a timeout of its own
-        asked = handle.query(query, args=list(given), rpc_timeout=within)
+        asked = handle.query(query, args=list(given), result_type=result_type, rpc_timeout=within)
         return await asyncio.wait_for(asked, within.total_seconds())
     except (RPCError, WorkflowQueryFailedError, WorkflowQueryRejectedError, TimeoutError):
         return None
@@ -35,6 +40,14 @@ async def status_of(handle: WorkflowHandle[Any, Any], within: timedelta = QUERY)
     """The answer of the query ``status``, or None when there is none."""
     found = await ask(handle, STATUS, within=within)
     return found if isinstance(found, dict) else None
+
+
+async def details_of(handle: WorkflowHandle[Any, Any], within: timedelta = QUERY) -> str | None:
+    """The page that the Web UI shows of a run, as Markdown; None when nobody tells."""
+    from temporalio.api.sdk.v1 import WorkflowMetadata
+
+    found = await ask(handle, METADATA, within=within, result_type=WorkflowMetadata)
+    return found.current_details if isinstance(found, WorkflowMetadata) else None
 
 
 async def messages_of(handle: WorkflowHandle[Any, Any], within: timedelta = QUERY) -> list[Any] | None:
@@ -50,7 +63,7 @@ async def messages_of(handle: WorkflowHandle[Any, Any], within: timedelta = QUER
 
 
 async def request_of(client: Client, found: WorkflowExecutionDescription) -> Json:
-    """The Request that a run was started with, or None; what an agent hands to a plan holds one.
+    """The Request that a run was started with, or None; what is handed to a run below holds one.
 
     It stands in the first event of the first run; later runs (continue-as-new) name it.
     """
@@ -61,8 +74,19 @@ async def request_of(client: Client, found: WorkflowExecutionDescription) -> Jso
     if first is None or not first.input.payloads:
         return None
     values = await client.data_converter.decode(first.input.payloads[:1])
-    given = values[0]
-    return given["request"] if isinstance(given, dict) and "request" in given else given
+    return _request_in(values[0])
+
+
+def _request_in(given: Json) -> Json:
+    """The Request of what a run was given: that itself, or what a run above handed over."""
+    if not isinstance(given, dict):
+        return given
+    if {"shared", "instances"} <= given.keys():
+        try:
+            return opened(given)["request"]
+        except ValueError:
+            return given
+    return given.get("request", given)
 
 
 async def _first_event(handle: WorkflowHandle[Any, Any]) -> Any:

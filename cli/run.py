@@ -29,7 +29,7 @@ from cli.known import judge
 from cli.outcome import Outcome, wait
 from cli.output import clean, out, out_json, print_blocks, say
 from cli.problems import blocks
-from cli.tables import print_outcome
+from cli.tables import failure_blocks, print_outcome
 
 if TYPE_CHECKING:
     from temporalio.client import Client, WorkflowHandle
@@ -153,6 +153,7 @@ async def finish(
         out_json(outcome.to_json())
     elif not outcome.problems:
         print_outcome(outcome, handle.id, workflow, f"{time.monotonic() - began:.1f} s")
+        print_blocks(failure_blocks(outcome))
         print_forecast(own(outcome.result), OWN)
     if outcome.problems:
         _print_problems(outcome, source)

@@ -6,8 +6,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from cli import server
-from cli.failures import DONE
+from cli.failures import DONE, Block, Refusal
 from cli.forecasts import MADE_AGAIN, OWN, own, print_forecast, side_by_side
+from cli.instance import elsewhere, instance_of, look_at
 from cli.outcome import Outcome, wait
 from cli.output import clean, console, out_json, print_blocks, say
 from cli.problems import blocks
@@ -20,19 +21,24 @@ if TYPE_CHECKING:
     from temporalio.client import Client, WorkflowExecutionDescription
 
 
-def show(run: str, run_id: str | None, *, as_json: bool) -> int:
-    """Show a run. The exit code is 0 however it ended: showing it was what was asked.
+def show(run: str, run_id: str | None, instance: str | None = None, *, as_json: bool) -> int:
+    """Show a run, or one instance of it. The exit code is 0 however it ended: showing it was what was asked.
 
     Raises:
-        Refusal: there is no such run, or no server.
+        Refusal: there is no such run, it has no such instance, or no server.
     """
-    return server.go(_show(run, run_id, as_json=as_json))
+    return server.go(_show(run, run_id, instance, as_json=as_json))
 
 
-async def _show(run: str, run_id: str | None, *, as_json: bool) -> int:
+async def _show(run: str, run_id: str | None, instance: str | None, *, as_json: bool) -> int:
     client = await server.connect()
     handle = server.handle(client, run, run_id)
-    found = await server.about(run, handle.describe(rpc_timeout=server.RPC))
+    try:
+        found = await server.about(run, handle.describe(rpc_timeout=server.RPC))
+    except Refusal as refusal:
+        raise await _named(client, run, refusal) from None
+    if instance is not None:
+        return await _show_instance(client, found, instance, as_json=as_json)
     running = found.status is not None and found.status.name == "RUNNING"
     if running:
         status = await progress(client, handle)
@@ -49,7 +55,8 @@ async def _show(run: str, run_id: str | None, *, as_json: bool) -> int:
     else:
         print_outcome(outcome, found.id, found.workflow_type, _lasted(found), f"run {found.run_id}")
         if outcome.result is None and not outcome.problems:
-            await _print_last_calls(client, found)
+            await _print_last(client, found)
+        _print_how_to_look_closer(found.id, outcome.result)
         print_blocks(blocks(outcome.problems, None))
         print_blocks(failure_blocks(outcome))
         print_forecast(table, OWN if own(outcome.result) else MADE_AGAIN)
@@ -74,6 +81,7 @@ def _print_running(found: WorkflowExecutionDescription, status: dict[str, Any] |
         screen.print(calls_table(status["calls"], MAX_ROWS))
     if status.get("instances"):
         screen.print(instances_table(status["instances"], MAX_ROWS))
+        _print_how_to_look_closer(found.id, status)
     if (status.get("usage") or {}).get("requests"):
         screen.print(f"usage  {clean(usage_text(status['usage']))}", style="dim")
     for text in status.get("notes") or ():
@@ -85,11 +93,47 @@ def _print_running(found: WorkflowExecutionDescription, status: dict[str, Any] |
     print_decisions(status.get("decisions"))
 
 
-async def _print_last_calls(client: Client, found: WorkflowExecutionDescription) -> None:
-    """The calls of a run that ended without a result: a worker can still tell them."""
+async def _print_last(client: Client, found: WorkflowExecutionDescription) -> None:
+    """The calls and instances of a run that ended without a result: a worker can still tell them."""
     status = await status_of(client.get_workflow_handle(found.id, run_id=found.run_id))
     if status and status.get("calls"):
         console().print(calls_table(status["calls"], MAX_ROWS))
+    if status and status.get("instances"):
+        console().print(instances_table(status["instances"], MAX_ROWS))
+    _print_how_to_look_closer(found.id, status)
+
+
+def _print_how_to_look_closer(run: str, told: Any) -> None:
+    """Where a run has instances, the command that shows one of them."""
+    names = list(told.get("instances") or ()) if isinstance(told, dict) else []
+    if names:
+        console().print(f"one of them: {look_at(run, names[0])}", style="dim")
+
+
+# -- one instance ----------------------------------------------------------------
+
+
+async def _named(client: Client, run: str, refusal: Refusal) -> Refusal:
+    """There is no run of this id; where it names an instance that has no run of its own, how to look at that."""
+    command = await elsewhere(client, run) if "/" in run else ""
+    return (
+        Refusal(Block(refusal.blocks[0].head, "", [("hint", f"that is an instance: {command}")]))
+        if command
+        else refusal
+    )
+
+
+async def _show_instance(client: Client, found: WorkflowExecutionDescription, name: str, *, as_json: bool) -> int:
+    one = await instance_of(client, found, name)
+    if as_json:
+        out_json({**_facts(found), "instance": {"id": name, "run": one.run, **one.item}})
+        return DONE
+    outcome = Outcome(str(one.item["status"]), one.item)
+    print_outcome(outcome, f"{found.id} [{name}]", "" if one.run == found.id else f"in {one.run}")
+    for text in wait_lines(found.id, one.waits, [w for w in one.waits if w.instance == name]):
+        console().print(text, style="magenta")
+    print_blocks(failure_blocks(outcome))
+    return DONE
 
 
 def _facts(found: WorkflowExecutionDescription) -> dict[str, Any]:

@@ -42,6 +42,7 @@ _FIRST: Final = (
     "pending",
 )
 MAX_NOTE: Final = 200
+MAX_FAILURES: Final = 20  # told in full; more of them are mostly alike
 MAX_ROWS: Final = 200  # of a table or a value: more is not read, and --json has all of it
 
 
@@ -189,11 +190,16 @@ def instances_table(instances: Mapping[str, Any], limit: int | None = None) -> T
     for row in shown:
         mark, style = RUNS.get(row["state"], ("·", ""))
         errors = row["item"].get("errors") or [] if isinstance(row["item"], dict) else []
-        text = "; ".join(clean(f"{e.get('call')}: {e.get('message')}", 100) for e in errors if isinstance(e, dict))
+        text = "; ".join(clean(_short_error(e), 100) for e in errors if isinstance(e, dict))
         table.add_row(Text(mark, style), Text(clean(row["id"], 100)), Text(clean(row["state"]), style), Text(text))
     if left:
         table.add_row("", Text(f"… and {sum(left.values())} more: {counts_text(left)}", "dim"), "", "")
     return table
+
+
+def _short_error(error: Mapping[str, Any]) -> str:
+    """``2:pay: no funds``; one of the whole instance, as when its Request is refused, has no call."""
+    return f"{error['call']}: {error.get('message')}" if error.get("call") else str(error.get("message"))
 
 
 def _status(item: Any) -> str:
@@ -210,9 +216,16 @@ def value_text(value: Any, limit: int = MAX_ROWS) -> str:
 def failure_blocks(outcome: Outcome) -> list[Block]:
     """What failed in a run, each as a block; what an agent's model was told stands in its outcome already."""
     errors = outcome.result.get("errors") if isinstance(outcome.result, dict) else None
-    out = []
-    for item in errors if isinstance(errors, list) else []:
-        if isinstance(item, dict) and not item.get("tick") and item.get("call"):
-            where = f"call {item.get('call')}" + (f" of instance {item['instance']}" if item.get("instance") else "")
-            out.append(Block(f"{item.get('message')} [{item.get('code')}]", where))
-    return out[:20]
+    found = [e for e in errors if isinstance(e, dict) and not e.get("tick")] if isinstance(errors, list) else []
+    out = [Block(f"{e.get('message')} [{e.get('code')}]", _where(e)) for e in found if _where(e)]
+    more = len(out) - MAX_FAILURES
+    return [
+        *out[:MAX_FAILURES],
+        *([Block(f"… and {more} more failures; --json has all", severity="note")] * (more > 0)),
+    ]
+
+
+def _where(error: Mapping[str, Any]) -> str:
+    """``call 2:pay of instance b``, ``instance b``, or nothing."""
+    call, instance = error.get("call"), error.get("instance")
+    return " of ".join([*([f"call {call}"] if call else []), *([f"instance {instance}"] if instance else [])])

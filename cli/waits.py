@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from acts.decisions import APPROVE, EDIT, REJECT, Decision, Refused, Wait, match
 from acts.wire import PENDING
+from cli.asked import EDITABLE, call_lines
 from cli.output import clean, console
 from cli.questions import ask
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 _SHOWN: Final = 20  # of many waits or decisions; `acts pending --json` and `acts show --json` have all of them
 _WORDS: Final = {APPROVE: "approved", REJECT: "rejected", EDIT: "edited"}
 MAX_REASON: Final = 300
+MAX_VALUE: Final = 2_000  # characters of one parameter; the page that it is read from has 1,000
 
 
 async def waits_of(handle: WorkflowHandle[Any, Any]) -> list[Wait] | None:
@@ -59,16 +61,23 @@ def _several(waits: Sequence[Wait], decision: Decision) -> bool:
     return False
 
 
-def wait_lines(run: str, waits: Sequence[Wait]) -> list[str]:
-    """What waits in a run, each with the commands that decide it."""
+def wait_lines(run: str, waits: Sequence[Wait], only: Sequence[Wait] | None = None) -> list[str]:
+    """What waits in a run (of that, ``only`` these), each with the commands that decide it."""
     out = []
-    for wait in waits[:_SHOWN]:
+    asked = waits if only is None else only
+    for wait in asked[:_SHOWN]:
         until = f", until {wait.deadline}" if wait.deadline else ""
-        out.append(clean(f"? {wait} (version {wait.version}) waits for a decision since {wait.since}{until}"))
-        out += [f"    {command(word, run, wait, waits)}" for word in (APPROVE, REJECT, EDIT)]
-    if len(waits) > _SHOWN:
-        out.append(f"… and {len(waits) - _SHOWN} more: acts pending")
-    if any(w.what == "plan" for w in waits[:_SHOWN]):
+        verb = "wait" if wait.what == "scopes" else "waits"
+        out.append(clean(f"? {wait} (version {wait.version}) {verb} for a decision since {wait.since}{until}"))
+        if wait.call is not None:
+            told = call_lines(wait, MAX_VALUE)
+            head = "would be called with" if told else "its run does not tell what it would be called with"
+            out += [f"    {head}", *(f"      {row}" for row in told)]
+        words = (APPROVE, REJECT, EDIT) if wait.about.get(EDITABLE, True) else (APPROVE, REJECT)
+        out += [f"    {command(word, run, wait, waits)}" for word in words]
+    if len(asked) > _SHOWN:
+        out.append(f"… and {len(asked) - _SHOWN} more: acts pending")
+    if any(w.what == "plan" for w in asked[:_SHOWN]):
         name = shlex.quote(clean(run))
         out.append(f"  acts graph {name} draws the plan, acts diff {name} shows what was changed in it")
     return out

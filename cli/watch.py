@@ -17,12 +17,12 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
-from acts.wire import PENDING
+from cli.asked import Known, with_calls
 from cli.outcome import Outcome, wait
 from cli.output import clean, console
-from cli.questions import ask, status_of
+from cli.questions import status_of
 from cli.tables import calls_table, counts_text, headline, instances_table, note, usage_text
-from cli.waits import read_waits, wait_lines
+from cli.waits import read_waits, wait_lines, waits_of
 
 if TYPE_CHECKING:
     from rich.console import Group, RenderableType
@@ -63,10 +63,11 @@ async def _watch(
     client: Client, handle: WorkflowHandle[Any, Any], screen: Screen, ending: asyncio.Future[Outcome]
 ) -> None:
     seen: Any = None
+    known: Known = {}
     answered = time.monotonic()
     pause = FIRST_PAUSE_SECONDS
     while not ending.done():
-        asked = asyncio.ensure_future(progress(client, handle))
+        asked = asyncio.ensure_future(progress(client, handle, known))
         either: list[asyncio.Future[Any]] = [ending, asked]
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if not asked.done():
@@ -83,19 +84,21 @@ async def _watch(
         await asyncio.wait({ending}, timeout=pause)
 
 
-async def progress(client: Client, handle: WorkflowHandle[Any, Any]) -> dict[str, Any] | None:
-    """The answer of ``status``, with ``pending`` where something waits for a person.
+async def progress(
+    client: Client, handle: WorkflowHandle[Any, Any], known: Known | None = None
+) -> dict[str, Any] | None:
+    """The answer of ``status``, with ``pending`` where something waits for a person, and what would be called.
 
-    In that of an agent, the calls of the plan it walks are as that plan tells them.
+    In that of an agent, the calls of the plan it walks are as that plan tells them. ``known`` as in ``with_calls``.
     """
     status = await status_of(handle)
     if status is None:
         return None
     await _add_walked(client, handle, status)
     if status.get("waits") or status.get("phase") == "awaiting":
-        waits = await ask(handle, PENDING)
+        waits = await waits_of(handle)
         if waits:
-            status["pending"] = waits
+            status["pending"] = [wait.to_json() for wait in await with_calls(client, waits, known)]
     return status
 
 

@@ -180,9 +180,9 @@ def _unreadable(source: str, folder: Path, error: OSError) -> Exception:
 def _not_found(folders: Sequence[Path], name: str, source: str) -> Exception:
     there = names(folders)
     near = get_close_matches(source.removesuffix(SUFFIX), there, 1)
-    hint = f'; did you mean "{near[0]}"?' if near else ""
+    hint = f'did you mean "{near[0]}"? there' if near else "there"
     where = ", ".join(map(str, folders))
-    text = f"there is no delegate {shown(name)}: no {source} in {where}{hint}; there are: {known(there)}"
+    text = f"there is no delegate {shown(name)}: {hint} are: {known(there)}; looked for {source} in {where}"
     return failed(DELEGATE_NOT_FOUND, text)
 
 

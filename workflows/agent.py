@@ -25,7 +25,7 @@ from acts import proposal
 from acts.config import Budget
 from acts.decisions import Decision, Refused, Wait
 from acts.delegation import Place
-from acts.draw import mermaid
+from acts.draw import picture
 from acts.errors import CallError, InvalidRequest, shorten
 from acts.forecast import FIGURES, RANGES_BYTES, added, ranges
 from acts.loop import Ask, Loop, Next, Over, Propose, RunPlan
@@ -54,8 +54,8 @@ from acts.wire import (
 from workflows.asking import OPTIONS, ask_solution, material, own_context, usage_of
 from workflows.desk import MAX_TOLD
 from workflows.dispatch import call_error
-from workflows.handlers import data_message
-from workflows.member import Member
+from workflows.handlers import AS_TEXT, aimed_message, data_message
+from workflows.member import Member, read_signal
 from workflows.payloads import MAX_PAYLOAD, MAX_RESULT, NOTHING, decode, dump, hand, pack, raw, size, trimmed, unpack
 from workflows.plan import FATAL
 from workflows.purse import Purse
@@ -278,7 +278,7 @@ class AgentWorkflow(Member):
         if self._forecast is not None:
             handed_on["forecast"], self._forecast = self._forecast, None
         try:
-            await self._purse.more_calls(len(plan.ids))
+            await self._purse.more_calls(plan.calls)
             given = hand(handed_on)
         except CallError as error:
             if error.code == BUDGET_SPENT:
@@ -427,9 +427,13 @@ class AgentWorkflow(Member):
         name=PROVIDE, description='Give a message to the agent: {"type": "input", "input": {"name": "value"}}'
     )
     async def provide(self, message: RawValue = NOTHING) -> None:
-        """Append a data-like message to the context, before the next tick."""
-        self._provided.append(message)
-        await self._forward(PROVIDE, message)
+        """Append a data-like message to the context, before the next tick; what names a run below is for that one."""
+        named, plain = aimed_message(read_signal(message))
+        if named is not None and await self._aimed_below(PROVIDE, {"workflowId": named}, raw(dump(plain))):
+            return
+        given = message if named is None else raw(dump(plain))
+        self._provided.append(given)
+        await self._forward(PROVIDE, given)
 
     async def _forward(self, name: str, *args: RawValue) -> None:
         await self._children.tell(name, *args)
@@ -485,12 +489,12 @@ class AgentWorkflow(Member):
         loop = self._loop
         return {"messages": []} if loop is None else material(loop.request, loop.tools.values(), loop.mode, page)
 
-    @workflow.query(name=GRAPH, description="The latest plan as a Mermaid flowchart.")
-    def graph(self, _: RawValue = NOTHING) -> str:
+    @workflow.query(name=GRAPH, description=f"The latest plan as a Mermaid flowchart. {AS_TEXT}")
+    def graph(self, given: RawValue = NOTHING) -> str:
         """The latest plan as a drawing."""
         if self._loop is None or self._loop.prepared is None:
             return ""
-        return mermaid(self._loop.prepared, self._loop.states())
+        return picture(self._loop.prepared, {"calls": self._loop.walking()}, read_signal(given))
 
 
 def _readable(given: RawValue) -> list[Any]:

@@ -17,7 +17,7 @@ from workflows.dispatch import short_id
 from workflows.payloads import encode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from acts.calls import Node
     from workflows.post import Post, Told
@@ -75,9 +75,13 @@ class Children:
         # What a child says may be here before the word that it has started
         return workflow_id in self._live or any(workflow_id in child_ids(name) for name in self._starting)
 
+    def expect(self, type_: str, name: str, told: Iterable[tuple[str, RawValue]] = ()) -> None:
+        """One is about to be started: what is told to it from now on, and before that, reaches it once it is there."""
+        self._starting[name] = (type_, [(signal, (given,)) for signal, given in told])
+
     async def start(self, type_: str, name: str, given: RawValue, label: str, seconds: float | None = None) -> Handle:
         """See ``start_child``; ``seconds`` is how long it may take."""
-        self._starting[name] = (type_, [])
+        self._starting.setdefault(name, (type_, []))
         try:
             handle = await start_child(
                 type_, name, [given], label, parent_close_policy=workflow.ParentClosePolicy.REQUEST_CANCEL,

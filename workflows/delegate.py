@@ -115,6 +115,10 @@ class DelegateWorkflow(AgentWorkflow):
 
     async def _as_it_stands(self, parsed: Request) -> RawValue:
         self._show("running")
+        try:
+            await self._purse.more_calls(parsed.calls_of(parsed.plan.calls if parsed.plan is not None else ()))
+        except CallError as error:
+            raise self._failure(error) from error
         given = hand({"request": self._raw, "tree": self._place.to_json()})
         label = f"the plan of {shorten(self._errand['delegate'], 150)}"
         try:

@@ -23,7 +23,7 @@ from acts.errors import PlanError, shorten
 from workflows.teller import Key, Teller, key_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from acts.config import Approve
 
@@ -116,6 +116,13 @@ class Desk:
         """A Call does not wait any more, whoever settled it."""
         for what in ("call", "scopes"):
             self._close((what, call, instance))
+
+    def goes_on(self, wait: Wait, calls: Sequence[str]) -> None:
+        """The time for a decision goes on where an edit put another Call into the place of this one."""
+        place = f"{str(wait.call).partition(':')[0]}:"
+        for call in calls:
+            if call.startswith(place):
+                self._since |= {f"{what}/{call}/{wait.instance}": wait.since for what in ("call", "scopes")}
 
     def own(self) -> list[Wait]:
         """What waits in this very run."""

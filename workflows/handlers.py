@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -9,9 +10,9 @@ from temporalio import workflow
 from temporalio.common import RawValue
 
 from acts import report
-from acts.draw import mermaid
+from acts.draw import picture
 from acts.errors import CallError, InvalidRequest, Problem
-from acts.gathered import statuses
+from acts.gathered import below, statuses
 from acts.messages import Data, parse_message
 from acts.wire import CONTEXT, GRAPH, INSTANCE, MATERIAL, PAUSE, PLAN_QUERY, PROVIDE, RESUME, STATUS
 from workflows.asking import Asking, material
@@ -21,8 +22,7 @@ from workflows.payloads import MAX_RESULT, NOTHING, brief, decode, dump, raw
 from workflows.requests import page_of
 
 if TYPE_CHECKING:
-    from collections import deque
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from acts.commands import Command
     from acts.walk import Walk
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     Event = Callable[[Walk, str], list[Command]]
 
 
+AS_TEXT: Final = 'As text for a terminal: {"width": 100}.'
 _AIM: Final = 'No input needed; {"workflowId"?, "instance"?} names one run below.'
 
 
@@ -41,6 +42,10 @@ class PlanHandlers(Member):
     _phase: str
     _notes: list[str]
     _asking: Asking
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._untaken: deque[tuple[Any, RawValue]] = deque()
 
     def _phase_now(self) -> str:
         raise NotImplementedError
@@ -71,10 +76,11 @@ class PlanHandlers(Member):
         named, plain = aimed_message(found)
         if named is not None and await self._aimed_below(PROVIDE, {"workflowId": named}, raw(dump(plain))):
             return
-        self._inbox.append(partial(self._provide, raw(dump(plain)) if named is not None else message))
         instance = plain.get("_instance") if isinstance(plain, dict) else None
+        self._untaken.append((instance, message))
+        self._inbox.append(partial(self._provide, raw(dump(plain)) if named is not None else message))
         if isinstance(instance, str):
-            await self._children.tell_named(instance, PROVIDE, message)
+            await self._children.tell_named(self._child_of(instance), PROVIDE, message)
         else:
             await self._children.tell(PROVIDE, message, type_=INSTANCE)
 
@@ -86,7 +92,16 @@ class PlanHandlers(Member):
         self._phase = "running"
         return walk.resume()
 
+    def _untaken_by(self, instances: Sequence[str]) -> list[tuple[str, RawValue]]:
+        """What was provided for some instances, and the walk has not taken yet: it is not in what they are handed."""
+        return [(PROVIDE, message) for i, message in self._untaken if i is None or i in instances]
+
+    def _child_of(self, instance: str) -> str:
+        """The name of the child that walks an instance."""
+        return instance
+
     def _provide(self, message: RawValue, walk: Walk, now: str) -> list[Command]:
+        self._untaken.popleft()
         try:
             return walk.provide(data_message(decode(message)), now)
         except CallError as error:
@@ -145,14 +160,13 @@ class PlanHandlers(Member):
         mode = prepared.request.plan.mode if prepared.request.plan is not None else "eager"
         return raw(dump(material(prepared.request, prepared.tools.values(), mode, asked)))
 
-    @workflow.query(name=GRAPH, description="The plan as a Mermaid flowchart.")
-    def graph(self, _: RawValue = NOTHING) -> str:
+    @workflow.query(name=GRAPH, description=f"The plan as a Mermaid flowchart. {AS_TEXT}")
+    def graph(self, given: RawValue = NOTHING) -> str:
         """The plan as a drawing."""
         if self._walk is None:
             return ""
-
-        states = {n.id: r.state for n, r in zip(self._walk.nodes, self._walk.runs, strict=True)}
-        return mermaid(self._walk.prepared.whole or self._walk.prepared, states)
+        told = {"calls": report.calls(self._walk), "instances": below(self._walk)}
+        return picture(self._walk.prepared.whole or self._walk.prepared, told, read_signal(given))
 
 
 def aimed_message(found: Any) -> tuple[str | None, Any]:

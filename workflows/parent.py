@@ -16,7 +16,7 @@ from acts.decisions import EDIT, Refused
 from acts.delegation import Place, errand, too_deep
 from acts.errors import CallError, EngineError
 from acts.gathered import TOLD
-from acts.instances import UNIT, Batch, apart, count_calls, slim, units
+from acts.instances import UNIT, Batch, apart, count_calls, slim, stays, units
 from acts.messages import parse_request
 from acts.report import summary
 from acts.runs import SETTLED
@@ -52,6 +52,7 @@ class Parent(PlanHandlers):
         self._works_for: dict[str, str] = {}
         self._several: dict[str, None] = {}
         self._batch: Batch | None = None
+        self._carriers: dict[str, str] = {}
 
     @property
     def _now_walking(self) -> Walk:
@@ -78,14 +79,29 @@ class Parent(PlanHandlers):
         self._place = Place.from_json(self._handed.get("tree")).within(config.budget)
         whole = self._handed.get("budget")
         self._purse = Purse(config.budget, self._place.bank, None if whole is None else Budget.model_validate(whole))
+        self._purse.ledger.plan(count_calls(prepared))
         self._purse.ledger.restore(carried.get("ledger"))
-        if not carried:
-            self._purse.ledger.calls = count_calls(prepared)
+
+    def _more_calls(self, prepared: Prepared) -> int:
+        """How many Calls an edited plan makes beyond those of the plan that is walked."""
+        before = self._now_walking.prepared
+        return count_calls(prepared.whole or prepared) - count_calls(before.whole or before)
+
+    def _allow_edit(self, prepared: Prepared) -> None:
+        """Raises Refused for an edited plan that is beyond the budget, with what runs below have made already."""
+        why = self._purse.ledger.too_many(self._more_calls(prepared))
+        if why is not None:
+            raise Refused(why)
 
     def _own_part(self, prepared: Prepared) -> Prepared:
         """What this run walks itself: all of a plan, or what children of its own do not."""
         self._batch = None
-        return units(prepared) if apart(prepared) else prepared
+        part = units(prepared) if apart(prepared) else prepared
+        self._carriers = {member: node.members[0] for node in part.nodes for member in node.members}
+        return part
+
+    def _child_of(self, instance: str) -> str:
+        return self._carriers.get(instance, instance)
 
     def _unit(self, node: Node) -> RawValue:
         """What the child that walks some instances is handed."""
@@ -107,19 +123,22 @@ class Parent(PlanHandlers):
         return self._works_for.get(workflow_id)
 
     def _may_be_decided_below(self, wait: Wait, decision: Decision) -> None:
-        """An edit of a Call that a child walks for an instance is checked here; a delegate's plan is its own affair."""
+        """An edit of a Call that a child walks for an instance is checked here; a delegate's plan is its own affair.
+
+        So is that of a child whose plan was edited before: only it knows what became of it.
+        """
         if decision.decision == EDIT and wait.workflow_id in self._several:
             raise Refused("a child that walks several instances takes no edits: set instancesPerChild to 1 for that")
         whole = self._walk.prepared.whole if self._walk is not None else None
         plan = whole.request.plan if whole is not None else None
-        if decision.call_with is None or whole is None or plan is None or wait.workflow_id not in self._works_for:
+        if decision.call_with is None or whole is None or plan is None:
+            return
+        if wait.version > 1 or wait.workflow_id not in self._works_for:
             return
         index = next((n.index for n in whole.nodes if n.id == decision.call and n.instance is not None), None)
         if index is not None:
             calls = list(plan.calls)
-            calls[index] = decision.call_with
-            if plan.calls[index].get("_instance") is not None:
-                calls[index] = {"_instance": wait.instance, **decision.call_with}
+            calls[index] = stays(calls[index], decision.call_with, wait.instance)
             request = edited_request(self._request, plan.index, calls)
             prepare_parsed(parse_request(request), self._registry["tools"], self._registry["served"])
 
@@ -184,7 +203,8 @@ class Parent(PlanHandlers):
             return
         self._asking.spent.add(found.get("usage"))
         where = {"instance": node.members[0]} if node.members else {"below": node.id}
-        self._desk.records += [{**where, **record} for record in found.get("decisions") or ()]
+        whose = {} if node.instance is None else {"instance": node.instance}  # a delegate does not know for whom it is
+        self._desk.records += [{**where, **record, **whose} for record in found.get("decisions") or ()]
 
     def _broke(self, node: Node, error: BaseException) -> None:
         """A child failed: what it came to is in the failure's details, if it says anything."""

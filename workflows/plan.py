@@ -27,7 +27,7 @@ from acts.config import Config
 from acts.decisions import Decision, Refused, Wait
 from acts.errors import ActsError, CallError, EngineError, InvalidRequest, shorten
 from acts.forecast import figures, foreseen, ranges
-from acts.instances import UNIT, count_calls
+from acts.instances import UNIT, apart, stays
 from acts.messages import parse_request, read_request
 from acts.usage import Spent
 from acts.validate import Prepared, prepare_parsed
@@ -36,6 +36,7 @@ from acts.wire import (
     APPROVAL_TIMEOUT,
     APPROVE,
     EDIT,
+    INSTANCE,
     INVALID_REQUEST,
     PLAN,
     PLAN_FAILED,
@@ -228,6 +229,8 @@ class PlanWorkflow(Renewing):
             if node.how in (UNIT, "delegate"):
                 given = self._unit(node) if node.how == UNIT else self._errand(command)
                 await self._make_room(size(given))
+                if node.how == UNIT:
+                    self._children.expect(INSTANCE, node.members[0], self._untaken_by(node.members))
                 self._watch(node, asyncio.create_task(self._child(node, given)))
                 return
             args, size_ = self._dispatch.arguments(command)
@@ -315,8 +318,9 @@ class PlanWorkflow(Renewing):
     def _may_be_decided(self, decision: Decision) -> None:
         if decision.decision == EDIT:
             prepared = self._edited(decision)
+            self._allow_edit(prepared)
             if self._approved:
-                self._now_walking.check_change(self._own_part(prepared))
+                self._now_walking.check_change(self._edited_part(prepared))
 
     def _edited(self, decision: Decision) -> Prepared:
         """The plan as a decision changes it, validated."""
@@ -331,15 +335,20 @@ class PlanWorkflow(Renewing):
             raise Refused("this run walks a part of a plan: one call of it can be edited, and no more")
         if decision.calls is None:
             walked = self._now_walking.prepared
-            index = next((n.index for n in (walked.whole or walked).nodes if n.id == decision.call), None)
-            if index is None:
+            node = next((n for n in (walked.whole or walked).nodes if n.id == decision.call), None)
+            if node is None:
                 raise Refused(f"there is no call {decision.call}")
-            changed = decision.call_with
-            if places is not None and isinstance(changed, dict):  # this run is for one instance
-                changed = {"_instance": self._handed["instances"][0], **changed}
-            calls[index if places is None else places.index(index)] = changed
+            at = node.index if places is None else places.index(node.index)
+            calls[at] = stays(calls[at], decision.call_with, node.instance)
         request = edited_request(self._request, plan.index, calls)
         return prepare_parsed(parse_request(request), self._registry["tools"], self._registry["served"], places)
+
+    def _edited_part(self, prepared: Prepared) -> Prepared:
+        """What this run walks itself of an edited plan; once it has begun, what children walk stays theirs."""
+        by_children = self._now_walking.prepared.whole is not None
+        if self._approved and by_children and not apart(prepared):
+            raise Refused("its instances are walked by children: no call of them can depend on a global one now")
+        return self._own_part(prepared) if by_children or not self._approved else prepared
 
     def _decided(self, wait: Wait, decision: Decision) -> None:
         if decision.decision == EDIT:  # at once: what is decided next is about the new version
@@ -362,15 +371,17 @@ class PlanWorkflow(Renewing):
 
     def _change(self, decision: Decision) -> list[Command]:
         """Walk the edited plan from now on; it waits for an approval of its own."""
-        prepared, walk = self._own_part(self._edited(decision)), self._now_walking
+        prepared, walk = self._edited_part(self._edited(decision)), self._now_walking
         commands: list[Command] = []
         if self._approved:
             new, commands = walk.changed_plan(prepared, _now())
             for wait in self._desk.own():
                 if new.awaits(wait.call, wait.instance) is None:
                     self._desk.settle(str(wait.call), wait.instance)
+                    self._desk.goes_on(wait, [n.id for n in new.nodes if n.instance == wait.instance])
         else:
             new = walk.anew(prepared)
+        self._purse.changed(self._more_calls(prepared))
         self._walk, self._request = new, prepared.request.raw
         self._details = report.Details(new)
         self._version += 1
@@ -423,10 +434,11 @@ class PlanWorkflow(Renewing):
     def _for_agent(self, result: dict[str, Any], provided: Sequence[Any]) -> RawValue:
         """The result for an agent: all of what was written (it was handed a part of the state only)."""
         del result["state"]
-        del result["context"][: len(provided)]  # the agent was given them too
+        if "source" in self._handed:
+            del result["context"][: len(provided)]  # the agent whose context it is was given them too
         for item in result.get("instances", {}).values():
             del item["state"]
-        made = self._purse.ledger.calls - count_calls(self._now_walking.prepared.whole or self._now_walking.prepared)
+        made = self._purse.ledger.calls - self._purse.ledger.planned
         if made:
             result["made"] = made
         lent = self._purse.ledger.lent.to_json()

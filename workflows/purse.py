@@ -93,8 +93,16 @@ class Purse:
     def settle(self, usage: Mapping[str, Any] | None) -> None:
         """A request that was taken has ended."""
         self.ledger.settle(usage)
+        self._tell_above({"usage": dict(usage) if isinstance(usage, dict) else None})
+
+    def changed(self, more: int) -> None:
+        """Somebody edited a plan, which makes so many more Calls now (or fewer): they count here and above."""
+        self.ledger.calls += more
+        if more:
+            self._tell_above({"calls": more})
+
+    def _tell_above(self, told: dict[str, Any]) -> None:
         if self.above is not None:
-            told = {"usage": dict(usage) if isinstance(usage, dict) else None}
             self._telling.append(asyncio.create_task(self._tell(told)))
             self._telling = [t for t in self._telling if not t.done()]
 
@@ -151,6 +159,8 @@ class Purse:
             waiting.set_result(Grant.from_json(told))
 
     def reported(self, told: Any) -> None:
-        """A run below says what a request cost."""
-        if isinstance(told, dict):
+        """A run below says what a request cost, or how many more Calls an edit made of its plan."""
+        if isinstance(told, dict) and isinstance(told.get("calls"), int):
+            self.changed(told["calls"])
+        elif isinstance(told, dict):
             self.settle(told.get("usage"))

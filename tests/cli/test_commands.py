@@ -118,6 +118,23 @@ def test_simulate_of_a_template_says_for_how_many_instances_and_what_it_does_not
     assert forecast.endswith("bytes in each of 100 children")
 
 
+@pytest.mark.parametrize(("command", "what"), [("simulate", "the simulation"), ("graph", "the picture")])
+def test_what_only_the_worker_knows_is_named_where_a_plan_cannot_be_followed_without_it(
+    command: str, what: str, tmp_path: Path
+) -> None:
+    calls = [{"_tool": "makeTea"}, {"_tool": "pour", "tea": "†state.tea"}]
+    context = [{"type": "tool", "tool": "makeTea"}, {"type": "tool", "tool": "pour"}, {"type": "plan", "plan": calls}]
+    (tmp_path / "tea.json").write_text(json.dumps({"context": context}), "utf-8")
+    assert run_acts("validate", "tea.json", cwd=tmp_path).returncode == 0
+    done = run_acts(command, "tea.json", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.startswith(
+        f"error: tea.json: {what} needs the tools makeTea, pour, which only the worker knows\n"
+        "  hint  set ACTS_ACTIVITIES to the modules that serve them (or ACTS_TOOLS to the folders of tools)"
+    )
+
+
 def test_graph_draws_for_the_terminal_and_for_a_browser() -> None:
     drawn = acts("graph", FANOUT)
     assert drawn.exit_code == 0

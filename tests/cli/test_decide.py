@@ -84,7 +84,7 @@ async def test_what_waits_is_listed_shown_and_approved(acts: Acts, client: Clien
 
     done = acts("approve", name, "--version", "1", "--note", "looks right")
     assert (done.exit_code, done.stdout) == (0, "")
-    assert f"approved: the plan of {name} (version 1)" in done.stderr
+    assert re.search(rf"approved: the plan of {name} \(version 1\); the run is (running|completed)", done.stderr)
     (record,) = (await result(client, name))["decisions"]
     assert (record["by"], record["reason"]) == ("ada", "looks right")
     assert "ada approved the plan (version 1): looks right" in acts("show", name).stdout
@@ -117,6 +117,7 @@ async def test_calls_are_decided_each_by_its_name(acts: Acts, client: Client, tm
     several = acts("approve", name)
     assert several.exit_code == 2
     assert "2 waits are matched" in several.stderr
+    assert "name one with --call, --instance, --workflow-id" in several.stderr
     assert acts("approve", name, "-c", "1:english").exit_code == 0
     assert acts("reject", name, "--call", "2:english", "--reason", "not this one").exit_code == 0
     assert (await result(client, name))["state"] == {"first": True}

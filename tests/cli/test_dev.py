@@ -18,8 +18,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from cli.dev import advice, taken_by_others
 from cli.devserver import find_dev_server
-from cli.known import EXAMPLES
+from cli.known import EXAMPLES, default_modules
 from tests.cli.conftest import ROOT, clean_environment, run_acts
 from tests.support import assert_eventually
 
@@ -266,6 +267,20 @@ def test_a_module_that_cannot_be_loaded_is_named(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert "no_such_module_here" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_port_that_is_taken_is_told_and_so_are_two() -> None:
+    assert taken_by_others([7233]) == "port 7233 is taken by another program, so a free one was chosen"
+    both = "the ports 7233 and 8233 are taken by other programs, so free ones were chosen"
+    assert taken_by_others([7233, 8233]) == both
+
+
+def test_an_example_is_offered_only_where_the_worker_has_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert advice(Path(".acts"), default_modules()) == f"acts run {EXAMPLES / 'weather' / 'plan.yaml'} --watch"
+    for modules in ("my_tools", ""):
+        assert advice(Path(".acts"), modules) == "acts run FILE --watch"
+    assert advice(Path("other"), "my_tools") == "ACTS_STATE=other acts run FILE --watch"
 
 
 def test_the_web_ui_answers_where_it_is_said_to_be(start: Start) -> None:

@@ -174,7 +174,8 @@ async def test_the_plans_that_an_agent_proposes_are_forecast_and_its_result_says
                       for what in ("length", "size_bytes"))  # fmt: skip
     if "events" in table:
         assert table["events"]["actual"] == events
-        assert abs(table["bytes"]["actual"] - bytes_) < 0.1 * bytes_  # see workflows/extent.py
+        # The run cannot see what came in during the task before its last: see workflows/extent.py
+        assert abs(table["bytes"]["actual"] - bytes_) < 0.25 * bytes_
     if "requests" in table:
         assert table["requests"]["actual"] == result["usage"]["requests"] - result["ticks"]
 

@@ -47,6 +47,14 @@ def test_what_an_unseen_tool_may_write_can_be_read() -> None:
     assert codes(found.problems) == ["unknownReference:warning", "unseenTool:warning"]
 
 
+def test_tools_are_unseen_where_they_may_write_what_is_read() -> None:
+    reads = {"_tool": "add", "n": "†state.nobody", "_outputPath": "†state.x"}
+    assert judge(request(reads)).unseen == ("add",)
+    assert judge(request(CALL)).unseen == ()
+    assert judge(request(reads, tool={"add": TOOL})).unseen == ()
+    assert judge(request(reads), strict=True).unseen == ()
+
+
 def test_a_call_of_an_unseen_tool_still_has_sound_expressions() -> None:
     assert [p.code for p in judge(request({"_tool": "add", "n": "†state."})).errors] == ["invalidExpression"]
 

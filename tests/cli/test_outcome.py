@@ -63,6 +63,48 @@ CASES: list[tuple[BaseException, str, int, Any]] = [
 ]
 
 
+def beneath(error: exceptions.FailureError, cause: BaseException) -> BaseException:
+    """A failure of what a run was there for, as the server tells it: the reason is its cause."""
+    error.__cause__ = cause
+    return error
+
+
+def child() -> exceptions.FailureError:
+    return exceptions.ChildWorkflowError(
+        "Child Workflow execution failed", namespace="n", workflow_id="w", run_id="r", workflow_type="t",
+        initiated_event_id=1, started_event_id=2, retry_state=None,
+    )  # fmt: skip
+
+
+def activity() -> exceptions.FailureError:
+    return exceptions.ActivityError(
+        "Activity task failed", scheduled_event_id=1, started_event_id=2, identity="i", activity_type="a",
+        activity_id="1", retry_state=None,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("cause", "told"),
+    [
+        (beneath(child(), ApplicationError("gone", type="ModelError")), {"type": "ModelError", "message": "gone"}),
+        (beneath(child(), beneath(activity(), ApplicationError("bad", type="E"))), {"type": "E", "message": "bad"}),
+        (beneath(child(), ApplicationError("1 failed", RESULT, type="PlanFailed")),
+         {"type": "PlanFailed", "message": "1 failed"}),
+        (beneath(activity(), exceptions.TimeoutError("late", type=None, last_heartbeat_details=[])),
+         {"type": "Timeout", "message": "late"}),
+        (beneath(child(), CancelledError("by hand")), {"type": "Cancelled", "message": "by hand"}),
+        (beneath(child(), ApplicationError("bad", [PROBLEM], type="InvalidRequest")),
+         {"type": "InvalidRequest", "message": "bad", "problems": [PROBLEM]}),
+        (child(), {"type": "ChildWorkflowError", "message": "Child Workflow execution failed"}),
+    ],
+)  # fmt: skip
+def test_of_what_failed_below_a_run_the_reason_is_told_and_its_result_is_not_taken_for_the_runs(
+    cause: BaseException, told: Any
+) -> None:
+    outcome = of_failure(cause)
+    assert (outcome.status, outcome.code, outcome.result, outcome.error) == ("failed", 1, None, told)
+
+
 def as_json(outcome: Outcome) -> Any:
     found = outcome.to_json()
     return found["error"] if isinstance(found, dict) and set(found) == {"status", "error"} else found

@@ -107,12 +107,13 @@ def test_the_error_says_what_a_delegate_may_be() -> None:
 
 def test_only_json_files_can_be_meant(folder: Path) -> None:
     (folder / "key.pem").write_bytes(BYTES)
-    with refused("DelegateNotFound", "no key.pem.json in"):
+    with refused("DelegateNotFound", "looked for key.pem.json in"):
         read_file([folder], "key.pem")
 
 
 def test_what_is_not_there_is_told_with_what_is(folder: Path) -> None:
-    with refused("DelegateNotFound", "'compser'", str(folder), 'did you mean "composer"?', "composer, music/critic"):
+    advice = "there is no delegate 'compser': did you mean \"composer\"? there are: composer, music/critic; "
+    with refused("DelegateNotFound", advice + f"looked for compser.json in {folder}"):
         read_file([folder], "compser")
 
 

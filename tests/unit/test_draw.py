@@ -10,8 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acts.draw import MAX_EDGES, MERMAID_EDGES, MERMAID_TEXT, edges, mermaid, terminal
+from acts.draw import MAX_EDGES, MAX_WIDTH, MERMAID_EDGES, MERMAID_TEXT, edges, mermaid, picture, terminal
+from acts.gathered import below
+from acts.instances import together, units
 from acts.validate import Prepared, prepare
+from acts.walk import Walk
 
 META: dict[str, Any] = {
     "_outputPath": {"type": "string"}, "_errorPath": {"type": "string"}, "_outputMethod": {"type": "string"},
@@ -46,7 +49,16 @@ WEATHER = [
     call("ask", "†state.rainy.amount", "†state.museum"),
     call("do", ["†state.beach || †state.museum", "†state.unknown.code"]),
 ]
-BOUGHT = {"1:think": "completed", "2:do": "running", "3:ask": "skipped", "4:do": "pending", "9:nobody": "completed"}
+
+
+def told(states: dict[str, str], **instances: Any) -> dict[str, Any]:
+    """What a result says of the calls, by id, and of instances."""
+    return {"calls": [{"id": id_, "state": state} for id_, state in states.items()], "instances": instances}
+
+
+BOUGHT = told(
+    {"1:think": "completed", "2:do": "running", "3:ask": "skipped", "4:do": "pending", "9:nobody": "completed"}
+)
 
 
 # -- edges ---------------------------------------------------------------------
@@ -125,16 +137,16 @@ def test_an_outcome_that_was_given_is_no_condition() -> None:
 
 
 def test_an_unknown_state_colours_nothing() -> None:
-    assert mermaid(plan(WEATHER), {"1:think": "x fill:red\n  click c1 evil"}) == mermaid(plan(WEATHER))
+    assert mermaid(plan(WEATHER), told({"1:think": "x fill:red\n  click c1 evil"})) == mermaid(plan(WEATHER))
 
 
 def test_a_flowchart_stays_within_what_mermaid_draws_and_says_what_is_missing() -> None:
     wide = [call("do", i, f"†state.s{i}") for i in range(40)] + [call("do", "†state") for _ in range(40)]
-    found = mermaid(plan(wide), {f"{i + 1}:do": "completed" for i in range(80)})
+    found = mermaid(plan(wide), told({f"{i + 1}:do": "completed" for i in range(80)}))
     assert found.count("-->") == MERMAID_EDGES
     assert 'note2["only 500 of the lines are drawn"]' in found
     long = [call("do", i and f"†state.s{i - 1}", f"†state.s{i}") for i in range(3000)]
-    found = mermaid(plan(long), {f"{i + 1}:do": "completed" for i in range(3000)})
+    found = mermaid(plan(long), told({f"{i + 1}:do": "completed" for i in range(3000)}))
     assert len(found) < MERMAID_TEXT
     assert re.search(r'note1\["2,\d{3} more calls are not drawn"\]', found)
 
@@ -202,11 +214,13 @@ def _check_terminal(found: str, width: int) -> None:
 @pytest.mark.parametrize("text", NASTY)
 def test_no_text_breaks_out_of_its_label(text: str) -> None:
     prepared = _nasty(text)
-    found = mermaid(prepared, {n.id: "completed" for n in prepared.nodes})
+    states = [{"id": n.id, "state": state} for n in prepared.nodes for state in (text, "completed")]
+    found = mermaid(prepared, {"calls": states})
     _check_mermaid(found)
     for markup in ("<script", "<img", "%%{", '"javascript'):
         assert markup not in found
     _check_terminal(terminal(prepared), 100)
+    _check_terminal(terminal(prepared, {"calls": states}), 100)
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
@@ -242,7 +256,7 @@ def test_a_plan_for_the_terminal() -> None:
     ],
 )  # fmt: skip
 def test_each_state_has_its_mark(state: str, mark: str) -> None:
-    assert f"│ {mark} 1:do" in terminal(plan([call("do")]), {"1:do": state})
+    assert f"│ {mark} 1:do" in terminal(plan([call("do")]), told({"1:do": state}))
 
 
 def test_without_states_there_are_no_marks() -> None:
@@ -268,8 +282,9 @@ def test_wide_and_combining_characters_are_measured() -> None:
 
 
 def test_the_same_plan_gives_the_same_picture() -> None:
-    assert mermaid(plan(WEATHER), BOUGHT) == mermaid(plan(WEATHER), dict(reversed(BOUGHT.items())))
-    assert terminal(plan(WEATHER), BOUGHT) == terminal(plan(WEATHER), dict(reversed(BOUGHT.items())))
+    other = {"calls": BOUGHT["calls"][::-1]}
+    assert mermaid(plan(WEATHER), BOUGHT) == mermaid(plan(WEATHER), other)
+    assert terminal(plan(WEATHER), BOUGHT) == terminal(plan(WEATHER), other)
 
 
 def test_an_instance_is_named_where_the_call_names_one() -> None:
@@ -278,3 +293,91 @@ def test_an_instance_is_named_where_the_call_names_one() -> None:
     assert "1:do<br/>instance ①<br/>→ †state.m" in mermaid(named)
     assert "1:do @① → †state.m" in terminal(named)
     assert "①" not in terminal(plan([call("do", "†state.n", "†state.m")], *people))  # a template
+
+
+# -- many instances ------------------------------------------------------------
+
+CHAIN = [call("do", "†state.n", "†state.m"), call("do", "†state.m")]
+
+
+def people(count: int) -> list[dict[str, Any]]:
+    return [{"type": "state", "_instance": f"p{i}", "state": {"n": i}} for i in range(count)]
+
+
+def ended(*states: str) -> dict[str, Any]:
+    calls = [{"id": f"{i}:do", "state": s} for i, s in enumerate(states, 1)]
+    return {"status": "completed" if "failed" not in states else "failed", "calls": calls}
+
+
+def test_a_template_says_how_many_instances_are_in_which_state_and_has_the_mark_of_the_worst() -> None:
+    found = {f"p{i}": ended("completed", "completed") for i in range(99)} | {"p99": ended("failed", "skipped")}
+    prepared, so_far = plan(CHAIN, *people(100)), told({}, **found)
+    drawn = terminal(prepared, so_far)
+    assert drawn.startswith("2 calls in 2 waves, for each of 100 instances\n")
+    assert "│ ✗ 1:do [99 completed, 1 failed] → †state.m\n" in drawn
+    assert "│ ✓ 2:do [background] [99 completed, 1 skipped] ← 1 †state.m\n" in drawn
+    boxes = mermaid(prepared, so_far)
+    assert '  c1["1:do<br/>→ †state.m<br/>99 completed, 1 failed"]\n' in boxes
+    assert "  class c1 failed\n" in boxes
+    assert "  class c2 completed\n" in boxes
+
+
+def test_where_the_instances_are_alike_nothing_is_counted() -> None:
+    drawn = terminal(
+        plan(CHAIN, *people(2)), told({}, p0=ended("completed", "skipped"), p1=ended("completed", "skipped"))
+    )
+    assert "│ ✓ 1:do → †state.m\n" in drawn
+    assert "│ – 2:do [background] ← 1 †state.m\n" in drawn
+    assert "for each" not in terminal(plan(CHAIN, *people(1)))
+
+
+@pytest.mark.parametrize(
+    ("status", "state", "mark"),
+    [("running", "open", "…"), ("awaiting", "open", "…"), ("pending", "pending", "·"), ("failed", "failed", "✗")],
+)
+def test_calls_of_an_instance_that_tells_none_have_its_status(status: str, state: str, mark: str) -> None:
+    so_far = told({}, p0=ended("completed", "completed"), p1={"status": status, "calls": []})
+    assert f"│ {mark} 1:do [1 completed, 1 {state}]" in terminal(plan(CHAIN, *people(2)), so_far)
+    assert f"1 completed, 1 {state}" in mermaid(plan(CHAIN, *people(2)), so_far)
+
+
+def test_calls_that_name_their_instance_have_the_state_that_it_tells() -> None:
+    calls = [call("do", "†state.n", "†state.m", _instance=f"p{i}") for i in range(3)]
+    so_far = told({"3:do": "failed"}, p0=ended("skipped"), p1={"status": "pending"})
+    drawn = terminal(plan(calls, *people(3)), so_far)
+    for line in ("│ – 1:do @p0 →", "│ · 2:do @p1 →", "│ ✗ 3:do @p2 →"):
+        assert line in drawn
+
+
+def test_a_child_of_several_instances_draws_each_call_once() -> None:
+    members = ["p0", "p1", "p2"]
+    prepared = together(plan(CHAIN, *people(3)), members)
+    assert len(prepared.nodes) == 6
+    calls = [{"id": f"{i}:do", "state": s} for i, s in ((1, "completed"), (2, "running")) for _ in members]
+    boxes = mermaid(prepared, {"calls": calls})
+    assert boxes.count('["1:do') == boxes.count('>"2:do') == boxes.count("-->") == 1
+    assert "not drawn" not in boxes
+    assert "  class c1 completed\n" in boxes
+    drawn = terminal(prepared, {"calls": calls})
+    assert drawn.startswith("2 calls in 2 waves, for each of 3 instances\n")
+    assert drawn.count("1:do") == drawn.count("2:do") == 1
+    assert drawn.count("← 1 †state.m") == 1
+
+
+def test_what_children_walk_is_drawn_from_the_walk_of_the_run_above() -> None:
+    prepared = units(plan(CHAIN, *people(3)))
+    walk = Walk(prepared, lambda node: node.id)
+    walk.runs[0].state, walk.runs[0].value = "completed", {"p0": ended("completed", "failed")}
+    walk.runs[1].state = "running"
+    so_far = {"calls": [], "instances": below(walk)}
+    assert prepared.whole is not None
+    drawn = terminal(prepared.whole, so_far)
+    assert "│ … 1:do [1 completed, 1 open, 1 pending]" in drawn
+    assert "│ ✗ 2:do [background] [1 failed, 1 open, 1 pending]" in drawn
+
+
+@pytest.mark.parametrize("asked", [None, {}, 5, {"width": "x"}])
+def test_a_picture_is_mermaid_unless_a_width_is_given(asked: Any) -> None:
+    assert picture(plan(WEATHER), BOUGHT, asked) == mermaid(plan(WEATHER), BOUGHT)
+    assert picture(plan(WEATHER), BOUGHT, {"width": 76}) == terminal(plan(WEATHER), BOUGHT, 76)
+    assert max(map(len, picture(plan(WEATHER), BOUGHT, {"width": 10**9}).split("\n"))) == MAX_WIDTH

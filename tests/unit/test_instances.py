@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from acts.errors import CallError
-from acts.gathered import by_id, messages, told
+from acts.gathered import by_id, messages, taken, told
 from acts.instances import together
+from acts.messages import parse_message
 from acts.validate import Prepared, prepare
 from acts.walk import Walk
 from tests.property.drive import identify
@@ -26,7 +27,7 @@ def template(*calls: Json) -> Prepared:
     return prepare({"config": {}, "context": [TOOL, own, {"type": "plan", "plan": plan}]})
 
 
-def ended(prepared: Prepared, *results: tuple[int, Json, str]) -> tuple[Walk, Json]:
+def ended(prepared: Prepared, *results: tuple[int, Json, str], edited: bool = False) -> tuple[Walk, Json]:
     """The walk of its instance, whose Calls end in this order, each with a result and a date; and what it says."""
     walk = Walk(together(prepared, ["a"]), identify)
     walk.begin("2026-01-01T00:00:00.000Z")
@@ -35,7 +36,7 @@ def ended(prepared: Prepared, *results: tuple[int, Json, str]) -> tuple[Walk, Js
             walk.failed(rank, value, date)
         else:
             walk.completed(rank, value, date)
-    return walk, json.loads(json.dumps(told(walk, edited=False)))["a"]
+    return walk, json.loads(json.dumps(told(walk, edited=edited)))["a"]
 
 
 FIRST = "2026-01-01T00:00:01.250Z"
@@ -79,3 +80,25 @@ def test_messages_come_in_plan_order_though_calls_are_listed_otherwise() -> None
     found = messages(by_id(prepared), "a", item)
     assert [m["_outputPath"] for _, m in found] == ["†state.y", "†state.x"]
     assert [m for _, m in found] == walk.appended()
+
+
+def test_of_an_edited_plan_is_told_what_was_made() -> None:
+    """The run above knows the plan as it was before: of that it takes no more than how many Calls there are."""
+    before = template({"_outputPath": "†state.x"}, {"_outputPath": "†state.y"})
+    after = template({"_outputPath": "†state.l", "_outputMethod": "push", "x": "†state.y"}, {"_outputPath": "†state.y"})
+    walk, item = ended(after, (0, 1, FIRST), (1, 2, FIRST), edited=True)
+    planned = [n.planned for n in after.nodes]
+    assert item["made"] == [[1, "†state.y", "set", planned[0], FIRST], [0, "†state.l", "push", planned[1], FIRST, 2]]
+    assert [m for _, m in messages(by_id(before), "a", item)] == walk.appended()
+    log = before.log()
+    taken(log, by_id(before), "a", item)
+    assert log.view("state", instance="a") == {"text": "one", "y": 1, "l": [2]}
+
+
+def test_what_was_provided_meanwhile_does_not_undo_what_an_instance_wrote() -> None:
+    prepared = template({"_outputPath": "†state.l", "_outputMethod": "push"})
+    _, item = ended(prepared, (0, 1, FIRST))
+    log = prepared.log()
+    assert log.layer(None).take(parse_message({"type": "state", "state": {"l": "text"}}), set()) is None
+    taken(log, by_id(prepared), "a", item)
+    assert log.view("state", instance="a") == {"text": "one", "l": [1]}

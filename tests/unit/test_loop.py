@@ -11,6 +11,7 @@ import pytest
 from acts.errors import InvalidRequest
 from acts.loop import MAX_ERRORS_SHOWN, Ask, Loop, Next, Over, Propose, RunPlan
 from acts.messages import parse_message, read_request
+from acts.references import parse
 from acts.report import result as result_of
 from acts.usage import Spent
 from acts.validate import prepare
@@ -273,6 +274,53 @@ def test_a_message_from_outside_is_in_the_next_prompt_and_plan() -> None:
     assert isinstance(step, RunPlan)
     assert loop.walked(walk(step.request, {})) == Over("completed")
     assert loop.output == 5
+
+
+# -- what people say, and what they change -------------------------------------------
+
+
+OWN = [{"type": "state", "state": {"n": n}, "_instance": id_} for n, id_ in enumerate("ab")]
+APPROVED = {"what": "call", "call": "1:act", "decision": "approve", "version": 1, "date": "…"}
+
+
+def decisions_of(loop: Loop, instance: str | None) -> Json:
+    return loop.value(parse("†decision"), instance)
+
+
+def test_a_decision_about_an_instance_is_its_own_and_any_other_is_everybodys() -> None:
+    loop = loop_of(*OWN)
+    loop.decision({"what": "plan", "decision": "approve", "reason": "go"})
+    loop.decision({**APPROVED, "instance": "a", "reason": "the debts of a"})
+    assert [decisions_of(loop, i).get("reason") for i in (None, "a", "b")] == ["go", "the debts of a", "go"]
+    loop.decision({**APPROVED, "instance": "one of a delegate"})
+    assert loop.request.instances() == ("a", "b")
+
+
+def test_a_decision_replaces_the_one_before() -> None:
+    loop = loop_of()
+    loop.decision({**APPROVED, "by": "Ada", "reason": "the first"})
+    loop.decision({**APPROVED, "call": "2:act"})
+    assert decisions_of(loop, None) == {"what": "call", "call": "2:act", "decision": "approve"}
+
+
+def test_a_template_is_counted_once_for_each_instance() -> None:
+    loop = loop_of(*OWN)
+    loop.next()
+    step = loop.answered({"calls": [call("act", "†state.x"), call("act", "†state.y")]})
+    assert isinstance(step, RunPlan)
+    assert (step.calls, loop.started) == (4, 4)
+
+
+def test_the_call_that_was_edited_stands_beside_its_error() -> None:
+    loop = loop_of()
+    loop.next()
+    step = loop.answered({"calls": [call("act", "†state.x", n=1)]})
+    assert isinstance(step, RunPlan)
+    result = walk(step.request, {"1:act": fails("declined")})
+    changed = call("act", "†state.y", n=2)
+    result["calls"][0]["call"] = changed
+    loop.walked(result)
+    assert [m["data"]["call"] for m in loop.appended() if m["type"] == "error"] == [changed]
 
 
 # -- step: call --------------------------------------------------------------------

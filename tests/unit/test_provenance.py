@@ -198,6 +198,22 @@ ORIGINS: list[tuple[str, list[Json], int | None, dict[str, Json], tuple[str, boo
     ("a decision", [APPENDED], 0, {"decisions": [RECORD]}, (origins.DECISION, True), {}),
     ("what only looks like a decision", [APPENDED], 0, {}, (origins.PROVIDED, True), {}),
     (
+        "a decision about an instance",
+        [{**APPENDED, "_instance": "a"}],
+        0,
+        {"decisions": [{**RECORD, "instance": "a"}]},
+        (origins.DECISION, True),
+        {},
+    ),
+    (
+        "what looks like a decision about another instance",
+        [{**APPENDED, "_instance": "b"}],
+        0,
+        {"decisions": [{**RECORD, "instance": "a"}]},
+        (origins.PROVIDED, True),
+        {},
+    ),
+    (
         "an Activity",
         [plan(ACT), output(ACT, 1)],
         1,
