@@ -54,7 +54,7 @@ from acts.wire import (
 from workflows.asking import OPTIONS, ask_solution, material, own_context, usage_of
 from workflows.desk import MAX_TOLD
 from workflows.dispatch import call_error
-from workflows.handlers import AS_TEXT, aimed_message, data_message
+from workflows.handlers import AIM, AS_TEXT, aimed_message, data_message
 from workflows.member import Member, read_signal
 from workflows.payloads import MAX_PAYLOAD, MAX_RESULT, NOTHING, decode, dump, hand, pack, raw, size, trimmed, unpack
 from workflows.plan import FATAL
@@ -411,17 +411,27 @@ class AgentWorkflow(Member):
 
     # -- signals ---------------------------------------------------------------
 
-    @workflow.signal(name=PAUSE, description="Start nothing more; what runs goes on. No input needed.")
-    async def pause(self, *_: Any) -> None:
+    @workflow.signal(name=PAUSE, description=f"Start nothing more; what runs goes on. {AIM}")
+    async def pause(self, given: RawValue = NOTHING) -> None:
         """Ask and start nothing more, here and in the plan that is being walked."""
-        self._paused = True
-        await self._forward(PAUSE)
+        if not await self._aimed(PAUSE, given):
+            self._paused = True
+            await self._forward(PAUSE)
 
-    @workflow.signal(name=RESUME, description="Go on after pause. No input needed.")
-    async def resume(self, *_: Any) -> None:
+    @workflow.signal(name=RESUME, description=f"Go on after pause. {AIM}")
+    async def resume(self, given: RawValue = NOTHING) -> None:
         """Go on."""
-        self._paused = False
-        await self._forward(RESUME)
+        if not await self._aimed(RESUME, given):
+            self._paused = False
+            await self._forward(RESUME)
+
+    async def _aimed(self, name: str, given: RawValue) -> bool:
+        """Hand a signal to the one run below that it names: an instance is one of the plan's."""
+        aim = read_signal(given)
+        if isinstance(aim, dict) and "workflowId" not in aim and isinstance(aim.get("instance"), str):
+            await self._forward(name, given)
+            return True
+        return await self._aimed_below(name, aim)
 
     @workflow.signal(
         name=PROVIDE, description='Give a message to the agent: {"type": "input", "input": {"name": "value"}}'

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 AS_TEXT: Final = 'As text for a terminal: {"width": 100}.'
-_AIM: Final = 'No input needed; {"workflowId"?, "instance"?} names one run below.'
+AIM: Final = 'No input needed; {"workflowId"?, "instance"?} names one run below.'
 
 
 class PlanHandlers(Member):
@@ -52,14 +52,14 @@ class PlanHandlers(Member):
 
     # -- signals ---------------------------------------------------------------
 
-    @workflow.signal(name=PAUSE, description=f"Start no more calls; what runs goes on. {_AIM}")
+    @workflow.signal(name=PAUSE, description=f"Start no more calls; what runs goes on. {AIM}")
     async def pause(self, given: RawValue = NOTHING) -> None:
         """Start no more calls, here and below."""
         if not await self._aimed_below(PAUSE, read_signal(given)):
             self._inbox.append(self._pause)
             await self._children.tell(PAUSE)
 
-    @workflow.signal(name=RESUME, description=f"Go on after pause. {_AIM}")
+    @workflow.signal(name=RESUME, description=f"Go on after pause. {AIM}")
     async def resume(self, given: RawValue = NOTHING) -> None:
         """Go on."""
         if not await self._aimed_below(RESUME, read_signal(given)):
@@ -77,12 +77,13 @@ class PlanHandlers(Member):
         if named is not None and await self._aimed_below(PROVIDE, {"workflowId": named}, raw(dump(plain))):
             return
         instance = plain.get("_instance") if isinstance(plain, dict) else None
-        self._untaken.append((instance, message))
-        self._inbox.append(partial(self._provide, raw(dump(plain)) if named is not None else message))
+        given = message if named is None else raw(dump(plain))
+        self._untaken.append((instance, given))
+        self._inbox.append(partial(self._provide, given))
         if isinstance(instance, str):
-            await self._children.tell_named(self._child_of(instance), PROVIDE, message)
+            await self._children.tell_named(self._child_of(instance), PROVIDE, given)
         else:
-            await self._children.tell(PROVIDE, message, type_=INSTANCE)
+            await self._children.tell(PROVIDE, given, type_=INSTANCE)
 
     def _pause(self, walk: Walk, _now: str) -> list[Command]:
         self._phase = "paused"

@@ -285,6 +285,20 @@ async def test_an_agent_gives_what_is_provided_to_the_instance_it_is_for(foreign
     assert [r["state"].get("word") for r in result["instances"].values()] == [1, None]
 
 
+async def test_an_agent_pauses_the_one_instance_that_is_named(foreign: Foreign, agents: Agents) -> None:
+    async with foreign.serving(pay):
+        plan = {"calls": [PAY], "output": "done"}
+        handle = await agents.start(plan, context=[foreign.tool("pay"), *TWO], **PAYS)
+        await waits(handle, instance="b")
+        await handle.signal("pause", {"instance": "a"})
+        await holds(below(foreign, handle, "plan-1/a"), lambda s: s["phase"] == "paused")
+        assert (await handle.query("status"))["phase"] == "awaiting"
+        assert (await below(foreign, handle, "plan-1/b").query("status"))["phase"] == "awaiting"
+        await handle.signal("resume", {"workflowId": f"{handle.id}/plan-1/a"})
+        await approve(handle, "a", "b")
+        assert (await ended(handle))["status"] == "completed"
+
+
 async def test_what_an_agent_is_given_for_a_delegate_below_is_for_that_one_alone(
     foreign: Foreign, saved: Saved, agents: Agents
 ) -> None:
