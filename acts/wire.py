@@ -41,6 +41,7 @@ PENDING: Final = "pending"
 GRAPH: Final = "graph"
 # Ours: what the model activity asks a run for, so that no history holds a prompt
 MATERIAL: Final = "material"
+ASKED: Final = "asked"
 
 # The activity that tells which Tools and Activities this worker serves
 REGISTRY: Final = "acts.registry"

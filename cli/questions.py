@@ -18,19 +18,16 @@ QUERY: Final = timedelta(seconds=5)
 # Messages of one page: a run that is over replays for each, and a page ends at 1.5 MB anyway
 PAGE: Final = 20_000
 # The SDK's own query, by which the Web UI asks for the page of a run
-METADATA: Final = "__temporal_workflow_metadata"
 
 
-async def ask(
-    handle: WorkflowHandle[Any, Any], query: str, *given: Any, within: timedelta = QUERY, result_type: Any = None
-) -> Any:
+async def ask(handle: WorkflowHandle[Any, Any], query: str, *given: Any, within: timedelta = QUERY) -> Any:
     """The answer of a query, or None when nobody gives one in time."""
     from temporalio.client import WorkflowQueryFailedError, WorkflowQueryRejectedError
     from temporalio.service import RPCError
 
     try:
         # bounded by us as well: the SDK tries again after a timeout of its own
-        asked = handle.query(query, args=list(given), result_type=result_type, rpc_timeout=within)
+        asked = handle.query(query, args=list(given), rpc_timeout=within)
         return await asyncio.wait_for(asked, within.total_seconds())
     except (RPCError, WorkflowQueryFailedError, WorkflowQueryRejectedError, TimeoutError):
         return None
@@ -40,14 +37,6 @@ async def status_of(handle: WorkflowHandle[Any, Any], within: timedelta = QUERY)
     """The answer of the query ``status``, or None when there is none."""
     found = await ask(handle, STATUS, within=within)
     return found if isinstance(found, dict) else None
-
-
-async def details_of(handle: WorkflowHandle[Any, Any], within: timedelta = QUERY) -> str | None:
-    """The page that the Web UI shows of a run, as Markdown; None when nobody tells."""
-    from temporalio.api.sdk.v1 import WorkflowMetadata
-
-    found = await ask(handle, METADATA, within=within, result_type=WorkflowMetadata)
-    return found.current_details if isinstance(found, WorkflowMetadata) else None
 
 
 async def messages_of(handle: WorkflowHandle[Any, Any], within: timedelta = QUERY) -> list[Any] | None:

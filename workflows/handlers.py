@@ -14,7 +14,7 @@ from acts.draw import picture
 from acts.errors import CallError, InvalidRequest, Problem
 from acts.gathered import below, statuses
 from acts.messages import Data, parse_message
-from acts.wire import CONTEXT, GRAPH, INSTANCE, MATERIAL, PAUSE, PLAN_QUERY, PROVIDE, RESUME, STATUS
+from acts.wire import ASKED, CONTEXT, GRAPH, INSTANCE, MATERIAL, PAUSE, PLAN_QUERY, PROVIDE, RESUME, STATUS
 from workflows.asking import Asking, material
 from workflows.desk import MAX_TOLD
 from workflows.member import Member, read_signal
@@ -160,6 +160,30 @@ class PlanHandlers(Member):
         prepared, asked = self._walk.prepared, decode(page)
         mode = prepared.request.plan.mode if prepared.request.plan is not None else "eager"
         return raw(dump(material(prepared.request, prepared.tools.values(), mode, asked)))
+
+    @workflow.query(
+        name=ASKED,
+        description="What the calls that wait for a decision here would be called with: "
+        "{editable, calls: [{call, instance?, with}]}, as many as fit into an answer.",
+    )
+    def asked(self, _: RawValue = NOTHING) -> RawValue:
+        """What a person has to know who decides."""
+        walk, room, calls = self._walk, MAX_RESULT, []
+        for wait in self._desk.own() if walk is not None else ():
+            rank = walk.find(wait.call, wait.instance) if walk is not None and wait.call is not None else None
+            given = walk.runs[rank].resolved if walk is not None and rank is not None else None
+            if given is not None:
+                item = {"call": wait.call, "with": {k: v for k, v in given.items() if k != "_id"}}
+                calls.append(item if wait.instance is None else {**item, "instance": wait.instance})
+                room -= len(dump(calls[-1]))
+                if room < 0:
+                    calls.pop()
+                    break
+        return raw(dump({"editable": self._takes_edits, "calls": calls}))
+
+    @property
+    def _takes_edits(self) -> bool:
+        return True
 
     @workflow.query(name=GRAPH, description=f"The plan as a Mermaid flowchart. {AS_TEXT}")
     def graph(self, given: RawValue = NOTHING) -> str:

@@ -100,6 +100,10 @@ class Parent(PlanHandlers):
         self._carriers = {member: node.members[0] for node in part.nodes for member in node.members}
         return part
 
+    @property
+    def _takes_edits(self) -> bool:
+        return len(self._handed.get("instances", ())) <= 1
+
     def _child_of(self, instance: str) -> str:
         return self._carriers.get(instance, instance)
 

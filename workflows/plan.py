@@ -329,7 +329,7 @@ class PlanWorkflow(Renewing):
             raise EngineError("a plan without a plan message")
         calls = list(decision.calls) if decision.calls is not None else list(plan.calls)
         places = self._handed.get("places")
-        if len(self._handed.get("instances", ())) > 1:
+        if not self._takes_edits:
             raise Refused("this run walks several instances, and takes no edits: set instancesPerChild to 1 for that")
         if places is not None and decision.calls is not None:
             raise Refused("this run walks a part of a plan: one call of it can be edited, and no more")

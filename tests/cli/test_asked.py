@@ -11,8 +11,7 @@ import pytest
 from temporalio.client import Client
 
 from acts.decisions import Wait
-from acts.markdown import fence, plain
-from cli.asked import call_lines, call_on
+from cli.asked import call_lines
 from cli.known import EXAMPLES
 from cli.waits import wait_lines
 from tests.cli.conftest import Acts
@@ -104,23 +103,6 @@ async def test_watching_a_run_shows_it_too(acts: Acts, tmp_path: Path) -> None:
     assert done.exit_code == 0
     assert "would be called with" in done.stderr
     assert json.dumps(FORGED)[1:60] in done.stderr
-
-
-def page(*calls: tuple[str, dict[str, Any]]) -> str:
-    return "\n\n".join(["**running**", *(f"{name} would be called with\n\n{fence(call)}" for name, call in calls)])
-
-
-def test_a_call_is_found_by_its_name_and_its_instance() -> None:
-    told = page((plain("1:x"), {"n": FORGED}), (f"{plain('1:x')} [{plain('c`1')}]", {"n": 2}))
-    assert call_on(told, Wait("run", "call", 1, "", "1:x")) == {"n": FORGED}
-    assert call_on(told, Wait("run", "call", 1, "", "1:x", "c`1")) == {"n": 2}
-    assert call_on(told, Wait("run/c2/1:y", "call", 1, "", "1:x", "c2")) == {"n": FORGED}
-    assert call_on(told, Wait("run", "call", 1, "", "2:x")) is None
-
-
-def test_of_a_name_that_stands_twice_on_a_page_nothing_is_told() -> None:
-    told = page((plain("1:x"), {"n": 1}), (plain("1:x"), {"n": 2}))
-    assert call_on(told, Wait("run", "call", 1, "", "1:x")) is None
 
 
 def test_the_lines_of_a_call_are_its_parameters_and_scopes() -> None:
