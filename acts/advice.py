@@ -30,10 +30,11 @@ def advice(graph: Graph, log: Log) -> list[Problem]:
 
 
 def _dropped_results(graph: Graph) -> list[Problem]:
-    """Fire-and-forget Calls of Tools that say what they return: the path may have been forgotten."""
+    """Fire-and-forget Calls of Tools whose results nobody keeps, though they have some: a path may be forgotten."""
     text = "this call has no _outputPath, so nobody waits for it and its result is dropped"
     hint = "give it an _outputPath, unless that is what you want"
-    lost = (n for n in graph.order if n.detached and n.tool.output is not None)
+    kept = {n.tool.name for n in graph.order if n.outcomes}
+    lost = (n for n in graph.order if n.detached and n.tool.output is not None and n.tool.name not in kept)
     return [Problem("droppedResult", text, n.pointer, n.id, hint, "warning") for n in lost]
 
 

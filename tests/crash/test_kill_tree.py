@@ -173,9 +173,10 @@ async def nothing_is_lost_or_doubled(client: Client, world: World, asked: Model,
     lost, requests = await each_was_done_once(client, world, root), asked_of(asked, "tree")
     assert len(requests) == REQUESTS
     assert lost >= requests.total() - REQUESTS, "a request was asked again though no worker had taken it with it"
-    # The root asks for itself; each twig asks besides whether it may make the calls of its plan
+    # The root asks for itself; each branch, twig and leaf asks besides whether it may make the calls of its plan
     signals = sum(await told(client, f"{root}/plan-1"), Counter())
-    assert (signals["spend"], signals["spent"]) == (REQUESTS - 2 + len(WIDTH) ** 2, REQUESTS - 2)
+    plans = len(WIDTH) + 2 * len(WIDTH) ** 2
+    assert (signals["spend"], signals["spent"]) == (REQUESTS - 2 + plans, REQUESTS - 2)
 
 
 async def the_budget_was_kept(client: Client, world: World, asked: Model, result: Json) -> None:

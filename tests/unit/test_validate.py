@@ -241,9 +241,12 @@ def test_a_result_that_goes_nowhere_is_a_warning() -> None:
     known = {"_activity": {"const": "ask"}, "_outputPath": {"type": "string"}}
     answers = {"properties": {**known, "_output": {"type": "string"}}}
     silent = {"properties": known}
-    calls = [{"_tool": "answers"}, {"_tool": "answers", "_outputPath": "†state.x"}, {"_tool": "silent"}]
+    calls = [{"_tool": "answers"}, {"_tool": "silent"}]
     found = validate(request(*calls, answers=answers, silent=silent))
     assert [(p.code, p.call, p.fatal) for p in found] == [("droppedResult", "1:answers", False)]
+    assert (
+        validate(request(*calls, {"_tool": "answers", "_outputPath": "†state.x"}, answers=answers, silent=silent)) == []
+    )
 
 
 def test_a_template_is_checked_for_every_instance() -> None:
