@@ -8,7 +8,7 @@ waits, is refused with the reason, so that nobody approves what they have not se
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from acts.errors import PlanError, known, shorten
@@ -30,6 +30,8 @@ _KEYS: Final = ("decision", "call", "plan", "with", "version", "workflowId", "in
 DECIDED: Final = ("what", "call", "decision", "by", "reason")
 # Who and why stand in results and in the Web UI
 MAX_WORDS: Final = 2_000
+# Beside a wait or a decision in a run that works for an instance: the instance that it has there
+INNER: Final = "inner"
 
 
 class Refused(PlanError):
@@ -66,6 +68,16 @@ class Wait:
             data["workflowId"], data["what"], data["version"], data["since"], data.get("call"), data.get("instance"),
             data.get("deadline"), about,
         )  # fmt: skip
+
+    def inside(self, instance: str | None) -> Wait:
+        """The wait as it is seen from above, where the run that it is in works for an instance.
+
+        The instance that it has there, if that is another one, is ``inner`` from here on.
+        """
+        if instance is None or self.instance == instance:
+            return self
+        inner = self.about.get(INNER, self.instance)
+        return replace(self, instance=instance, about=self.about if inner is None else {**self.about, INNER: inner})
 
     def __str__(self) -> str:
         """For messages: what, and where."""

@@ -211,7 +211,7 @@ def opened(handed: Mapping[str, Any]) -> dict[str, Any]:
 
 def _config(config: Mapping[str, Json]) -> dict[str, Any]:
     """The settings that hold in a child; its parent keeps the budget, and the plan has been approved."""
-    kept = ("model", "temperature", "maxOutputTokens", "maxParallel", "missing")
+    kept = ("model", "temperature", "maxOutputTokens", "maxParallel", "missing", "resolve")
     out = {k: config[k] for k in kept if config.get(k) is not None}
     approve = config.get("approve")
     asked = {**approve, "plan": False} if isinstance(approve, dict) else {"plan": False}

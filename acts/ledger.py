@@ -108,16 +108,20 @@ class Ledger:
 
         However many such runs there are, together they never have more than there was.
         """
-        left = {k: max(0, v) for k, v in self.spent.left(self.budget, flying=self.flying).items()}
-        if self.budget.calls is not None:
-            left["calls"] = max(0, self.budget.calls - self.calls)
-        out = {k: v / parts if k == "cost" else -(-v // parts) for k, v in left.items()}
-        out |= {k: min(v, out.get(k, v)) for k, v in (most or {}).items()}
+        out = self.part(parts, most)
         lent = {"requests": int(out.get("requests", 0)), "inputTokens": int(out.get("tokens", 0))}
         for sums in (self.spent, self.lent):
             sums.add({**lent, "cost": out.get("cost", 0.0)})
         self.calls += int(out.get("calls", 0))
         return {k: v if k == "cost" else int(v) for k, v in out.items()}
+
+    def part(self, parts: int, most: Mapping[str, float] | None = None) -> dict[str, float]:
+        """What ``share`` would give, before it counts as spent."""
+        left = {k: max(0, v) for k, v in self.spent.left(self.budget, flying=self.flying).items()}
+        if self.budget.calls is not None:
+            left["calls"] = max(0, self.budget.calls - self.calls)
+        out = {k: v / parts if k == "cost" else -(-v // parts) for k, v in left.items()}
+        return out | {k: min(v, out.get(k, v)) for k, v in (most or {}).items()}
 
     def to_json(self) -> dict[str, Any]:
         """``{spent, lent, flying, calls, planned}``, for the next run."""

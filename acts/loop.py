@@ -387,7 +387,7 @@ class Loop:
         ``made`` of its Calls are counted already: of the rest, delegates may make some.
         """
         given = self.request.raw.get("config") or {}
-        out = {k: v for k, v in given.items() if k not in ("maxTicks", "step", "resolve", "budget", "approve")}
+        out = {k: v for k, v in given.items() if k not in ("maxTicks", "step", "budget", "approve")}
         budget = self.request.config.budget
         left = {k: max(0, v) for k, v in self._gone.left(budget).items()}
         if budget.calls is not None:

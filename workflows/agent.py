@@ -56,6 +56,7 @@ from workflows.desk import MAX_TOLD
 from workflows.dispatch import call_error
 from workflows.handlers import AIM, AS_TEXT, aimed_message, data_message
 from workflows.member import Member, read_signal
+from workflows.parent import failed_with
 from workflows.payloads import MAX_PAYLOAD, MAX_RESULT, NOTHING, decode, dump, hand, pack, raw, size, trimmed, unpack
 from workflows.plan import FATAL
 from workflows.purse import Purse
@@ -113,15 +114,19 @@ class AgentWorkflow(Member):
                 str(error), raw(dump(error.to_json())), type=INVALID_REQUEST, non_retryable=True
             ) from None
         except asyncio.CancelledError:
-            self._show("cancelled")
+            self._cancelled()
             raise
         except Exception as error:
             if is_cancelled_exception(error):
-                self._show("cancelled")
+                self._cancelled()
                 raise
             workflow.logger.exception("the loop broke")
             text = f"{type(error).__name__}: {shorten(str(error))}"
             raise ApplicationError(text, type="EngineError", non_retryable=True) from error
+
+    def _cancelled(self) -> None:
+        self._desk.close()
+        self._show("cancelled")
 
     async def _run(self, given: RawValue) -> RawValue:
         carried = unpack(given) or {}
@@ -278,11 +283,12 @@ class AgentWorkflow(Member):
         if self._forecast is not None:
             handed_on["forecast"], self._forecast = self._forecast, None
         try:
-            await self._purse.more_calls(plan.calls)
             given = hand(handed_on)
+            await self._purse.more_calls(plan.calls)
         except CallError as error:
             if error.code == BUDGET_SPENT:
                 raise _Stopped(LIMIT_EXCEEDED, f"tick {plan.tick}: {error.message}") from error
+            loop.started -= plan.calls
             return loop.unusable(error.code, f"what this plan reads is too large for one plan: {error.message}")
         label = f"tick {plan.tick}: {', '.join(plan.ids)}"
         try:
@@ -295,6 +301,10 @@ class AgentWorkflow(Member):
                 raise
             cause = error.__cause__
             code = cause.type if isinstance(cause, ApplicationError) and cause.type else type(cause).__name__
+            told = failed_with(error)
+            if isinstance(told, dict):
+                loop.spent.add(told.get("usage"))
+                self._desk.records += [{**record, "tick": plan.tick} for record in told.get("decisions") or ()]
             raise _Stopped(code, f"tick {plan.tick}: its plan did not end by itself: {cause}") from error
         self._absorb(loop)
         if "forecast" in result:

@@ -12,7 +12,7 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 
 from acts.errors import CallError, shorten
 from acts.report import summary
-from acts.wire import BACKGROUND
+from acts.wire import BACKGROUND, INSTANCE
 from workflows.dispatch import short_id
 from workflows.payloads import encode
 
@@ -69,26 +69,27 @@ class Children:
     def __init__(self, note: Callable[[str], None], post: Post) -> None:
         self._note, self._post = note, post
         self._live: dict[str, tuple[Handle, str]] = {}
-        self._starting: dict[str, tuple[str, list[tuple[str, tuple[RawValue, ...]]]]] = {}
+        # By type too: an instance may be called as a Call is
+        self._starting: dict[tuple[str, str], list[tuple[str, tuple[RawValue, ...]]]] = {}
 
     def __contains__(self, workflow_id: str) -> bool:
         # What a child says may be here before the word that it has started
-        return workflow_id in self._live or any(workflow_id in child_ids(name) for name in self._starting)
+        return workflow_id in self._live or any(workflow_id in child_ids(name) for _, name in self._starting)
 
     def expect(self, type_: str, name: str, told: Iterable[tuple[str, RawValue]] = ()) -> None:
         """One is about to be started: what is told to it from now on, and before that, reaches it once it is there."""
-        self._starting[name] = (type_, [(signal, (given,)) for signal, given in told])
+        self._starting[type_, name] = [(signal, (given,)) for signal, given in told]
 
     async def start(self, type_: str, name: str, given: RawValue, label: str, seconds: float | None = None) -> Handle:
         """See ``start_child``; ``seconds`` is how long it may take."""
-        self._starting.setdefault(name, (type_, []))
+        self._starting.setdefault((type_, name), [])
         try:
             handle = await start_child(
                 type_, name, [given], label, parent_close_policy=workflow.ParentClosePolicy.REQUEST_CANCEL,
                 execution_timeout=None if seconds is None else timedelta(seconds=seconds),
             )  # fmt: skip
         finally:
-            _, told = self._starting.pop(name)
+            told = self._starting.pop((type_, name))
         self._live[handle.id] = (handle, type_)
         await asyncio.gather(*(self.tell_one(handle, signal, *args) for signal, args in told))
         return handle
@@ -112,16 +113,16 @@ class Children:
 
     async def tell(self, signal: str, *args: RawValue, type_: str | None = None) -> None:
         """Signal all of them, or those of one type; one that is being started is told once it is there."""
-        for found, told in self._starting.values():
+        for (found, _), told in self._starting.items():
             if type_ is None or found == type_:
                 told.append((signal, args))
         handles = [h for h, found in self._live.values() if type_ is None or found == type_]
         await asyncio.gather(*(self.tell_one(handle, signal, *args) for handle in handles))
 
     async def tell_named(self, name: str, signal: str, *args: RawValue) -> bool:
-        """Signal the child that was started under this name; False when there is none now."""
-        if name in self._starting:
-            self._starting[name][1].append((signal, args))
+        """Signal the child that was started for the instance of this name; False when there is none now."""
+        if (INSTANCE, name) in self._starting:
+            self._starting[INSTANCE, name].append((signal, args))
             return True
         found = next((self._live[i] for i in child_ids(name) if i in self._live), None)
         if found is not None:

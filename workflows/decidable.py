@@ -12,7 +12,7 @@ from temporalio import workflow
 from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 
-from acts.decisions import Decision, Refused, Wait
+from acts.decisions import INNER, Decision, Refused, Wait
 from acts.errors import CallError, InvalidRequest, PlanError, shorten
 from acts.wire import APPROVE, DECIDE, EDIT, INVALID_REQUEST, PENDING, REFUSED, REJECT, WAITS
 from workflows.desk import Desk
@@ -126,6 +126,8 @@ class Decidable:
         }  # what was decided about, and nothing that may wait there by then
         if wait.call is not None:
             told["call"] = wait.call
+        if INNER in wait.about:
+            told["instance"] = wait.about[INNER]
         try:
             handle = workflow.get_external_workflow_handle(wait.workflow_id)
             await self._post.send(handle, decision.decision, encode(told))

@@ -15,6 +15,7 @@ from temporalio.exceptions import ActivityError, ApplicationError, ChildWorkflow
 
 from acts.commands import StartCall
 from acts.compose import output_schema
+from acts.decisions import REJECT
 from acts.delegation import Place, anonymous_request, plan_output, request_of
 from acts.errors import CallError, InvalidRequest, Problem, shorten
 from acts.messages import Request
@@ -108,7 +109,7 @@ class DelegateWorkflow(AgentWorkflow):
         try:
             return encode(out)
         except CallError as error:
-            told = raw(dump({"status": "failed", "usage": out.get("usage")}))
+            told = raw(dump({"status": "failed", **{k: out[k] for k in ("usage", "decisions") if k in out}}))
             raise ApplicationError(error.message, told, type=error.code, non_retryable=True) from None
 
     # -- a definition that is walked as it stands ----------------------------------
@@ -127,11 +128,10 @@ class DelegateWorkflow(AgentWorkflow):
             if is_cancelled_exception(error):
                 raise
             failed = call_error(error, OPTIONS, workflow.info().task_queue)
-            told = failed_with(error)
-            usage = told.get("usage") if isinstance(told, dict) else None
-            raise ApplicationError(
-                failed.message, {"usage": usage or Spent().to_json()}, type=failed.code, non_retryable=True
-            ) from None
+            found = failed_with(error)
+            found = found if isinstance(found, dict) else {}
+            rest = {"usage": found.get("usage") or Spent().to_json(), "decisions": found.get("decisions") or []}
+            raise ApplicationError(failed.message, rest, type=failed.code, non_retryable=True) from None
         result = unpack(ended) or decode(ended)
         status, errors = result["status"], result["errors"]
         out = {"status": status, "usage": result["usage"], "definition": self._origin}
@@ -139,8 +139,9 @@ class DelegateWorkflow(AgentWorkflow):
             out["decisions"] = result["decisions"]
         if status != "completed":
             why = "; ".join(f"{e['call']}: [{e['code']}] {shorten(str(e['message']), 300)}" for e in errors[:5])
+            why = why or f"its plan was {status}" + _reason(result.get("decisions") or [])
             told = raw(dump({**out, "errors": errors[-MAX_ERRORS_TOLD:]}))
-            raise ApplicationError(why or f"its plan was {status}", told, type=PLAN_FAILED, non_retryable=True)
+            raise ApplicationError(why, told, type=PLAN_FAILED, non_retryable=True)
         output = plan_output(parsed.data(), result["context"])
         schema = output_schema(parsed.schema)
         defects = [] if schema is None else checker(schema).defects(output)
@@ -176,10 +177,12 @@ class DelegateWorkflow(AgentWorkflow):
                 value = await dispatch.activity(node, args)
                 out["output"] = None if value is None else decode(value)
         except CallError as error:
+            await self._purse.told()
             raise self._failure(error) from error
         except ActivityError as error:
             if is_cancelled_exception(error):
                 raise
+            await self._purse.told()
             failed = call_error(
                 error, OPTIONS if node.how == "latent" else node.tool.options, workflow.info().task_queue
             )
@@ -196,3 +199,9 @@ class DelegateWorkflow(AgentWorkflow):
         if self._alone is None:
             return super()._material(page)
         return material(self._alone.request, self._alone.tools.values(), "lazy", page)
+
+
+def _reason(decisions: list[dict[str, Any]]) -> str:
+    """Why somebody rejected a plan, for the end of a sentence."""
+    said = [d.get("reason") for d in decisions if (d.get("what"), d.get("decision")) == ("plan", REJECT)]
+    return f": {shorten(str(said[-1]), 300)}" if said and said[-1] else ""

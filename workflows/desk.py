@@ -180,8 +180,6 @@ class Desk:
         anything = replace(decision, version=None)
         if any(self._fits(w, anything) for w in self.all()):
             return False
-        if decision.version is not None and decision.version <= max(self._seen.values(), default=0):
-            return False
         wanted = (decision.workflow_id, decision.call, decision.instance)
         return not any(all(w is None or w == k for w, k in zip(wanted, seen, strict=True)) for seen in self._seen)
 
@@ -246,7 +244,7 @@ class Desk:
             gone = [Wait.from_json({"version": 0, "since": "", **w}) for w in raw.get("gone", ())]
         except (KeyError, TypeError, AttributeError):
             return []
-        waits, gone = ([replace(w, instance=w.instance or instance) for w in part] for part in (waits, gone))
+        waits, gone = ([w.inside(instance) for w in part] for part in (waits, gone))
         known = self._below.setdefault(raw["workflowId"], {})
         if "gone" not in raw:  # from a version that told all of them each time
             known.clear()

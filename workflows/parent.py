@@ -12,7 +12,7 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, ChildWorkflowError
 
 from acts.config import Budget
-from acts.decisions import EDIT, Refused
+from acts.decisions import EDIT, INNER, Refused
 from acts.delegation import Place, errand, too_deep
 from acts.errors import CallError, EngineError
 from acts.gathered import TOLD
@@ -206,9 +206,7 @@ class Parent(PlanHandlers):
         if not isinstance(found, dict):
             return
         self._asking.spent.add(found.get("usage"))
-        where = {"instance": node.members[0]} if node.members else {"below": node.id}
-        whose = {} if node.instance is None else {"instance": node.instance}  # a delegate does not know for whom it is
-        self._desk.records += [{**where, **record, **whose} for record in found.get("decisions") or ()]
+        self._desk.records += [_seen_from_above(node, record) for record in found.get("decisions") or ()]
 
     def _broke(self, node: Node, error: BaseException) -> None:
         """A child failed: what it came to is in the failure's details, if it says anything."""
@@ -226,6 +224,16 @@ class Parent(PlanHandlers):
             self._report_of(node, Walk.unit_ended, instances_of(node, None, gone))
         else:
             self._report_of(node, Walk.failed, gone)
+
+
+def _seen_from_above(node: Node, record: dict[str, Any]) -> dict[str, Any]:
+    """A decision that was made in a child: of which instance of this run, or below which Call."""
+    if node.members:
+        return {"instance": node.members[0], **record}
+    # Instances that a delegate has are none of ours, and it does not know for whom it works
+    inner = {} if record.get("instance") is None else {INNER: record.get(INNER, record["instance"])}
+    whose = {} if node.instance is None else {"instance": node.instance}
+    return {**{k: v for k, v in record.items() if k != "instance"}, **inner, "below": node.id, **whose}
 
 
 def failed_with(error: BaseException) -> Any:

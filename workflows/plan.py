@@ -448,7 +448,8 @@ class PlanWorkflow(Renewing):
             return fitted(self._compared(result))
         except CallError as error:
             text = f"the results of this plan are too large to be handed back: {error.message}"
-            raise ApplicationError(text, type=RESULT_TOO_LARGE, non_retryable=True) from None
+            told = raw(dump({k: result[k] for k in ("usage", "decisions") if k in result}))
+            raise ApplicationError(text, told, type=RESULT_TOO_LARGE, non_retryable=True) from None
 
     def _show(self) -> None:
         if self._details is not None:

@@ -73,15 +73,19 @@ class Purse:
         own = self.ledger.more_calls(count)
         if own.refused is None and self.above is not None:
             own = await self._ask({"calls": count})
+            if own.refused is not None:
+                self.ledger.calls -= count
         self._checked(own)
 
-    async def share(self, parts: int) -> dict[str, Any]:
+    async def share(self, parts: int, most: Mapping[str, float] | None = None) -> dict[str, Any]:
         """``{budget}`` for a run that goes on alone: one of so many parts of what is left here and above.
 
-        Nothing where nobody has limits.
+        ``most`` is what a keeper below would give. Nothing where nobody has limits.
         """
-        above = dict((await self._ask({"share": parts})).left) if self.above is not None else {}
-        found = self.ledger.share(parts, above)
+        if self.above is not None:
+            asked = {"share": parts, "most": self.ledger.part(parts, most)}
+            most = dict((await self._ask(asked)).left)
+        found = self.ledger.share(parts, most)
         return {"budget": found} if found else {}
 
     @staticmethod
@@ -137,7 +141,8 @@ class Purse:
             return
         try:
             if "share" in told:
-                grant = Grant(None, (await self.share(max(2, int(told["share"])))).get("budget", {}))
+                share = await self.share(max(2, int(told["share"])), told.get("most"))
+                grant = Grant(None, share.get("budget", {}))
             elif "calls" in told:
                 await self.more_calls(int(told["calls"]))
                 grant = Grant()

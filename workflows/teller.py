@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from temporalio import workflow
 
-from acts.decisions import Wait
+from acts.decisions import INNER, Wait
 from acts.wire import WAITS
 from workflows.payloads import encode
 
@@ -25,12 +25,12 @@ TELL_AGAIN_SECONDS: Final = (5.0, 60.0, 600.0)
 # Waits in one report: some hundred bytes each
 MOST_AT_ONCE: Final = 1_000
 
-Key = tuple[str, str, str | None, str | None]
+Key = tuple[str, str, str | None, str | None, str | None]
 
 
 def key_of(wait: Wait) -> Key:
     """What tells a wait from all others of a tree."""
-    return (wait.workflow_id, wait.what, wait.call, wait.instance)
+    return (wait.workflow_id, wait.what, wait.call, wait.instance, wait.about.get(INNER))
 
 
 class Teller:
