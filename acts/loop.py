@@ -296,21 +296,29 @@ class Loop:
             return self.next()
         return self._finish() or self.next()
 
+    def named(self, record: dict[str, Any]) -> dict[str, Any]:
+        """A decision that was made in a tick's plan, with its Call's id in the whole plan."""
+        node = None if "below" in record or record.get("call") is None else self._node_of(record["call"])
+        return record if node is None else {**record, "call": node.id}
+
+    def _node_of(self, id_: str) -> Node | None:
+        """The Call that is walked under this id; None of one that a person has put there."""
+        number, _, tool = id_.partition(":")
+        place = int(number) - 1 if number.isdecimal() else len(self._planned)
+        node = self._planned[place] if 0 <= place < len(self._planned) else None
+        return node if node is not None and node.tool.name == tool else None
+
     def _walked_call(self, call: dict[str, Any], instance: str | None = None) -> dict[str, Any] | None:
         """Take note of one Call of a plan that was walked; its error, as the model is told of it."""
-        number = call["id"].partition(":")[0]
-        place = int(number) - 1 if number.isdecimal() else len(self._planned)
-        # A person may have changed the plan while it was walked
-        node = self._planned[place] if 0 <= place < len(self._planned) else None
-        same = node is not None and node.tool.name == call["tool"]
-        id_ = node.id if node is not None and same else call["id"]
+        node = self._node_of(call["id"])
+        id_ = call["id"] if node is None else node.id
         where = {} if instance is None else {"instance": instance}
         self.calls.append({**call, "id": id_, "tick": self.tick, **where})
         if call["state"] not in _FAILED:
             return None
         error = call.get("error") or {"code": call["state"], "message": f"the call was {call['state']}"}
         self.errors.append({"call": id_, "tick": self.tick, **where, **error})
-        planned = call.get("call") or (node.planned if node is not None and same else {"_tool": call["tool"]})
+        planned = call.get("call") or ({"_tool": call["tool"]} if node is None else node.planned)
         return {"call": planned if instance is None else {**planned, "_instance": instance}, "error": error}
 
     def _walked_instance(self, id_: str, item: Mapping[str, Any]) -> None:

@@ -309,7 +309,7 @@ class AgentWorkflow(Member):
         self._absorb(loop)
         if "forecast" in result:
             self._foreseen = added(self._foreseen, result["forecast"]) if self._foreseen else result["forecast"]
-        decided = result.get("decisions", ())
+        decided = [loop.named(record) for record in result.get("decisions", ())]
         self._desk.records += [{**record, "tick": plan.tick} for record in decided]
         for record in decided:
             loop.decision(record)

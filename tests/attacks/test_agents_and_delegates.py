@@ -201,7 +201,6 @@ async def test_nothing_waits_in_an_agent_that_was_cancelled(
     assert (await run.query("pending"), (await run.query("status"))["phase"]) == ([], "cancelled")
 
 
-@wrong("the Plan numbers the one Call of `step: call` anew; Loop._walked_call gives it back its id, decisions do not")
 async def test_a_decision_names_the_call_as_the_result_does(foreign: Foreign, agents: Agents) -> None:
     plan = {"calls": [call("echo", "†state.y", value="†state.x"), X]}
     async with foreign.serving(pay, echo):
