@@ -12,11 +12,9 @@ the answer cannot be used. What it returns is small, and is all that history rec
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import json
 import math
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, Final
 
@@ -24,6 +22,7 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from activities.context import Material, Reader
+from activities.heartbeat import heartbeat
 from activities.models import client
 from activities.models.port import Answer, Block, ModelError, Question, Turn
 from acts.compose import answer_schema, output_schema, solution_schema
@@ -34,8 +33,6 @@ from acts.usage import Spent
 from acts.values import Json, pointer
 from acts.wire import INVALID_ANSWER, MODEL, RESULT_TOO_LARGE
 
-# The workflow's heartbeat timeout (15 s) is five of these
-HEARTBEAT_SECONDS: Final = 3.0
 # A provider may ask for hours; sooner or later a person should see that nothing moves
 MAX_RETRY_AFTER_SECONDS: Final = 300.0
 # An answer with these faults may be mended by the model itself
@@ -57,7 +54,8 @@ async def ask_model(asked: dict[str, Any]) -> dict[str, Any]:
     question, check = _solution(asked, material) if planning else _output(asked, material)
     spent, made = Spent(), _Made()
     out: dict[str, Any]
-    async with _heartbeat(made):
+    # Providers may think for minutes before the first word
+    async with heartbeat(lambda: {"calls": made.calls}):
         try:
             _check_price(asked)
             answer = await _answered(asked, question, check, spent, made)
@@ -214,21 +212,3 @@ def _failure(error: ModelError, spent: Spent) -> ApplicationError:
         non_retryable=not error.retryable,
         next_retry_delay=timedelta(seconds=min(after, MAX_RETRY_AFTER_SECONDS)) if after is not None else None,
     )
-
-
-@contextlib.asynccontextmanager
-async def _heartbeat(made: _Made) -> AsyncIterator[None]:
-    """Say regularly that the request still goes on: providers may think for minutes before the first word."""
-
-    async def beat() -> None:
-        while True:
-            activity.heartbeat({"calls": made.calls})
-            await asyncio.sleep(HEARTBEAT_SECONDS)
-
-    task = asyncio.create_task(beat())
-    try:
-        yield
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task

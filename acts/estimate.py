@@ -83,23 +83,26 @@ def _history(
     more = lookup_bytes({n: prepared.tools[n].schema for n in names if n in prepared.tools}) if looked_up else 0
     own, sizes = _LOOKUP_EVENTS * looked_up, Sizes(prepared, handed)
     runs = sizes.runs
+    alike = runs == times and is_template(prepared.request, prepared.nodes)  # one run for each, of all of the plan
     events, bytes_, tokens, each_events, each_bytes = [], [], [], [], []
     parts = [_share(prepared, shape, _here(sizes, walk), asked, below=handed is not None) for walk, _ in walks]
     for (walk, _), part in zip(walks, parts, strict=True):
         here = _here(sizes, walk)
         events += [round(own + n) for n in _events(prepared, shape, here, part, runs)]
-        each_events += [round(n) for n in _events(prepared, shape, walk, Share())]
+        if alike:
+            each_events += [round(n) for n in _events(prepared, shape, walk, Share())]
     for (walk, failed), part in _weighed(list(zip(walks, parts, strict=True))):
         weight = sizes.of(walk, failed)
         tasks = _tasks(prepared, shape, _here(sizes, walk), part, runs)
         for n, said in zip(tasks, part.bytes, strict=True):
             bytes_.append(round(weight.bytes + more + said + TASK_BYTES * (1 + n)))
-        each_bytes += [round(weight.each + TASK_BYTES * (1 + n)) for n in _tasks(prepared, shape, walk, Share())]
+        if alike:
+            each_bytes += [round(weight.each + TASK_BYTES * (1 + n)) for n in _tasks(prepared, shape, walk, Share())]
         tokens.append(times * weight.tokens)
     out: dict[str, Any] = {"tokens": _range(tokens), "events": _range(events), "bytes": _range(bytes_)}
     if runs:
         out["runs"] = runs
-    if runs and times == runs:
+    if alike:
         out["each"] = {"events": _range(each_events), "bytes": _range(each_bytes)}
     return out
 

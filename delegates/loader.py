@@ -15,7 +15,6 @@ and JSON is parsed in threads, so that the worker's event loop goes on.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import hashlib
 import json
 import re
@@ -25,6 +24,7 @@ from temporalio import activity
 from temporalio.api.common.v1 import Payload
 from temporalio.common import RawValue
 
+from activities.heartbeat import heartbeat
 from acts.values import Json, type_name
 from acts.wire import ANONYMOUS, DELEGATE_CHANGED, DELEGATE_REFUSED, DELEGATE_TOO_LARGE, LOAD_DELEGATE
 from delegates.definition import read_definition
@@ -34,15 +34,12 @@ from delegates.places import PORTS, Places
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import Callable
 
     from delegates.web import Resolve
 
 # What one payload may hold (2 MiB), less what wraps it. Numbers may grow as they are written again: 1e15 is one
 MAX_RESULT_BYTES: Final = 2 * 1024 * 1024 - 64 * 1024
-
-# The workflow's heartbeat timeout (15 s) is five of these
-HEARTBEAT_SECONDS: Final = 3.0
 
 # Two letters at least: one is the drive of a Windows path, and no scheme has one
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
@@ -70,7 +67,7 @@ class Loader:
 
         @activity.defn(name=LOAD_DELEGATE)
         async def load_delegate(asked: Any) -> RawValue:
-            async with _heartbeat():
+            async with heartbeat():
                 return _payload(await self.load(asked))
 
         return load_delegate
@@ -100,24 +97,6 @@ class Loader:
         deadline = web.DEADLINE_SECONDS if self._deadline_seconds is None else self._deadline_seconds
         resolve = self._resolve or web.system_addresses
         return await web.fetch(url, self._places, resolve=resolve, tls=self._tls, deadline_seconds=deadline), url
-
-
-@contextlib.asynccontextmanager
-async def _heartbeat() -> AsyncIterator[None]:
-    """Say regularly that this worker still loads: one that is gone is noticed long before its time is over."""
-
-    async def beat() -> None:
-        while True:
-            activity.heartbeat()
-            await asyncio.sleep(HEARTBEAT_SECONDS)
-
-    task = asyncio.create_task(beat())
-    try:
-        yield
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
 
 
 def _web() -> Any:

@@ -19,6 +19,7 @@ from temporalio.exceptions import ActivityError, ApplicationError
 from temporalio.testing import ActivityEnvironment
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
+from activities.heartbeat import HEARTBEAT_SECONDS
 from acts import wire
 from acts.wire import LOAD_DELEGATE, NON_RETRYABLE_TYPES
 from delegates import loader as module
@@ -211,7 +212,7 @@ async def test_a_worker_that_loads_says_so_from_the_beginning(folder: Path) -> N
     environment.on_heartbeat = lambda *details: beats.append(details)
     await environment.run(Loader(Places((folder,))).activity(), {"delegate": "composer"})
     assert beats == [()]
-    assert module.HEARTBEAT_SECONDS * 5 == LOAD_HEARTBEAT_SECONDS
+    assert HEARTBEAT_SECONDS * 5 == LOAD_HEARTBEAT_SECONDS
 
 
 async def test_a_failure_has_its_type_and_its_details_and_is_tried_again_only_where_that_helps(

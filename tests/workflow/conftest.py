@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import uuid
 import warnings
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,7 +14,7 @@ from temporalio.client import Client
 
 import worker
 from activities import registry
-from cli.devserver import DevServer
+from cli.devserver import DevServer, dev_server
 from tests.workflow.foreign import Foreign
 
 SERVED = "tests.workflow.served"
@@ -38,6 +38,14 @@ async def engine_on(server: DevServer, queue: str, delegates: Path | None = None
             running = worker.build(client, worker.Settings(task_queue=queue), registry.load([SERVED], []), executor)
         async with running:
             yield queue
+
+
+@contextmanager
+def renewing_server(events: int) -> Iterator[DevServer]:
+    """A server that suggests a new run after so many events instead of 4,096."""
+    setting = f"limit.historyCount.suggestContinueAsNew={events}"
+    with dev_server(ui=False, extra_args=("--dynamic-config-value", setting)) as running:
+        yield running
 
 
 @pytest.fixture(scope="session")

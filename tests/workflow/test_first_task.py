@@ -17,9 +17,9 @@ from temporalio.api.common.v1 import Payload
 from temporalio.client import Client
 from temporalio.common import RawValue
 
-from cli.devserver import DevServer, dev_server
+from cli.devserver import DevServer
 from tests.support import assert_eventually
-from tests.workflow.conftest import engine_on
+from tests.workflow.conftest import engine_on, renewing_server
 from tests.workflow.foreign import Foreign, Handle, call, ended, note_of, phase, status
 from tests.workflow.tools import echo
 
@@ -34,9 +34,7 @@ SCRIPT = [
 
 @pytest.fixture(scope="module")
 def hasty() -> Iterator[DevServer]:
-    """A server that suggests a new run after 50 events."""
-    setting = "limit.historyCount.suggestContinueAsNew=50"
-    with dev_server(ui=False, extra_args=("--dynamic-config-value", setting)) as running:
+    with renewing_server(50) as running:
         yield running
 
 

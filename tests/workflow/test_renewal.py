@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from cli.devserver import DevServer, dev_server
+from cli.devserver import DevServer
 from tests.support import assert_eventually
-from tests.workflow.conftest import engine_on
+from tests.workflow.conftest import engine_on, renewing_server
 from tests.workflow.foreign import (
     Foreign,
     Handle,
@@ -30,9 +30,7 @@ Json = Any
 
 @pytest.fixture(scope="module")
 def impatient() -> Iterator[DevServer]:
-    """A server that suggests a new run after 50 events instead of 4,096."""
-    setting = "limit.historyCount.suggestContinueAsNew=50"
-    with dev_server(ui=False, extra_args=("--dynamic-config-value", setting)) as running:
+    with renewing_server(50) as running:
         yield running
 
 

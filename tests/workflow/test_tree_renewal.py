@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from cli.devserver import DevServer, dev_server
+from cli.devserver import DevServer
 from tests.support import assert_eventually
-from tests.workflow.conftest import engine_on
+from tests.workflow.conftest import engine_on, renewing_server
 from tests.workflow.foreign import Foreign, Handle, call, ended, of_type, tool
 
 Json = Any
@@ -42,9 +42,7 @@ BELOW: dict[str, tuple[Json, list[Json]]] = {
 
 @pytest.fixture(scope="module")
 def hasty() -> Iterator[DevServer]:
-    """A server that suggests a new run after 15 events: within every request."""
-    setting = "limit.historyCount.suggestContinueAsNew=15"
-    with dev_server(ui=False, extra_args=("--dynamic-config-value", setting)) as running:
+    with renewing_server(15) as running:  # within every request
         yield running
 
 
