@@ -33,14 +33,14 @@ from temporalio.converter import DataConverter
 from temporalio.envconfig import ClientConfig
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
-from activities.model import ask_model
-from activities.models.reading import close_clients
+from activities.ask_model import ask_model
+from activities.load_delegate import Loader
+from activities.providers.response_stream import close_clients
 from activities.registry import Registry, RegistryError, from_environment
-from acts.errors import known
-from acts.wire import TASK_QUEUE
-from delegates.loader import Loader
-from delegates.places import Places, PlacesError
-from delegates.places import from_environment as places_from_environment
+from acts.language.errors import format_choices
+from acts.language.wire import TASK_QUEUE
+from delegates.sources import DelegateSources, DelegateSourcesError
+from delegates.sources import from_environment as places_from_environment
 from workflows.agent import AgentWorkflow
 from workflows.background import BackgroundWorkflow
 from workflows.delegate import DelegateWorkflow
@@ -68,7 +68,7 @@ class Settings:
     """Slots for Activities, and how many a workflow may start eagerly in one task: with
     the SDK's 100 and 3, a fan-out of 500 takes twice as long."""
     shutdown_seconds: float = 20.0
-    delegates: Places = field(default_factory=places_from_environment)
+    delegates: DelegateSources = field(default_factory=places_from_environment)
     """Where definitions may come from."""
 
     @classmethod
@@ -76,7 +76,7 @@ class Settings:
         """Raises SettingsError, naming the variable, what it holds and what is allowed."""
         try:
             delegates = places_from_environment()
-        except PlacesError as error:
+        except DelegateSourcesError as error:
             raise SettingsError(str(error)) from error
         return cls(
             task_queue=os.environ.get("ACTS_TASK_QUEUE") or TASK_QUEUE,
@@ -150,7 +150,7 @@ async def serve(
 
 def start_line(client: Client, settings: Settings, registry: Registry) -> str:
     """What this worker serves, in one line."""
-    names = known(registry.names)
+    names = format_choices(registry.names)
     return (
         f"acts worker: task queue {settings.task_queue!r}, namespace {client.namespace!r} at "
         f"{client.service_client.config.target_host}; activities: {names}; tools: {len(registry.tools)}"

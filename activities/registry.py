@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from temporalio import activity
 
-from acts.tools import tool_name
-from acts.wire import REGISTRY
+from acts.language.tools import tool_name
+from acts.language.wire import REGISTRY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

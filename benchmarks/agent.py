@@ -19,9 +19,9 @@ from typing import Any, Final
 
 from temporalio.api.history.v1 import HistoryEvent
 
-from acts.messages import parse_message
-from acts.prompt import Prompt, planner_prompt
-from acts.tools import Tool, read_tool
+from acts.language.messages import parse_message
+from acts.language.tools import Tool, read_tool
+from acts.planner.prompt import Prompt, planner_prompt
 from benchmarks import live
 from benchmarks.live import Bench
 from benchmarks.tables import Table, alone, median, say

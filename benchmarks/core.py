@@ -16,13 +16,13 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from acts import references, schemas
-from acts.commands import PlanOver, StartCall
-from acts.context import END, Log
-from acts.errors import CallError
-from acts.references import Path
-from acts.validate import Prepared, prepare
-from acts.walk import Walk
+from acts.language import references, schemas
+from acts.language.errors import CallError
+from acts.language.references import Path
+from acts.machines.commands import PlanFinished, StartCall
+from acts.machines.walk import Walk
+from acts.plan.context_log import END, Log
+from acts.plan.validate import ValidatedPlan, validate_request
 from benchmarks import shapes
 from benchmarks.activities import TOOLS
 from benchmarks.tables import Cell, Table, alone, ratio, say
@@ -42,10 +42,12 @@ def run(rounds: int | None = None) -> Iterator[Table]:
     """Three tables: validate, walk, log."""
     rounds = rounds or ROUNDS
     note = "From parsed JSON to what the walk needs. Target: 10,000 calls in less than 2 s, and linear."
-    yield _table("validate and build (acts.validate.prepare)", rounds, PREPARES, note)
+    yield _table("validate and build (acts.plan.validate.prepare)", rounds, PREPARES, note)
     note = "From the first command to the end of the plan; parameters are resolved and checked, results too."
-    yield _table("walk (acts.walk.Walk), every call completing at once", rounds, WALKS, note)
-    yield _table("log (acts.context.Log): n writes, then n reads", rounds, LOGS, "Per call: one write and one read.")
+    yield _table("walk (acts.machines.walk.Walk), every call completing at once", rounds, WALKS, note)
+    yield _table(
+        "log (acts.plan.context_log.Log): n writes, then n reads", rounds, LOGS, "Per call: one write and one read."
+    )
 
 
 def _table(title: str, rounds: int, cases: dict[str, Callable[[int], float]], note: str) -> Table:
@@ -195,7 +197,7 @@ def _preparing(make: Callable[[int], Json]) -> Callable[[int], float]:
         request = json.loads(json.dumps(make(size)))
         _cold()
         begin = time.process_time()
-        prepared = prepare(request)
+        prepared = validate_request(request)
         seconds = time.process_time() - begin
         assert len(prepared.nodes) == (5 if make is _template else size)  # noqa: S101 - a figure for the wrong plan is none
         return seconds
@@ -205,7 +207,7 @@ def _preparing(make: Callable[[int], Json]) -> Callable[[int], float]:
 
 def _walking(make: Callable[[int], Json], *, failing: bool = False) -> Callable[[int], float]:
     def measure(size: int) -> float:
-        prepared = prepare(make(size))
+        prepared = validate_request(make(size))
         gc.collect()
         begin = time.process_time()
         status = walk_at_once(prepared, size // 2 if failing else 0)
@@ -223,13 +225,13 @@ WALKS: Final = {
 }
 
 
-def walk_at_once(prepared: Prepared, failing: int = 0) -> str:
+def walk_at_once(prepared: ValidatedPlan, failing: int = 0) -> str:
     """How a plan ends in which every call completes as soon as it is started; the first ``failing`` fail."""
     walk = Walk(prepared, lambda node: node.id)
     commands = deque(walk.begin(NOW))
     while commands:
         command = commands.popleft()
-        if isinstance(command, PlanOver):
+        if isinstance(command, PlanFinished):
             return command.status
         if isinstance(command, StartCall) and command.rank < failing:
             commands.extend(walk.failed(command.rank, CallError("Broken", "it does not work"), NOW))

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from acts.wire import PLAN
+from acts.language.wire import PLAN
 from benchmarks import live, orders
 from benchmarks.live import Bench, Cost, Process
 from benchmarks.tables import Cell, Table, alone, median, quarter, ratio, say

@@ -29,7 +29,7 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.client import WorkflowHandle
 from temporalio.common import RawValue
 
-from acts.wire import PLAN
+from acts.language.wire import PLAN
 from benchmarks import live, shapes
 from benchmarks.live import Bench, Process
 from benchmarks.shapes import Shape

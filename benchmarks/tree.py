@@ -22,7 +22,7 @@ from typing import Any, Final
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import WorkflowFailureError
 
-from acts.wire import DELEGATE, GRANTED, PLAN, SPEND, SPENT
+from acts.language.wire import DELEGATE, GRANTED, PLAN, SPEND, SPENT
 from benchmarks import live
 from benchmarks.live import Bench, Process
 from benchmarks.tables import Cell, Table, alone, median, say

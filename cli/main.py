@@ -77,13 +77,13 @@ def command(name: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
 
 
 def _run(function: Callable[..., int], *args: Any, **kwargs: Any) -> int:
-    from cli.failures import Refusal
-    from cli.output import print_blocks, ready
+    from cli.command_errors import CommandError
+    from cli.console import print_blocks, ready
 
     ready()
     try:
         return function(*args, **kwargs)
-    except Refusal as refusal:
+    except CommandError as refusal:
         print_blocks(refusal.blocks)
         return refusal.code
 
@@ -122,7 +122,7 @@ def dev(
     ] = None,
 ) -> int:
     """Start a server, its Web UI and a worker; Ctrl-C stops all of it."""
-    from cli.dev import dev as start
+    from cli.commands.dev import dev as start
 
     return start(state, port, ui_port, ui=ui, modules=activities)
 
@@ -130,7 +130,7 @@ def dev(
 @command("demo")
 def demo() -> int:
     """Run example plans on a server that is gone afterwards."""
-    from cli.demo import demo as play
+    from cli.commands.demo import demo as play
 
     return play()
 
@@ -154,8 +154,8 @@ def run(
 
     A batch of which some instances failed (partial) ends with code 1.
     """
-    from cli.run import Options
-    from cli.run import run as start
+    from cli.commands.run import Options
+    from cli.commands.run import run as start
 
     return start(file, Options(inputs or (), watch, as_json, detach, run_id, agent))
 
@@ -172,7 +172,7 @@ def show(
     ] = None,
 ) -> int:
     """Show a run: its calls, its result, its errors; of an agent also its ticks and what it spent."""
-    from cli.show import show as look
+    from cli.commands.show import show as look
 
     return look(run, run_id, instance, as_json=as_json)
 
@@ -186,8 +186,8 @@ def why(
     as_json: AsJson = False,
 ) -> int:
     """Tell where a value of a run came from: who wrote it, what that call had read, and so on."""
-    from cli.why import Asked
-    from cli.why import why as trace
+    from cli.commands.why import Asked
+    from cli.commands.why import why as trace
 
     return trace(Asked(run, path, instance, depth), as_json=as_json)
 
@@ -206,7 +206,7 @@ def validate(
 
     What a file is (a plan, or a task for an agent) is told as `acts run` tells it.
     """
-    from cli.local import validate as check
+    from cli.commands.offline import validate as check
 
     return check(file, inputs or (), strict=strict, as_json=as_json, agent=agent)
 
@@ -214,7 +214,7 @@ def validate(
 @command("simulate")
 def simulate(file: File, inputs: Inputs = None, as_json: AsJson = False) -> int:
     """Tell what a plan would do: waves, outcomes, forecast. Runs nothing."""
-    from cli.local import simulate as play
+    from cli.commands.offline import simulate as play
 
     return play(file, inputs or (), as_json=as_json)
 
@@ -226,13 +226,13 @@ def graph(
     mermaid: Annotated[bool, typer.Option("--mermaid", help="As a Mermaid flowchart.")] = False,
 ) -> int:
     """Draw a plan; that of a run with the states of its calls."""
-    from cli.files import looks_like_file
+    from cli.text.plan_files import looks_like_file
 
     if looks_like_file(what):
-        from cli.local import graph as draw
+        from cli.commands.offline import graph as draw
 
         return draw(what, inputs or (), mermaid=mermaid)
-    from cli.graphs import graph_of_run
+    from cli.commands.show_graph import graph_of_run
 
     return graph_of_run(what, mermaid=mermaid)
 
@@ -240,7 +240,7 @@ def graph(
 @command("schema")
 def schema() -> int:
     """Print the JSON Schema of a request file, for editors."""
-    from cli.local import schema as tell
+    from cli.commands.offline import schema as tell
 
     return tell()
 
@@ -248,7 +248,7 @@ def schema() -> int:
 @command("pending")
 def pending(as_json: AsJson = False) -> int:
     """List everything that waits for a person, across all runs."""
-    from cli.pending import pending as look
+    from cli.commands.pending import pending as look
 
     return look(as_json=as_json)
 
@@ -265,7 +265,7 @@ By = Annotated[str | None, typer.Option(metavar="NAME", help="Who decides (defau
 
 
 def _aim(run: str, by: str | None, **more: Any) -> Any:
-    from cli.decide import Aim, login_name
+    from cli.commands.decide import Aim, login_name
 
     return Aim(run, by=login_name() if by is None else by, **more)
 
@@ -281,7 +281,7 @@ def approve(
     workflow_id: Below = None,
 ) -> int:
     """Let what waits run: a plan, or a call."""
-    from cli.decide import decide
+    from cli.commands.decide import decide
 
     aim = _aim(run, by, call=call, instance=instance, workflow_id=workflow_id, version=version, why=note)
     return decide("approve", aim)
@@ -298,7 +298,7 @@ def reject(
     workflow_id: Below = None,
 ) -> int:
     """Do not let what waits run; say why."""
-    from cli.decide import decide
+    from cli.commands.decide import decide
 
     aim = _aim(run, by, call=call, instance=instance, workflow_id=workflow_id, version=version, why=reason)
     return decide("reject", aim)
@@ -319,8 +319,8 @@ def edit(  # noqa: PLR0913, PLR0917 - each is an option of the command
     workflow_id: Below = None,
 ) -> int:
     """Change the plan that waits, or one call, in $EDITOR. The new version then waits for an approval of its own."""
-    from cli.edits import How
-    from cli.edits import edit as change
+    from cli.commands.edit import How
+    from cli.commands.edit import edit as change
 
     aim = _aim(run, by, call=call, instance=instance, workflow_id=workflow_id, version=version, why=note)
     return change(aim, How(file, yes))
@@ -329,7 +329,7 @@ def edit(  # noqa: PLR0913, PLR0917 - each is an option of the command
 @command("diff")
 def diff(run: Run) -> int:
     """Show how a run's plan differs from the one it was started with; of an agent, from its plan before."""
-    from cli.plans import diff as compare
+    from cli.commands.diff import diff as compare
 
     return compare(run)
 
@@ -337,7 +337,7 @@ def diff(run: Run) -> int:
 @command("cancel")
 def cancel(run: Run) -> int:
     """End a run: what runs is cancelled, nothing more starts."""
-    from cli.steer import cancel as end
+    from cli.commands.steer import cancel as end
 
     return end(run)
 
@@ -345,8 +345,8 @@ def cancel(run: Run) -> int:
 @command("pause")
 def pause(run: Run) -> int:
     """Start no more calls of a run; what runs goes on."""
-    from acts.wire import PAUSE
-    from cli.steer import send
+    from acts.language.wire import PAUSE
+    from cli.commands.steer import send
 
     return send(run, PAUSE)
 
@@ -354,8 +354,8 @@ def pause(run: Run) -> int:
 @command("resume")
 def resume(run: Run) -> int:
     """Let a paused run go on."""
-    from acts.wire import RESUME
-    from cli.steer import send
+    from acts.language.wire import RESUME
+    from cli.commands.steer import send
 
     return send(run, RESUME)
 
@@ -368,7 +368,7 @@ def provide(
     ],
 ) -> int:
     """Give a run a message that it waits for."""
-    from cli.steer import provide as give
+    from cli.commands.steer import provide as give
 
     return give(run, message)
 

@@ -13,12 +13,12 @@ import json
 from collections import Counter
 from typing import Any, Final
 
-from acts.errors import InvalidRequest, Problem, summary
-from acts.messages import read_request
-from acts.validate import settings_problems_of
-from acts.values import MAX_DEPTH, Json, pointer
-from acts.wire import DELEGATE_INVALID
-from delegates.failures import failed, shown
+from acts.language.errors import InvalidRequest, Problem, summary
+from acts.language.messages import read_request
+from acts.language.values import MAX_DEPTH, Json, pointer
+from acts.language.wire import DELEGATE_INVALID
+from acts.plan.validate import settings_problems_of
+from delegates.load_errors import failed, shown
 
 _SHAPE: Final = "a definition is a Request: {config?, context, schema?}"
 

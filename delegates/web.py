@@ -27,11 +27,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import httpx2
 
-from acts.errors import known
-from acts.wire import DELEGATE_INVALID, DELEGATE_NOT_FOUND, DELEGATE_REFUSED, DELEGATE_UNAVAILABLE
-from delegates.addresses import why_not_public
-from delegates.failures import MAX_BYTES, failed, shown, too_large
-from delegates.places import HOSTS, PORTS, PRIVATE_HOSTS, Places, bracketed, host_of
+from acts.language.errors import format_choices
+from acts.language.wire import DELEGATE_INVALID, DELEGATE_NOT_FOUND, DELEGATE_REFUSED, DELEGATE_UNAVAILABLE
+from delegates.load_errors import MAX_BYTES, failed, shown, too_large
+from delegates.public_addresses import why_not_public
+from delegates.sources import HOSTS, PORTS, PRIVATE_HOSTS, DelegateSources, bracketed, host_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -62,7 +62,7 @@ _TYPES: Final = re.compile(r"application/json|application/[\w.!#$&^-]+\+json|tex
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class FetchTarget:
     """A URL that may be fetched. ``host`` and ``port`` are what is compared with the settings."""
 
     url: httpx2.URL
@@ -76,7 +76,12 @@ class Target:
 
 
 async def fetch(
-    url: str, places: Places, *, resolve: Resolve, tls: ssl.SSLContext, deadline_seconds: float = DEADLINE_SECONDS
+    url: str,
+    places: DelegateSources,
+    *,
+    resolve: Resolve,
+    tls: ssl.SSLContext,
+    deadline_seconds: float = DEADLINE_SECONDS,
 ) -> bytes:
     """The bytes behind a URL.
 
@@ -99,7 +104,7 @@ async def system_addresses(host: str, port: int) -> Sequence[str]:
     return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
 
-async def _followed(target: Target, places: Places, resolve: Resolve, tls: ssl.SSLContext) -> bytes:
+async def _followed(target: FetchTarget, places: DelegateSources, resolve: Resolve, tls: ssl.SSLContext) -> bytes:
     for _ in range(MAX_REDIRECTS + 1):
         found = await _asked(target, places, resolve, tls)
         if isinstance(found, bytes):
@@ -111,7 +116,7 @@ async def _followed(target: Target, places: Places, resolve: Resolve, tls: ssl.S
 # -- what may be asked -------------------------------------------------------------
 
 
-def checked(url: str, places: Places) -> Target:
+def checked(url: str, places: DelegateSources) -> FetchTarget:
     """The URL as a target.
 
     Raises:
@@ -126,19 +131,19 @@ def checked(url: str, places: Places) -> Target:
     except httpx2.InvalidURL as error:
         raise _refused(f"the URL of a delegate cannot be read: {error}") from error
     if parsed.scheme not in PORTS:
-        raise _refused(f"a delegate's URL has the scheme {shown(parsed.scheme)}; allowed: {known(PORTS)}")
+        raise _refused(f"a delegate's URL has the scheme {shown(parsed.scheme)}; allowed: {format_choices(PORTS)}")
     if parsed.userinfo:  # not repeated: it may be a password
         raise _refused("the URL of a delegate has a user or a password before the host (user:password@…): leave it out")
-    target = Target(parsed, host_of(parsed), PORTS[parsed.scheme] if parsed.port is None else parsed.port)
+    target = FetchTarget(parsed, host_of(parsed), PORTS[parsed.scheme] if parsed.port is None else parsed.port)
     if not target.host:
         raise _refused(f"the URL of a delegate has no host: {shown(url)}")
     if not places.allows(parsed.scheme, target.host, target.port):
-        allowed = known(places.listed_hosts())
+        allowed = format_choices(places.listed_hosts())
         raise _refused(f"delegates are not fetched from {target.place}; {HOSTS} allows: {allowed}")
     return target
 
 
-def _redirected(target: Target, location: str, places: Places) -> Target:
+def _redirected(target: FetchTarget, location: str, places: DelegateSources) -> FetchTarget:
     """Where a redirect leads, with the checks of any URL."""
     try:
         following = checked(str(target.url.join(location)), places)
@@ -149,7 +154,7 @@ def _redirected(target: Target, location: str, places: Places) -> Target:
     return following
 
 
-async def _addresses(target: Target, places: Places, resolve: Resolve) -> list[str]:
+async def _addresses(target: FetchTarget, places: DelegateSources, resolve: Resolve) -> list[str]:
     """The addresses of a target: all of them allowed, or none is used."""
     try:
         found = list(await resolve(target.host, target.port))
@@ -176,7 +181,7 @@ def _refused(text: str) -> Exception:
 # -- one request -------------------------------------------------------------------
 
 
-async def _asked(target: Target, places: Places, resolve: Resolve, tls: ssl.SSLContext) -> bytes | str:
+async def _asked(target: FetchTarget, places: DelegateSources, resolve: Resolve, tls: ssl.SSLContext) -> bytes | str:
     """The body, or where a redirect leads."""
     lost: Exception | None = None
     for address in await _addresses(target, places, resolve):
@@ -194,7 +199,7 @@ async def _asked(target: Target, places: Places, resolve: Resolve, tls: ssl.SSLC
     raise failed(DELEGATE_UNAVAILABLE, text) from lost
 
 
-async def _asked_at(target: Target, address: str, tls: ssl.SSLContext) -> bytes | str:
+async def _asked_at(target: FetchTarget, address: str, tls: ssl.SSLContext) -> bytes | str:
     """Ask one address. A client is used once: another host must not get its connection."""
     headers = {
         "Host": target.url.netloc.decode("ascii"), "Accept": "application/json, text/plain;q=0.5",
@@ -214,7 +219,7 @@ async def _asked_at(target: Target, address: str, tls: ssl.SSLContext) -> bytes 
         return await _body(target, response.aiter_raw())
 
 
-def _check_head(target: Target, response: httpx2.Response) -> None:
+def _check_head(target: FetchTarget, response: httpx2.Response) -> None:
     status = response.status_code
     if status != _OK:
         text = f"{target.place} answered {status}; a definition comes with 200"
@@ -236,7 +241,7 @@ def _check_head(target: Target, response: httpx2.Response) -> None:
         raise too_large(target.place, f"{int(length):,}")
 
 
-async def _body(target: Target, chunks: AsyncIterator[bytes]) -> bytes:
+async def _body(target: FetchTarget, chunks: AsyncIterator[bytes]) -> bytes:
     data = bytearray()
     async for chunk in chunks:
         data += chunk

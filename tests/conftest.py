@@ -10,7 +10,7 @@ import pytest
 from temporalio.client import Client
 from temporalio.contrib.pydantic import pydantic_data_converter
 
-from cli.devserver import DevServer, dev_server
+from cli.dev.temporal_server import DevServer, dev_server
 
 
 @pytest.fixture(scope="session")

@@ -18,13 +18,13 @@ import time
 from dataclasses import dataclass
 from typing import Any, Final
 
-from activities.models import client
-from activities.models.port import Answer, Block, ModelError, Question
-from acts.compose import solution_schema
-from acts.messages import parse_message
-from acts.prompt import planner_prompt
-from acts.schemas import checker
-from acts.tools import Tool, read_tool
+from activities.providers import select
+from activities.providers.interface import ModelError, ModelRequest, ModelResponse, PromptBlock
+from acts.language.messages import parse_message
+from acts.language.schemas import checker
+from acts.language.tools import Tool, read_tool
+from acts.planner.answer_schema import solution_schema
+from acts.planner.prompt import planner_prompt
 
 # provider: (what configures it, the model asked unless told otherwise)
 PROVIDERS: Final = {
@@ -61,7 +61,7 @@ class Row:
     model: str
     tools: int
     seconds: float
-    answer: Answer | None
+    answer: ModelResponse | None
     verdict: str
 
     def cells(self) -> tuple[str, ...]:
@@ -86,19 +86,19 @@ async def one(model: str, count: int) -> Row:
     task = 'Call the tool "tool_1" once, with amount 12.5 and the note "smoke". Call nothing else.'
     said = parse_message({"type": "text", "text": task})
     prompt = planner_prompt([said], offered, None, mode="eager", step="plan", tick=1)
-    question = Question(
+    question = ModelRequest(
         model=model,
-        system=tuple(Block(text, cache=True) for text in prompt.system),
-        user=tuple(Block(text) for text in prompt.user),
+        system=tuple(PromptBlock(text, cache=True) for text in prompt.system),
+        user=tuple(PromptBlock(text) for text in prompt.user),
         schema=schema,
         maxOutputTokens=4_000,
         key="live-smoke",
     )
     begun = time.monotonic()
-    answer: Answer | None = None
+    answer: ModelResponse | None = None
     try:
         async with asyncio.timeout(TIMEOUT_SECONDS):
-            answer = await client.ask(model, question)
+            answer = await select.ask(model, question)
         verdict = judged(answer.value, schema)
     except ModelError as error:
         verdict = f"{error.code}: {error.message}"

@@ -28,9 +28,9 @@ from temporalio.client import Client, WorkflowHandle
 import examples
 import worker
 from activities import registry
-from acts.wire import AGENT, PLAN, TASK_QUEUE
-from cli import yamltext
-from cli.devserver import dev_server
+from acts.language.wire import AGENT, PLAN, TASK_QUEUE
+from cli.dev.temporal_server import dev_server
+from cli.text import yaml_text
 from tests.browser import webui
 
 ROOT: Final = Path(__file__).parents[1]
@@ -88,7 +88,7 @@ async def served() -> AsyncIterator[Client]:
 
 async def started(client: Client, workflow: str, file: str, workflow_id: str) -> WorkflowHandle[Any, Any]:
     """A run of an example; that of a plan waits to be approved."""
-    request = yamltext.parse((ROOT / file).read_text("utf-8"))
+    request = yaml_text.parse((ROOT / file).read_text("utf-8"))
     if not isinstance(request, dict):
         raise TypeError(f"{file} is no Request")
     if workflow == PLAN:

@@ -1,4 +1,4 @@
-"""``Agent``: the loop of planning and walking. A thin shell around ``acts.loop``.
+"""``Agent``: the loop of planning and walking. A thin shell around ``acts.machines.loop``.
 
 Each tick is one model request (an activity) and one child, a ``Plan`` that walks what
 was planned. Neither holds the context: the activity reads it by query, the child is
@@ -21,18 +21,10 @@ from temporalio.exceptions import (
     is_cancelled_exception,
 )
 
-from acts import proposal
-from acts.config import Budget
-from acts.decisions import Decision, Refused, Wait
-from acts.delegation import Place
-from acts.draw import picture
-from acts.errors import CallError, InvalidRequest, shorten
-from acts.forecast import FIGURES, RANGES_BYTES, added, ranges
-from acts.loop import Ask, Loop, Next, Over, Propose, RunPlan
-from acts.messages import read_request
-from acts.report import agent_page, waiting
-from acts.weights import json_size
-from acts.wire import (
+from acts.language.config import Budget
+from acts.language.errors import CallError, DecisionRefused, InvalidRequest, truncate
+from acts.language.messages import read_request
+from acts.language.wire import (
     AGENT,
     APPROVAL_TIMEOUT,
     APPROVE,
@@ -51,6 +43,14 @@ from acts.wire import (
     RESUME,
     STATUS,
 )  # fmt: skip
+from acts.machines.loop import AskModel, AwaitApproval, Finished, Loop, Next, StartPlan
+from acts.simulation.forecast_vs_actual import FIGURES, RANGES_BYTES, expected_ranges, sum_tables
+from acts.simulation.size_estimate import json_size
+from acts.tree.decisions import Decision, PendingApproval
+from acts.tree.delegation import Place
+from acts.views import approval_page
+from acts.views.mermaid import render_graph
+from acts.views.results import agent_page, approvals_section
 from workflows.asking import OPTIONS, ask_solution, material, own_context, usage_of
 from workflows.desk import MAX_TOLD
 from workflows.dispatch import call_error
@@ -65,7 +65,7 @@ from workflows.requests import load_upfront, look_up, page_of, read_given
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from acts.messages import Request
+    from acts.language.messages import Request
 
 _HOW = "ask the query context for pages: {offset, limit} or {path}"
 
@@ -121,7 +121,7 @@ class AgentWorkflow(Member):
                 self._cancelled()
                 raise
             workflow.logger.exception("the loop broke")
-            text = f"{type(error).__name__}: {shorten(str(error))}"
+            text = f"{type(error).__name__}: {truncate(str(error))}"
             raise ApplicationError(text, type="EngineError", non_retryable=True) from error
 
     def _cancelled(self) -> None:
@@ -167,31 +167,31 @@ class AgentWorkflow(Member):
         try:
             over = await self._ticks(loop)
         except _Stopped as stop:
-            over = Over("failed", str(stop), stop.code)
+            over = Finished("failed", str(stop), stop.code)
         return await self._finish(loop, over)
 
     # -- the loop --------------------------------------------------------------
 
-    async def _ticks(self, loop: Loop) -> Over:
+    async def _ticks(self, loop: Loop) -> Finished:
         step: Next = loop.begin()
-        while not isinstance(step, Over):
+        while not isinstance(step, Finished):
             if self._paused and not self._desk.restoring:  # what waited in the run before can still be decided
                 self._show("paused")
                 await workflow.wait_condition(lambda: not self._paused)
             step = await self._step(loop, step)
-            if isinstance(step, Ask) and self._overgrown():
+            if isinstance(step, AskModel) and self._overgrown():
                 await self._purse.told()  # what is on its way may be lost with the run that sent it
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise asyncio.CancelledError  # what was awaited had just ended well, and so took no notice
-            if isinstance(step, Ask):
+            if isinstance(step, AskModel):
                 self._renew(loop)
         return step
 
-    async def _step(self, loop: Loop, step: Ask | Propose | RunPlan) -> Next:
-        if isinstance(step, Ask):
+    async def _step(self, loop: Loop, step: AskModel | AwaitApproval | StartPlan) -> Next:
+        if isinstance(step, AskModel):
             return await self._ask(loop, step)
-        return await (self._propose(loop) if isinstance(step, Propose) else self._walk(loop, step))
+        return await (self._propose(loop) if isinstance(step, AwaitApproval) else self._walk(loop, step))
 
     async def _propose(self, loop: Loop) -> Next:
         """Wait until somebody approves or rejects the plan of this tick; edits make new versions of it."""
@@ -221,7 +221,7 @@ class AgentWorkflow(Member):
             return list(decision.calls)
         place = next((n.index for n in loop.prepared.nodes if n.id == decision.call), None) if loop.prepared else None
         if place is None:
-            raise Refused(f"there is no call {decision.call} in the plan that waits")
+            raise DecisionRefused(f"there is no call {decision.call} in the plan that waits")
         calls = list(loop.proposed)
         calls[place] = decision.call_with
         return calls
@@ -230,12 +230,12 @@ class AgentWorkflow(Member):
         if decision.decision == EDIT and self._loop is not None:
             self._loop.check_edit(self._changed(self._loop, decision))
 
-    def _may_be_decided_below(self, wait: Wait, decision: Decision) -> None:
+    def _may_be_decided_below(self, wait: PendingApproval, decision: Decision) -> None:
         # Of runs further below, only they themselves know what may be changed
         if decision.decision == EDIT and self._loop is not None and self._is_below(wait.workflow_id):
             self._loop.check_walked(decision.call, decision.call_with, decision.calls)
 
-    def _decided(self, wait: Wait, decision: Decision) -> None:
+    def _decided(self, wait: PendingApproval, decision: Decision) -> None:
         self._verdicts.append(decision)
         if self._loop is None:
             return
@@ -252,7 +252,7 @@ class AgentWorkflow(Member):
     def _at_rest(self) -> bool:
         return not self._verdicts
 
-    async def _ask(self, loop: Loop, ask: Ask) -> Next:
+    async def _ask(self, loop: Loop, ask: AskModel) -> Next:
         self._absorb(loop)
         self._show("planning")
         config, upto = loop.request.config, len(loop.request.context)
@@ -274,10 +274,10 @@ class AgentWorkflow(Member):
         if "unusable" in found:
             return loop.unusable(**found["unusable"])
         step = loop.answered(found["solution"])
-        self._version += isinstance(step, Propose)
+        self._version += isinstance(step, AwaitApproval)
         return step
 
-    async def _walk(self, loop: Loop, plan: RunPlan) -> Next:
+    async def _walk(self, loop: Loop, plan: StartPlan) -> Next:
         self._show("running")
         handed_on = self._handed_on(loop, plan.request)
         if self._forecast is not None:
@@ -308,7 +308,7 @@ class AgentWorkflow(Member):
             raise _Stopped(code, f"tick {plan.tick}: its plan did not end by itself: {cause}") from error
         self._absorb(loop)
         if "forecast" in result:
-            self._foreseen = added(self._foreseen, result["forecast"]) if self._foreseen else result["forecast"]
+            self._foreseen = sum_tables(self._foreseen, result["forecast"]) if self._foreseen else result["forecast"]
         decided = [loop.named(record) for record in result.get("decisions", ())]
         self._desk.records += [{**record, "tick": plan.tick} for record in decided]
         for record in decided:
@@ -332,7 +332,7 @@ class AgentWorkflow(Member):
             try:
                 loop.provide(data_message(decode(given)))
             except (InvalidRequest, CallError) as error:
-                self._note(f"a message was refused: {shorten(str(error), 200)}")
+                self._note(f"a message was refused: {truncate(str(error), 200)}")
         self._provided.clear()
 
     def _overgrown(self) -> bool:
@@ -370,7 +370,7 @@ class AgentWorkflow(Member):
         """What a kind of agent carries over besides."""
         return {}
 
-    async def _finish(self, loop: Loop, over: Over) -> RawValue:
+    async def _finish(self, loop: Loop, over: Finished) -> RawValue:
         await workflow.wait_condition(workflow.all_handlers_finished)
         await self._purse.told()
         self._show(over.status)
@@ -394,7 +394,7 @@ class AgentWorkflow(Member):
         self._phase = phase
         if self._loop is not None:
             page = agent_page(self._loop, self._phase_now(), self._notes)
-            page += waiting(self._desk.all(), self._desk.records)
+            page += approvals_section(self._desk.all(), self._desk.records)
             if phase == "awaiting" and self._loop.prepared is not None:
                 page += self._proposed(self._loop)
             workflow.set_current_details(page)
@@ -407,16 +407,16 @@ class AgentWorkflow(Member):
         """The page of the plan that waits, and the forecast of what of it would be walked now."""
         (part, request), prepared = loop.to_walk(), loop.prepared
         handed = json_size(self._handed_on(loop, request)) + RANGES_BYTES
-        found = proposal.simulated(part, handed)
-        self._forecast = None if found is None else ranges(found)
+        found = approval_page.simulated(part, handed)
+        self._forecast = None if found is None else expected_ranges(found)
         if prepared is not None and part is not prepared:  # the page shows all of it
-            whole = proposal.simulated(prepared)
+            whole = approval_page.simulated(prepared)
             now = {k: v for k, v in (found or {}).items() if k in FIGURES[1:]}
-            return proposal.page(prepared, whole and {**whole, **now})
-        return proposal.page(part, found)
+            return approval_page.page(prepared, whole and {**whole, **now})
+        return approval_page.page(part, found)
 
     def _note(self, text: str) -> None:
-        self._notes.append(shorten(text, 300))
+        self._notes.append(truncate(text, 300))
         del self._notes[:-20]
 
     # -- signals ---------------------------------------------------------------
@@ -514,7 +514,7 @@ class AgentWorkflow(Member):
         """The latest plan as a drawing."""
         if self._loop is None or self._loop.prepared is None:
             return ""
-        return picture(self._loop.prepared, {"calls": self._loop.walking()}, read_signal(given))
+        return render_graph(self._loop.prepared, {"calls": self._loop.walking()}, read_signal(given))
 
 
 def _readable(given: RawValue) -> list[Any]:

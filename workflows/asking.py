@@ -16,23 +16,21 @@ from temporalio import workflow
 from temporalio.common import RawValue, RetryPolicy
 from temporalio.exceptions import ActivityError, ApplicationError
 
-from acts.compose import offered
-from acts.config import Options
-from acts.errors import CallError
-from acts.report import summary
-from acts.wire import BUDGET_SPENT, MODEL, NON_RETRYABLE_TYPES
+from acts.language.config import Options
+from acts.language.errors import CallError
+from acts.language.wire import BUDGET_SPENT, MODEL, NON_RETRYABLE_TYPES
 from workflows.dispatch import short_id
 from workflows.payloads import MAX_RESULT, decode, dump, encode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from acts.commands import StartCall
-    from acts.config import Config
-    from acts.ledger import Grant
-    from acts.messages import Request
-    from acts.tools import Tool
-    from acts.usage import Spent
+    from acts.language.config import Config
+    from acts.language.messages import Request
+    from acts.language.tools import Tool
+    from acts.language.usage import Usage
+    from acts.machines.budget import BudgetGrant
+    from acts.machines.commands import StartCall
     from workflows.purse import Purse
 
 # One request, thinking included. Providers' own limits are at ten minutes and more.
@@ -72,7 +70,7 @@ def own_context(upto: int) -> Source:
     return Source(info.workflow_id, info.run_id, upto)
 
 
-def settings(config: Config, grant: Grant) -> dict[str, Any]:
+def settings(config: Config, grant: BudgetGrant) -> dict[str, Any]:
     """The model's settings, as the activity takes them, and what a second turn may spend."""
     priced = config.budget.cost is not None or "cost" in grant.left
     out: dict[str, Any] = {"model": config.model, "priced": priced, "repair": grant.repair}
@@ -84,13 +82,13 @@ def settings(config: Config, grant: Grant) -> dict[str, Any]:
     return out
 
 
-def ask_solution(config: Config, tick: int, upto: int, grant: Grant) -> workflow.ActivityHandle[Any]:
+def ask_solution(config: Config, tick: int, upto: int, grant: BudgetGrant) -> workflow.ActivityHandle[Any]:
     """Ask for the Solution of a tick."""
     asked = {"ask": "solution", **settings(config, grant), "tick": tick, "source": own_context(upto).to_json()}
     return _start(asked, f"tick-{tick}", f"tick {tick}")
 
 
-def ask_output(config: Config, command: StartCall, source: Source, grant: Grant) -> workflow.ActivityHandle[Any]:
+def ask_output(config: Config, command: StartCall, source: Source, grant: BudgetGrant) -> workflow.ActivityHandle[Any]:
     """Ask for the result of a latent Call.
 
     Raises:
@@ -101,9 +99,9 @@ def ask_output(config: Config, command: StartCall, source: Source, grant: Grant)
     call = command.call if node.instance is None else {**command.call, "_instance": node.instance}
     asked = {
         "ask": "output", **settings(config, grant), "source": source.to_json(), "tool": node.tool.name,
-        "call": call, "paths": offered(node), "scoped": command.context if "_scopes" in node.call else None,
+        "call": call, "paths": node.outcome_texts, "scoped": command.context if "_scopes" in node.call else None,
     }  # fmt: skip
-    return _start(asked, short_id(node.key), summary(node))
+    return _start(asked, short_id(node.key), node.label)
 
 
 def _start(asked: dict[str, Any], id_: str, label: str) -> workflow.ActivityHandle[Any]:
@@ -117,7 +115,7 @@ def _start(asked: dict[str, Any], id_: str, label: str) -> workflow.ActivityHand
 class Asking:
     """The latent Calls of one plan: what they may spend, what they were answered."""
 
-    def __init__(self, config: Config, source: Source, spent: Spent, purse: Purse) -> None:
+    def __init__(self, config: Config, source: Source, spent: Usage, purse: Purse) -> None:
         self.config = config
         self.source = source
         self.spent = spent

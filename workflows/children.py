@@ -10,16 +10,15 @@ from temporalio import workflow
 from temporalio.common import RawValue
 from temporalio.exceptions import WorkflowAlreadyStartedError
 
-from acts.errors import CallError, shorten
-from acts.report import summary
-from acts.wire import BACKGROUND, INSTANCE
+from acts.language.errors import CallError, truncate
+from acts.language.wire import BACKGROUND, INSTANCE
 from workflows.dispatch import short_id
 from workflows.payloads import encode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from acts.calls import Node
+    from acts.plan.planned_call import PlannedCall
     from workflows.post import Post, Told
 
     Handle = workflow.ChildWorkflowHandle[Any, Any]
@@ -42,19 +41,19 @@ async def start_child(type_: str, name: str, args: Sequence[RawValue], label: st
     for attempt in ids:
         try:
             return await workflow.start_child_workflow(
-                type_, args=args, id=attempt, result_type=RawValue, static_summary=shorten(label, 200), **how
+                type_, args=args, id=attempt, result_type=RawValue, static_summary=truncate(label, 200), **how
             )
         except WorkflowAlreadyStartedError:
             continue
     raise CallError("WorkflowAlreadyStarted", f"a run with the id {ids[0]} exists already")
 
 
-async def start_background(node: Node, what: dict[str, Any], args: Sequence[RawValue] = ()) -> None:
+async def start_background(node: PlannedCall, what: dict[str, Any], args: Sequence[RawValue] = ()) -> None:
     """A Call as a run of its own that outlives the plan; returns once it is started.
 
     ``args`` are the three of an Activity; the SDK reads types by their number, so that none are three of nothing.
     """
-    label = summary(node)
+    label = node.label
     args = args or [encode(None)] * 3
     await start_child(
         BACKGROUND, node.key, [encode({**what, "summary": label}), *args], label,
@@ -134,4 +133,4 @@ class Children:
         try:
             await self._post.send(handle, signal, *args)
         except Exception as error:  # noqa: BLE001 - it has just ended: nothing is left to tell it
-            self._note(f"{signal} came too late for {handle.id}: {shorten(str(error), 100)}")
+            self._note(f"{signal} came too late for {handle.id}: {truncate(str(error), 100)}")

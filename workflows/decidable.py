@@ -12,9 +12,9 @@ from temporalio import workflow
 from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 
-from acts.decisions import INNER, Decision, Refused, Wait
-from acts.errors import CallError, InvalidRequest, PlanError, shorten
-from acts.wire import APPROVE, DECIDE, EDIT, INVALID_REQUEST, PENDING, REFUSED, REJECT, WAITS
+from acts.language.errors import CallError, DecisionRefused, InvalidRequest, PlanError, truncate
+from acts.language.wire import APPROVE, DECIDE, EDIT, INVALID_REQUEST, PENDING, REFUSED, REJECT, WAITS
+from acts.tree.decisions import INNER, Decision, PendingApproval
 from workflows.desk import Desk
 from workflows.payloads import NOTHING, decode, dump, encode, raw
 from workflows.post import Post
@@ -29,7 +29,7 @@ class Decidable:
         self._post = Post()
         self._desk = Desk(self._decided, self._may_be_decided, self._may_be_decided_below, self._note)
 
-    def _decided(self, wait: Wait, decision: Decision) -> None:
+    def _decided(self, wait: PendingApproval, decision: Decision) -> None:
         """A decision was taken."""
         raise NotImplementedError
 
@@ -37,7 +37,7 @@ class Decidable:
         """Raises Refused or InvalidRequest for a decision that cannot be taken now."""
         raise NotImplementedError
 
-    def _may_be_decided_below(self, wait: Wait, decision: Decision) -> None:
+    def _may_be_decided_below(self, wait: PendingApproval, decision: Decision) -> None:
         """The same for a run below, as far as it can be told from here."""
 
     def _note(self, text: str) -> None:
@@ -117,7 +117,7 @@ class Decidable:
         if found is not None:
             await self._pass_on(*found)
 
-    async def _pass_on(self, wait: Wait, decision: Decision) -> None:
+    async def _pass_on(self, wait: PendingApproval, decision: Decision) -> None:
         """Hand a decision to the run that waits for it."""
         told = {k: v for k, v in decision.raw.items() if k != "decision"}
         told |= {
@@ -132,7 +132,7 @@ class Decidable:
             handle = workflow.get_external_workflow_handle(wait.workflow_id)
             await self._post.send(handle, decision.decision, encode(told))
         except Exception as error:  # noqa: BLE001 - it has just ended: nobody is left to decide about
-            self._note(f"the decision about {wait} came too late: {shorten(str(error), 200)}")
+            self._note(f"the decision about {wait} came too late: {truncate(str(error), 200)}")
 
     # -- the update ------------------------------------------------------------
 
@@ -185,5 +185,5 @@ def _refuse(error: PlanError | CallError) -> NoReturn:
     if isinstance(error, InvalidRequest):
         raise ApplicationError(str(error), raw(dump(error.to_json())), type=INVALID_REQUEST, non_retryable=True)
     text = error.message if isinstance(error, CallError) else str(error)
-    kind = REFUSED if isinstance(error, (Refused, CallError)) else type(error).__name__
+    kind = REFUSED if isinstance(error, (DecisionRefused, CallError)) else type(error).__name__
     raise ApplicationError(text, type=kind, non_retryable=True)

@@ -13,17 +13,16 @@ from temporalio import workflow
 from temporalio.common import RawValue
 from temporalio.exceptions import ActivityError, ApplicationError, ChildWorkflowError, is_cancelled_exception
 
-from acts.commands import StartCall
-from acts.compose import output_schema
-from acts.decisions import REJECT
-from acts.delegation import Place, anonymous_request, plan_output, request_of
-from acts.errors import CallError, InvalidRequest, Problem, shorten
-from acts.messages import Request
-from acts.schemas import checker
-from acts.usage import Spent
-from acts.validate import Prepared, prepare_parsed
-from acts.values import pointer
-from acts.wire import ANONYMOUS, BUDGET_SPENT, DELEGATE, PLAN, PLAN_FAILED, SCHEMA_MISMATCH
+from acts.language.errors import CallError, InvalidRequest, Problem, truncate
+from acts.language.messages import Request, output_schema
+from acts.language.schemas import checker
+from acts.language.usage import Usage
+from acts.language.values import pointer
+from acts.language.wire import ANONYMOUS, BUDGET_SPENT, DELEGATE, PLAN, PLAN_FAILED, SCHEMA_MISMATCH
+from acts.machines.commands import StartCall
+from acts.plan.validate import ValidatedPlan, validate_parsed
+from acts.tree.decisions import REJECT
+from acts.tree.delegation import Place, anonymous_request, delegate_request, plan_output
 from workflows.agent import AgentWorkflow
 from workflows.asking import OPTIONS, Asking, material, own_context
 from workflows.dispatch import Dispatcher, call_error
@@ -45,8 +44,8 @@ class DelegateWorkflow(AgentWorkflow):
         super().__init__()
         self._errand: dict[str, Any] = {}
         self._origin: dict[str, str] = {}
-        self._alone: Prepared | None = None
-        self._spent_here = Spent()
+        self._alone: ValidatedPlan | None = None
+        self._spent_here = Usage()
         self._walks = False
 
     @workflow.run
@@ -66,7 +65,7 @@ class DelegateWorkflow(AgentWorkflow):
         workflow.set_current_details("**loading** the definition")
         found = await self._loaded(errand)
         self._origin = {"source": found["source"], "sha256": found["sha256"]}
-        return request_of(errand, found["definition"])
+        return delegate_request(errand, found["definition"])
 
     @staticmethod
     async def _loaded(errand: dict[str, Any]) -> dict[str, Any]:
@@ -121,7 +120,7 @@ class DelegateWorkflow(AgentWorkflow):
         except CallError as error:
             raise self._failure(error) from error
         given = hand({"request": self._raw, "tree": self._place.to_json()})
-        label = f"the plan of {shorten(self._errand['delegate'], 150)}"
+        label = f"the plan of {truncate(self._errand['delegate'], 150)}"
         try:
             ended = await self._children.run(PLAN, "plan", given, label, ended=self._desk.forget)
         except ChildWorkflowError as error:
@@ -130,7 +129,7 @@ class DelegateWorkflow(AgentWorkflow):
             failed = call_error(error, OPTIONS, workflow.info().task_queue)
             found = failed_with(error)
             found = found if isinstance(found, dict) else {}
-            rest = {"usage": found.get("usage") or Spent().to_json(), "decisions": found.get("decisions") or []}
+            rest = {"usage": found.get("usage") or Usage().to_json(), "decisions": found.get("decisions") or []}
             raise ApplicationError(failed.message, rest, type=failed.code, non_retryable=True) from None
         result = unpack(ended) or decode(ended)
         status, errors = result["status"], result["errors"]
@@ -138,7 +137,7 @@ class DelegateWorkflow(AgentWorkflow):
         if result.get("decisions"):
             out["decisions"] = result["decisions"]
         if status != "completed":
-            why = "; ".join(f"{e['call']}: [{e['code']}] {shorten(str(e['message']), 300)}" for e in errors[:5])
+            why = "; ".join(f"{e['call']}: [{e['code']}] {truncate(str(e['message']), 300)}" for e in errors[:5])
             why = why or f"its plan was {status}" + _reason(result.get("decisions") or [])
             told = raw(dump({**out, "errors": errors[-MAX_ERRORS_TOLD:]}))
             raise ApplicationError(why, told, type=PLAN_FAILED, non_retryable=True)
@@ -159,14 +158,14 @@ class DelegateWorkflow(AgentWorkflow):
         self._purse = Purse(parsed.config.budget, self._place.bank)
         tool = self._errand["tool"]
         served = [tool["name"]] if tool["served"] else []
-        self._alone = prepared = prepare_parsed(parsed, {}, served)
+        self._alone = prepared = validate_parsed(parsed, {}, served)
         node = prepared.nodes[0]
         call = {**node.call, **self._errand["input"], "_id": self._errand["id"]}
         command = StartCall(0, node, call, self._errand["context"])
         workflow.set_current_details(f"**running** {node.id}")
         out: dict[str, Any] = {"status": "completed"}
         try:
-            if node.how == "latent":
+            if node.kind == "latent":
                 asking = Asking(parsed.config, own_context(len(parsed.context)), self._spent_here, self._purse)
                 task = asking.start(command, 0)
                 await workflow.wait_condition(task.done)
@@ -184,7 +183,7 @@ class DelegateWorkflow(AgentWorkflow):
                 raise
             await self._purse.told()
             failed = call_error(
-                error, OPTIONS if node.how == "latent" else node.tool.options, workflow.info().task_queue
+                error, OPTIONS if node.kind == "latent" else node.tool.options, workflow.info().task_queue
             )
             raise self._failure(failed) from None
         await self._purse.told()
@@ -204,4 +203,4 @@ class DelegateWorkflow(AgentWorkflow):
 def _reason(decisions: list[dict[str, Any]]) -> str:
     """Why somebody rejected a plan, for the end of a sentence."""
     said = [d.get("reason") for d in decisions if (d.get("what"), d.get("decision")) == ("plan", REJECT)]
-    return f": {shorten(str(said[-1]), 300)}" if said and said[-1] else ""
+    return f": {truncate(str(said[-1]), 300)}" if said and said[-1] else ""

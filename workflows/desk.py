@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from temporalio import workflow
 
-from acts.decisions import APPROVE, REJECT, Decision, Refused, Wait, match, read
-from acts.errors import PlanError, shorten
+from acts.language.errors import DecisionRefused, PlanError, truncate
+from acts.tree.decisions import APPROVE, REJECT, Decision, PendingApproval, match_decision, read_decision
 from workflows.teller import Key, Teller, key_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from acts.config import Approve
+    from acts.language.config import Approve
 
 # Decisions that came before their wait; a flood of them must not grow without end
 MAX_KEPT: Final = 100
@@ -40,17 +40,17 @@ class Desk:
 
     def __init__(
         self,
-        decided: Callable[[Wait, Decision], None],
+        decided: Callable[[PendingApproval, Decision], None],
         check: Callable[[Decision], None],
-        check_below: Callable[[Wait, Decision], None],
+        check_below: Callable[[PendingApproval, Decision], None],
         note: Callable[[str], None],
     ) -> None:
         self.records: list[dict[str, Any]] = []
         self.expired: str | None = None
         self._decided, self._check, self._check_below, self._note = decided, check, check_below, note
-        self._waits: dict[tuple[str, str | None, str | None], Wait] = {}
+        self._waits: dict[tuple[str, str | None, str | None], PendingApproval] = {}
         self._timers: dict[tuple[str, str | None, str | None], asyncio.Task[None]] = {}
-        self._below: dict[str, dict[Key, Wait]] = {}
+        self._below: dict[str, dict[Key, PendingApproval]] = {}
         self._kept: list[Decision] = []
         self._arrived: list[Decision] = []
         self.restoring = False
@@ -80,7 +80,7 @@ class Desk:
             timer = asyncio.create_task(workflow.sleep(left, summary=f"decision about {call or 'the plan'}"))
             timer.add_done_callback(partial(self._expire, key, approve.onTimeout))
             self._timers[key] = timer
-        self._waits[key] = Wait(
+        self._waits[key] = PendingApproval(
             workflow.info().workflow_id, what, version, began, call, instance, deadline, about or {}
         )
         for early in list(self._kept):
@@ -117,18 +117,18 @@ class Desk:
         for what in ("call", "scopes"):
             self._close((what, call, instance))
 
-    def goes_on(self, wait: Wait, calls: Sequence[str]) -> None:
+    def goes_on(self, wait: PendingApproval, calls: Sequence[str]) -> None:
         """The time for a decision goes on where an edit put another Call into the place of this one."""
         place = f"{str(wait.call).partition(':')[0]}:"
         for call in calls:
             if call.startswith(place):
                 self._since |= {f"{what}/{call}/{wait.instance}": wait.since for what in ("call", "scopes")}
 
-    def own(self) -> list[Wait]:
+    def own(self) -> list[PendingApproval]:
         """What waits in this very run."""
         return list(self._waits.values())
 
-    def all(self) -> list[Wait]:
+    def all(self) -> list[PendingApproval]:
         """What waits here and in the runs below."""
         return [*self._waits.values(), *(w for waits in self._below.values() for w in waits.values())]
 
@@ -139,27 +139,27 @@ class Desk:
 
     # -- decisions -------------------------------------------------------------
 
-    def judge(self, raw: Any, word: str | None = None) -> tuple[Wait, Decision]:
+    def judge(self, raw: Any, word: str | None = None) -> tuple[PendingApproval, Decision]:
         """The wait that a decision is for.
 
         Raises:
             Refused, InvalidRequest: it cannot be taken, and why.
         """
-        decision = read(raw, word)
-        wait = match(self.all(), decision)
+        decision = read_decision(raw, word)
+        wait = match_decision(self.all(), decision)
         if wait.workflow_id == workflow.info().workflow_id:
             self._check(decision)
         else:
             self._check_below(wait, decision)
         return wait, decision
 
-    def signalled(self, raw: Any, word: str) -> tuple[Wait, Decision] | None:
+    def signalled(self, raw: Any, word: str) -> tuple[PendingApproval, Decision] | None:
         """A decision by signal: taken, kept for a wait that is still to come, or noted as refused.
 
         What is returned is for a run below, to be passed on.
         """
         try:
-            decision = read(raw, word)
+            decision = read_decision(raw, word)
             if self.restoring and len(self._arrived) < MAX_KEPT:
                 self._arrived.append(decision)
                 return None
@@ -168,7 +168,7 @@ class Desk:
                 return None
             return self.take(raw, word)
         except PlanError as error:
-            self._note(f"the signal {word} was refused: {shorten(str(error), 200)}")
+            self._note(f"the signal {word} was refused: {truncate(str(error), 200)}")
             return None
 
     def _is_early(self, decision: Decision) -> bool:
@@ -183,7 +183,7 @@ class Desk:
         wanted = (decision.workflow_id, decision.call, decision.instance)
         return not any(all(w is None or w == k for w, k in zip(wanted, seen, strict=True)) for seen in self._seen)
 
-    def take(self, raw: Any, word: str | None = None) -> tuple[Wait, Decision] | None:
+    def take(self, raw: Any, word: str | None = None) -> tuple[PendingApproval, Decision] | None:
         """Take a decision; what is for a run below is returned, to be passed on.
 
         Raises:
@@ -199,11 +199,11 @@ class Desk:
         self._take(wait, decision)
         return None
 
-    def _take(self, wait: Wait, decision: Decision) -> None:
+    def _take(self, wait: PendingApproval, decision: Decision) -> None:
         try:
             self._check(decision)
         except PlanError as error:
-            self._note(f"the decision {decision.decision} was refused: {shorten(str(error), 200)}")
+            self._note(f"the decision {decision.decision} was refused: {truncate(str(error), 200)}")
             return
         if len(self.records) < MAX_RECORDS:
             self.records.append(decision.record(wait, _text(workflow.now())))
@@ -212,10 +212,10 @@ class Desk:
         self._decided(wait, decision)
 
     @staticmethod
-    def _fits(wait: Wait, decision: Decision) -> bool:
+    def _fits(wait: PendingApproval, decision: Decision) -> bool:
         try:
-            match([wait], decision)
-        except Refused:
+            match_decision([wait], decision)
+        except DecisionRefused:
             return False
         return True
 
@@ -234,14 +234,14 @@ class Desk:
 
     # -- runs below and above --------------------------------------------------
 
-    def reported(self, raw: Any, instance: str | None = None) -> list[tuple[Wait, Decision]]:
+    def reported(self, raw: Any, instance: str | None = None) -> list[tuple[PendingApproval, Decision]]:
         """A run below says what waits there; early decisions that fit are returned, to be passed on.
 
         ``instance`` is the one that it works for.
         """
         try:
-            waits = [Wait.from_json(w) for w in raw["waits"]]
-            gone = [Wait.from_json({"version": 0, "since": "", **w}) for w in raw.get("gone", ())]
+            waits = [PendingApproval.from_json(w) for w in raw["waits"]]
+            gone = [PendingApproval.from_json({"version": 0, "since": "", **w}) for w in raw.get("gone", ())]
         except (KeyError, TypeError, AttributeError):
             return []
         waits, gone = ([w.inside(instance) for w in part] for part in (waits, gone))
@@ -256,7 +256,7 @@ class Desk:
         self.teller.changed()
         return [pair for wait in waits for pair in self._early(wait)]
 
-    def _early(self, wait: Wait) -> list[tuple[Wait, Decision]]:
+    def _early(self, wait: PendingApproval) -> list[tuple[PendingApproval, Decision]]:
         """The decision that came before this wait, if there is one."""
         self._saw(wait.workflow_id, wait.call, wait.instance, wait.version)
         for early in self._kept:
@@ -289,7 +289,7 @@ class Desk:
         self.records = list(data["records"])
         # What came before this is known is judged when the waits are open again
         self._arrived, self.restoring = self._kept, True
-        self._kept = [read(raw) for raw in data["kept"]]
+        self._kept = [read_decision(raw) for raw in data["kept"]]
         self.teller.restore(data["told"])
         self._since = dict(data["since"])
         own = workflow.info().workflow_id
@@ -297,7 +297,7 @@ class Desk:
             workflow_id, call, instance = key if len(key) > 1 else (own, key[0], None)
             self._saw(workflow_id, call, instance, version)
 
-    def restored(self) -> list[tuple[Wait, Decision]]:
+    def restored(self) -> list[tuple[PendingApproval, Decision]]:
         """The waits of the run before are open again; what is for a run below is returned, to be passed on."""
         arrived, self._arrived, self.restoring = self._arrived, [], False
         found = [self.signalled(decision.raw, decision.decision) for decision in arrived]

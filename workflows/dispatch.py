@@ -25,16 +25,15 @@ from temporalio.exceptions import (
     TimeoutError as ActivityTimeout,
 )
 
-from acts.errors import CallError, shorten
-from acts.report import summary
-from acts.wire import CANCELLED, NOT_SERVED, RESULT_TOO_LARGE, SDK_PAYLOADS_TOO_LARGE, TIMEOUT
+from acts.language.errors import CallError, truncate
+from acts.language.wire import CANCELLED, NOT_SERVED, RESULT_TOO_LARGE, SDK_PAYLOADS_TOO_LARGE, TIMEOUT
 from workflows.payloads import MAX_PAYLOAD, encode, size
 
 if TYPE_CHECKING:
-    from acts.calls import Node
-    from acts.commands import StartCall
-    from acts.config import Options
-    from acts.tools import Tool
+    from acts.language.config import Options
+    from acts.language.tools import Tool
+    from acts.machines.commands import StartCall
+    from acts.plan.planned_call import PlannedCall
 
 # Temporal's limit for ids is 1,000 bytes; the rest is room for suffixes
 MAX_ID: Final = 900
@@ -87,25 +86,25 @@ class Dispatcher:
             raise CallError(RESULT_TOO_LARGE, f"{text}: pass a reference to large data")
         return args, total
 
-    def activity(self, node: Node, args: list[RawValue]) -> workflow.ActivityHandle[Any]:
+    def activity(self, node: PlannedCall, args: list[RawValue]) -> workflow.ActivityHandle[Any]:
         """The Call's Activity, scheduled."""
         tool, name = node.tool, str(node.tool.activity)
         if tool.options.local and self._local_running < MAX_LOCAL:
             return self._local(node, name, args)
         return workflow.start_activity(
-            name, args=args, result_type=RawValue, activity_id=short_id(node.key), summary=summary(node),
+            name, args=args, result_type=RawValue, activity_id=short_id(node.key), summary=node.label,
             **activity_options(tool.options, self._policy(tool)),
         )  # fmt: skip
 
-    def _local(self, node: Node, name: str, args: list[RawValue]) -> workflow.ActivityHandle[Any]:
+    def _local(self, node: PlannedCall, name: str, args: list[RawValue]) -> workflow.ActivityHandle[Any]:
         try:
             handle = workflow.start_local_activity(
-                name, args=args, result_type=RawValue, activity_id=short_id(node.key), summary=summary(node),
+                name, args=args, result_type=RawValue, activity_id=short_id(node.key), summary=node.label,
                 start_to_close_timeout=timedelta(seconds=node.tool.options.timeout),
                 retry_policy=self._policy(node.tool),
             )  # fmt: skip
         except ValueError as error:  # the SDK's word for an Activity that this worker does not have
-            raise CallError(NOT_SERVED, shorten(str(error), 300)) from None
+            raise CallError(NOT_SERVED, truncate(str(error), 300)) from None
         self._local_running += 1
         handle.add_done_callback(self._local_ended)
         return handle
@@ -169,11 +168,11 @@ def call_error(error: BaseException, options: Options, queue: str) -> CallError:
         }  # fmt: skip
         return CallError(TIMEOUT, text.format(**known))
     if isinstance(cause, ApplicationError):
-        return CallError(cause.type or "ApplicationError", shorten(cause.message, 10_000), _details(cause))
+        return CallError(cause.type or "ApplicationError", truncate(cause.message, 10_000), _details(cause))
     if isinstance(cause, CallError):
         return cause
     message = cause.message if isinstance(cause, FailureError) else str(cause)
-    return CallError(type(cause).__name__, shorten(message, 10_000))
+    return CallError(type(cause).__name__, truncate(message, 10_000))
 
 
 def _details(error: ApplicationError) -> Any:

@@ -18,7 +18,7 @@ from temporalio.api.failure.v1 import Failure
 from temporalio.converter import DefaultFailureConverter, PayloadConverter
 from temporalio.exceptions import ApplicationError
 
-from acts.wire import INVALID_REQUEST, REFUSED
+from acts.language.wire import INVALID_REQUEST, REFUSED
 
 _REFUSALS: Final = frozenset({INVALID_REQUEST, REFUSED})
 

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, Final
 from temporalio import workflow
 from temporalio.common import RawValue
 
-from acts import report
-from acts.draw import picture
-from acts.errors import CallError, InvalidRequest, Problem
-from acts.gathered import below, statuses
-from acts.messages import Data, parse_message
-from acts.wire import ASKED, CONTEXT, GRAPH, INSTANCE, MATERIAL, PAUSE, PLAN_QUERY, PROVIDE, RESUME, STATUS
+from acts.language.errors import CallError, InvalidRequest, Problem
+from acts.language.messages import Data, parse_message
+from acts.language.wire import ASKED, CONTEXT, GRAPH, INSTANCE, MATERIAL, PAUSE, PLAN_QUERY, PROVIDE, RESUME, STATUS
+from acts.machines import call_report
+from acts.machines.instance_results import child_progress, statuses
+from acts.views import results
+from acts.views.mermaid import render_graph
 from workflows.asking import Asking, material
 from workflows.desk import MAX_TOLD
 from workflows.member import Member, read_signal
@@ -24,8 +25,8 @@ from workflows.requests import page_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from acts.commands import Command
-    from acts.walk import Walk
+    from acts.machines.commands import Command
+    from acts.machines.walk import Walk
 
     Event = Callable[[Walk, str], list[Command]]
 
@@ -119,7 +120,7 @@ class PlanHandlers(Member):
     def _told(self) -> dict[str, Any]:
         found: dict[str, Any] = {"phase": self._phase_now(), "calls": [], "usage": self._asking.spent.to_json()}
         if self._walk is not None:
-            found["calls"] = report.calls(self._walk)
+            found["calls"] = call_report.calls(self._walk)
             if self._walk.prepared.request.instances():
                 found["instances"] = statuses(self._walk)
         if waits := len(self._desk.all()):
@@ -150,7 +151,7 @@ class PlanHandlers(Member):
         walk = self._walk
         asked = decode(page) if page.payload.metadata else None
         messages = [m.raw for m in walk.prepared.request.context]
-        return raw(dump(page_of(lambda: messages + report.appended(walk), walk.value, asked)))
+        return raw(dump(page_of(lambda: messages + results.appended(walk), walk.value, asked)))
 
     @workflow.query(name=MATERIAL, description="For the engine: what a model is shown of this run's context.")
     def material(self, page: RawValue = NOTHING) -> RawValue:
@@ -190,8 +191,8 @@ class PlanHandlers(Member):
         """The plan as a drawing."""
         if self._walk is None:
             return ""
-        told = {"calls": report.calls(self._walk), "instances": below(self._walk)}
-        return picture(self._walk.prepared.whole or self._walk.prepared, told, read_signal(given))
+        told = {"calls": call_report.calls(self._walk), "instances": child_progress(self._walk)}
+        return render_graph(self._walk.prepared.whole or self._walk.prepared, told, read_signal(given))
 
 
 def aimed_message(found: Any) -> tuple[str | None, Any]:

@@ -21,7 +21,7 @@ from temporalio.worker import (
     WorkflowInboundInterceptor,
 )
 
-from acts.wire import RESULT_TOO_LARGE
+from acts.language.wire import RESULT_TOO_LARGE
 from workflows.payloads import MAX_LOCAL_RESULT, dump, raw
 
 if TYPE_CHECKING:

@@ -11,12 +11,12 @@ from temporalio import workflow
 from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 
-from acts import report
-from acts.errors import CallError, InvalidRequest, Problem
-from acts.gathered import told
-from acts.instances import opened, together
-from acts.validate import Prepared
-from acts.wire import INSTANCE, PLAN_FAILED, RESULT_TOO_LARGE
+from acts.language.errors import CallError, InvalidRequest, Problem
+from acts.language.wire import INSTANCE, PLAN_FAILED, RESULT_TOO_LARGE
+from acts.machines.instance_results import instance_report
+from acts.plan.validate import ValidatedPlan
+from acts.tree.batches import expand_template, opened
+from acts.views import results
 from workflows.payloads import NOTHING, dump, fitted, handed, raw
 from workflows.plan import FATAL, PlanWorkflow
 
@@ -37,13 +37,13 @@ class InstanceWorkflow(PlanWorkflow):
             text = f"an Instance is started by the run that has the batch: {error}"
             raise InvalidRequest([Problem("invalidRequest", text, hint="start a Plan")]) from None
 
-    def _own_part(self, prepared: Prepared) -> Prepared:
-        return together(prepared, self._handed["instances"])
+    def _own_part(self, prepared: ValidatedPlan) -> ValidatedPlan:
+        return expand_template(prepared, self._handed["instances"])
 
     def _delivered(self, result: dict[str, Any], status: str) -> RawValue:
         """What ``told`` says of an instance, with ``usage?``; or ``{status, instances, usage?}`` of several."""
         walk = self._now_walking
-        found = told(walk, edited=self._version > 1)
+        found = instance_report(walk, edited=self._version > 1)
         members = self._handed["instances"]
         out: dict[str, Any] = {"status": status}
         if result["usage"]["requests"]:
@@ -61,5 +61,5 @@ class InstanceWorkflow(PlanWorkflow):
             rest = raw(dump({"usage": result["usage"], "decisions": self._desk.records}))
             raise ApplicationError(text, rest, type=RESULT_TOO_LARGE, non_retryable=True) from None
         if status == "failed":
-            raise ApplicationError(report.failure_text(walk), handed_back, type=PLAN_FAILED, non_retryable=True)
+            raise ApplicationError(results.failure_text(walk), handed_back, type=PLAN_FAILED, non_retryable=True)
         return handed_back

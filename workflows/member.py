@@ -11,10 +11,10 @@ from typing import Any
 from temporalio import workflow
 from temporalio.common import RawValue
 
-from acts.config import Budget
-from acts.delegation import Place
-from acts.errors import CallError, shorten
-from acts.wire import GRANTED, SPEND, SPENT
+from acts.language.config import Budget
+from acts.language.errors import CallError, truncate
+from acts.language.wire import GRANTED, SPEND, SPENT
+from acts.tree.delegation import Place
 from workflows.children import Children
 from workflows.decidable import Decidable
 from workflows.payloads import NOTHING, decode
@@ -40,14 +40,14 @@ class Member(Decidable):
         instance = aim.get("instance") if isinstance(aim, dict) else None
         if isinstance(named, str) and named != own:
             if not named.startswith(f"{own}/"):
-                self._note(f"the signal {signal} was ignored: {shorten(named, 100)} is no run below this one")
+                self._note(f"the signal {signal} was ignored: {truncate(named, 100)} is no run below this one")
                 return True
             await self._children.tell_one(workflow.get_external_workflow_handle(named), signal, *args)
             return True
         if not isinstance(instance, str):
             return False
         if not await self._children.tell_named(instance, signal, *args):
-            self._note(f"the signal {signal} was ignored: no child walks the instance {shorten(instance, 100)} now")
+            self._note(f"the signal {signal} was ignored: no child walks the instance {truncate(instance, 100)} now")
         return True
 
     @workflow.signal(name=SPEND, description="For the engine: a run below asks whether it may ask a model.")

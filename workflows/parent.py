@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, ChildWorkflowError
 
-from acts.config import Budget
-from acts.decisions import EDIT, INNER, Refused
-from acts.delegation import Place, errand, too_deep
-from acts.errors import CallError, EngineError
-from acts.gathered import TOLD
-from acts.instances import UNIT, Batch, apart, count_calls, slim, stays, units
-from acts.messages import parse_request
-from acts.report import summary
-from acts.runs import SETTLED
-from acts.validate import prepare_parsed
-from acts.walk import Walk
-from acts.wire import CANCELLED, DELEGATE, INSTANCE, LIMIT_EXCEEDED
+from acts.language.config import Budget
+from acts.language.errors import CallError, DecisionRefused, EngineError
+from acts.language.messages import parse_request
+from acts.language.wire import CANCELLED, DELEGATE, INSTANCE, LIMIT_EXCEEDED
+from acts.machines.call_state import SETTLED
+from acts.machines.instance_results import TOLD
+from acts.machines.walk import Walk
+from acts.plan.planned_call import UNIT
+from acts.plan.validate import validate_parsed
+from acts.tree.batches import Batch, count_calls, keep_instance, needs_children, slim, split_into_children
+from acts.tree.decisions import EDIT, INNER
+from acts.tree.delegation import Place, build_delegate_input, too_deep
 from workflows.children import child_ids, start_background
 from workflows.dispatch import call_error
 from workflows.handlers import PlanHandlers
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 
     from temporalio.common import RawValue
 
-    from acts.calls import Node
-    from acts.commands import Command, StartCall
-    from acts.decisions import Decision, Wait
-    from acts.validate import Prepared
+    from acts.machines.commands import Command, StartCall
+    from acts.plan.planned_call import PlannedCall
+    from acts.plan.validate import ValidatedPlan
+    from acts.tree.decisions import Decision, PendingApproval
 
 
 class Parent(PlanHandlers):
@@ -60,7 +60,7 @@ class Parent(PlanHandlers):
             raise EngineError("nothing is walked yet")
         return self._walk
 
-    def _report_of(self, node: Node, what: Callable[..., list[Command]], *told: Any, **more: Any) -> None:
+    def _report_of(self, node: PlannedCall, what: Callable[..., list[Command]], *told: Any, **more: Any) -> None:
         """An event about a Call, which has its rank in the plan that is walked when it is handled."""
 
         def event(walk: Walk, now: str) -> list[Command]:
@@ -73,7 +73,7 @@ class Parent(PlanHandlers):
         """What the run above handed over, or None."""
         return handed(given)
 
-    def _take_place(self, prepared: Prepared, carried: Mapping[str, Any]) -> None:
+    def _take_place(self, prepared: ValidatedPlan, carried: Mapping[str, Any]) -> None:
         """Where this run stands in its tree, and who keeps the budget."""
         config = prepared.request.config
         self._place = Place.from_json(self._handed.get("tree")).within(config.budget)
@@ -82,21 +82,21 @@ class Parent(PlanHandlers):
         self._purse.ledger.plan(count_calls(prepared))
         self._purse.ledger.restore(carried.get("ledger"))
 
-    def _more_calls(self, prepared: Prepared) -> int:
+    def _more_calls(self, prepared: ValidatedPlan) -> int:
         """How many Calls an edited plan makes beyond those of the plan that is walked."""
         before = self._now_walking.prepared
         return count_calls(prepared.whole or prepared) - count_calls(before.whole or before)
 
-    def _allow_edit(self, prepared: Prepared) -> None:
+    def _allow_edit(self, prepared: ValidatedPlan) -> None:
         """Raises Refused for an edited plan that is beyond the budget, with what runs below have made already."""
         why = self._purse.ledger.too_many(self._more_calls(prepared))
         if why is not None:
-            raise Refused(why)
+            raise DecisionRefused(why)
 
-    def _own_part(self, prepared: Prepared) -> Prepared:
+    def _own_part(self, prepared: ValidatedPlan) -> ValidatedPlan:
         """What this run walks itself: all of a plan, or what children of its own do not."""
         self._batch = None
-        part = units(prepared) if apart(prepared) else prepared
+        part = split_into_children(prepared) if needs_children(prepared) else prepared
         self._carriers = {member: node.members[0] for node in part.nodes for member in node.members}
         return part
 
@@ -107,7 +107,7 @@ class Parent(PlanHandlers):
     def _child_of(self, instance: str) -> str:
         return self._carriers.get(instance, instance)
 
-    def _unit(self, node: Node) -> RawValue:
+    def _unit(self, node: PlannedCall) -> RawValue:
         """What the child that walks some instances is handed."""
         walk = self._now_walking
         whole = walk.prepared.whole
@@ -126,13 +126,15 @@ class Parent(PlanHandlers):
     def _instance_below(self, workflow_id: str) -> str | None:
         return self._works_for.get(workflow_id)
 
-    def _may_be_decided_below(self, wait: Wait, decision: Decision) -> None:
+    def _may_be_decided_below(self, wait: PendingApproval, decision: Decision) -> None:
         """An edit of a Call that a child walks for an instance is checked here; a delegate's plan is its own affair.
 
         So is that of a child whose plan was edited before: only it knows what became of it.
         """
         if decision.decision == EDIT and wait.workflow_id in self._several:
-            raise Refused("a child that walks several instances takes no edits: set instancesPerChild to 1 for that")
+            raise DecisionRefused(
+                "a child that walks several instances takes no edits: set instancesPerChild to 1 for that"
+            )
         whole = self._walk.prepared.whole if self._walk is not None else None
         plan = whole.request.plan if whole is not None else None
         if decision.call_with is None or whole is None or plan is None:
@@ -142,9 +144,9 @@ class Parent(PlanHandlers):
         index = next((n.index for n in whole.nodes if n.id == decision.call and n.instance is not None), None)
         if index is not None:
             calls = list(plan.calls)
-            calls[index] = stays(calls[index], decision.call_with, wait.instance)
+            calls[index] = keep_instance(calls[index], decision.call_with, wait.instance)
             request = edited_request(self._request, plan.index, calls)
-            prepare_parsed(parse_request(request), self._registry["tools"], self._registry["served"])
+            validate_parsed(parse_request(request), self._registry["tools"], self._registry["served"])
 
     def _asked_for(self) -> Any:
         """What people confirm, as whoever began all this asked for it: a part of a plan is walked without ``plan``."""
@@ -162,9 +164,9 @@ class Parent(PlanHandlers):
             raise CallError(LIMIT_EXCEEDED, why)
         config = {**(self._request.get("config") or {}), "approve": self._asked_for()}
         keeper = None if command.node.detached else self._purse.keeper
-        return hand(errand(command, config, self._place.below(keeper), self._registry.get("pins", {})))
+        return hand(build_delegate_input(command, config, self._place.below(keeper), self._registry.get("pins", {})))
 
-    async def _child(self, node: Node, given: RawValue) -> RawValue | None:
+    async def _child(self, node: PlannedCall, given: RawValue) -> RawValue | None:
         """Run what is behind a delegated Call, or walk a unit."""
         instance = node.members[0] if len(node.members) == 1 else node.instance
         if len(node.members) > 1:
@@ -172,14 +174,14 @@ class Parent(PlanHandlers):
         if instance is not None:
             name = node.members[0] if node.members else node.key
             self._works_for.update(dict.fromkeys(child_ids(name), instance))
-        if node.how == UNIT:
+        if node.kind == UNIT:
             # Smaller than what was counted for the task: how small, depends on the build of zlib
             brief = hand(slim(handed(given)))
-            return await self._children.run(INSTANCE, node.members[0], brief, summary(node), ended=self._desk.forget)
+            return await self._children.run(INSTANCE, node.members[0], brief, node.label, ended=self._desk.forget)
         if node.detached:  # it outlives who keeps the budget: it gets a share of its own
             walk = self._now_walking
             still = sum(
-                n.detached and n.how == "delegate" and r.state not in SETTLED
+                n.detached and n.kind == "delegate" and r.state not in SETTLED
                 for n, r in zip(walk.nodes, walk.runs, strict=True)
             )
             share = await self._purse.share(1 + max(1, still))
@@ -188,45 +190,43 @@ class Parent(PlanHandlers):
             return None
         options = node.tool.options
         seconds = options.timeout if "timeout" in options.model_fields_set else None
-        return await self._children.run(
-            DELEGATE, node.key, given, summary(node), seconds=seconds, ended=self._desk.forget
-        )
+        return await self._children.run(DELEGATE, node.key, given, node.label, seconds=seconds, ended=self._desk.forget)
 
-    def _ended(self, node: Node, value: RawValue) -> None:
+    def _ended(self, node: PlannedCall, value: RawValue) -> None:
         """What a child came to becomes an event."""
         found = unpack(value) or decode(value)
         self._told_by(node, found)
-        if node.how == UNIT:
+        if node.kind == UNIT:
             self._report_of(node, Walk.unit_ended, instances_of(node, found))
         else:
             self._report_of(node, Walk.completed, found["output"], chosen=found.get("path"))
 
-    def _told_by(self, node: Node, found: Any) -> None:
+    def _told_by(self, node: PlannedCall, found: Any) -> None:
         """What a child says beside its result: what it spent, and who decided what there."""
         if not isinstance(found, dict):
             return
         self._asking.spent.add(found.get("usage"))
         self._desk.records += [_seen_from_above(node, record) for record in found.get("decisions") or ()]
 
-    def _broke(self, node: Node, error: BaseException) -> None:
+    def _broke(self, node: PlannedCall, error: BaseException) -> None:
         """A child failed: what it came to is in the failure's details, if it says anything."""
         told = failed_with(error)
         self._told_by(node, told)
         failed = call_error(error, node.tool.options, workflow.info().task_queue)
-        if node.how == UNIT:
+        if node.kind == UNIT:
             self._report_of(node, Walk.unit_ended, instances_of(node, told, failed))
         else:
             self._report_of(node, Walk.failed, CallError(failed.code, failed.message))
 
-    def _gone(self, node: Node, why: str) -> None:
+    def _gone(self, node: PlannedCall, why: str) -> None:
         gone = CallError(CANCELLED, why)
-        if node.how == UNIT:
+        if node.kind == UNIT:
             self._report_of(node, Walk.unit_ended, instances_of(node, None, gone))
         else:
             self._report_of(node, Walk.failed, gone)
 
 
-def _seen_from_above(node: Node, record: dict[str, Any]) -> dict[str, Any]:
+def _seen_from_above(node: PlannedCall, record: dict[str, Any]) -> dict[str, Any]:
     """A decision that was made in a child: of which instance of this run, or below which Call."""
     if node.members:
         return {"instance": node.members[0], **record}
@@ -244,7 +244,7 @@ def failed_with(error: BaseException) -> Any:
     return detail(cause.details[0]) if isinstance(cause, ApplicationError) and cause.details else None
 
 
-def instances_of(node: Node, found: Any, failed: CallError | None = None) -> dict[str, Any]:
+def instances_of(node: PlannedCall, found: Any, failed: CallError | None = None) -> dict[str, Any]:
     """What each instance of a unit came to, by id; ``failed`` where the child said nothing."""
     if isinstance(found, dict) and isinstance(found.get("instances"), dict):
         return dict(found["instances"])

@@ -14,8 +14,8 @@ from typing import Any, Final
 from temporalio.api.common.v1 import Payload
 from temporalio.common import RawValue
 
-from acts.errors import CallError, InvalidRequest, Problem, shorten
-from acts.wire import NOT_JSON, RESULT_TOO_LARGE
+from acts.language.errors import CallError, InvalidRequest, Problem, truncate
+from acts.language.wire import NOT_JSON, RESULT_TOO_LARGE
 
 # The server refuses a single payload above 2 MiB (limit.blobSize.error); the rest is
 # room for what wraps it
@@ -85,7 +85,7 @@ def decode(value: RawValue) -> Any:
     try:
         return json.loads(payload.data, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
-        raise CallError(NOT_JSON, f"the result is not JSON: {shorten(str(error), 200)}") from error
+        raise CallError(NOT_JSON, f"the result is not JSON: {truncate(str(error), 200)}") from error
 
 
 def decode_request(value: RawValue) -> Any:
@@ -185,4 +185,4 @@ def trimmed(result: dict[str, Any], how: str) -> dict[str, Any]:
 def brief(errors: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Errors without their details, the first of very many."""
     kept = ({k: v for k, v in e.items() if k != "details"} for e in errors[:MAX_ERRORS])
-    return [{**e, "message": shorten(str(e.get("message", "")))} for e in kept]
+    return [{**e, "message": truncate(str(e.get("message", "")))} for e in kept]

@@ -1,4 +1,4 @@
-"""``Plan``: walks a plan. A thin shell around ``acts.walk``.
+"""``Plan``: walks a plan. A thin shell around ``acts.machines.walk``.
 
 Events (a call settled, a signal came) go into one inbox; the loop feeds them to the
 walk in order and performs the commands that come back. Nothing here decides.
@@ -21,18 +21,11 @@ from temporalio import workflow
 from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 
-from acts import proposal, report
-from acts.commands import AskHuman, Command, PlanOver, StartCall
-from acts.config import Config
-from acts.decisions import Decision, Refused, Wait
-from acts.errors import ActsError, CallError, EngineError, InvalidRequest, shorten
-from acts.forecast import figures, foreseen, ranges
-from acts.instances import UNIT, apart, stays
-from acts.messages import parse_request, read_request
-from acts.usage import Spent
-from acts.validate import Prepared, prepare_parsed
-from acts.walk import Walk
-from acts.wire import (
+from acts.language.config import Config
+from acts.language.errors import ActsError, CallError, DecisionRefused, EngineError, InvalidRequest, truncate
+from acts.language.messages import parse_request, read_request
+from acts.language.usage import Usage
+from acts.language.wire import (
     APPROVAL_TIMEOUT,
     APPROVE,
     EDIT,
@@ -44,6 +37,14 @@ from acts.wire import (
     REJECTED,
     RESULT_TOO_LARGE,
 )  # fmt: skip
+from acts.machines.commands import AskHuman, Command, PlanFinished, StartCall
+from acts.machines.walk import Walk
+from acts.plan.planned_call import UNIT
+from acts.plan.validate import ValidatedPlan, validate_parsed
+from acts.simulation.forecast_vs_actual import actual_figures, compare_known, expected_ranges
+from acts.tree.batches import keep_instance, needs_children
+from acts.tree.decisions import Decision, PendingApproval
+from acts.views import approval_page, results
 from workflows.asking import OPTIONS, Asking, Source, own_context
 from workflows.children import start_background
 from workflows.dispatch import Dispatcher, call_error
@@ -66,7 +67,7 @@ from workflows.requests import asks_for_plan, edited_request, load_upfront, look
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from acts.calls import Node
+    from acts.plan.planned_call import PlannedCall
 
     Event = Callable[[Walk, str], list[Command]]
 
@@ -87,7 +88,7 @@ class PlanWorkflow(Renewing):
         super().__init__()
         self._inbox: deque[Event] = deque()
         self._walk: Walk | None = None
-        self._details: report.Details | None = None
+        self._details: results.WebPage | None = None
         self._phase = "planning"
         self._notes: list[str] = []
         self._over: str | None = None
@@ -98,7 +99,7 @@ class PlanWorkflow(Renewing):
         self._proposal = ""
         self._forecast: dict[str, Any] | None = None
         self._dispatch = Dispatcher()
-        self._asking = Asking(Config(), Source("", "", 0), Spent(), self._purse)
+        self._asking = Asking(Config(), Source("", "", 0), Usage(), self._purse)
 
     @workflow.run
     async def run(self, request: RawValue = NOTHING) -> RawValue:
@@ -119,7 +120,7 @@ class PlanWorkflow(Renewing):
         except Exception as error:
             # Whatever it is: an input that we did not foresee must not retry this task for ever
             workflow.logger.exception("the walk broke")
-            text = f"{type(error).__name__}: {shorten(str(error))}"
+            text = f"{type(error).__name__}: {truncate(str(error))}"
             raise ApplicationError(text, type="EngineError", non_retryable=True) from error
 
     async def _run(self, given: RawValue) -> RawValue:
@@ -131,7 +132,7 @@ class PlanWorkflow(Renewing):
         shown = self._handed.get("source")
         source = Source.from_json(shown) if shown else own_context(len(prepared.request.context))
         self._take_place(prepared, carried)
-        self._asking = Asking(prepared.request.config, source, Spent(), self._purse)
+        self._asking = Asking(prepared.request.config, source, Usage(), self._purse)
         self._asking.spent.add(carried.get("spent"))
         run_key = f"{info.namespace}/{info.workflow_id}/{info.first_execution_run_id}"
         walk = self._walk = Walk(self._own_part(prepared), partial(_identify, run_key))
@@ -141,7 +142,7 @@ class PlanWorkflow(Renewing):
             self._version = carried.get("version", 1)
             self._extent = Extent(carried.get("before", (0, 0)))
         self._forecast = (carried or self._handed).get("forecast")
-        self._details = report.Details(walk)
+        self._details = results.WebPage(walk)
         self._notes += [p.text() for p in prepared.warnings if p.code == "limitLowered"]
         self._phase = "paused" if walk.paused else "running"
         self._approved = carried.get("approved", True) if carried else not asks_for_plan(prepared.request)
@@ -157,7 +158,7 @@ class PlanWorkflow(Renewing):
             raise
         return await self._finish()
 
-    async def _prepare(self, registry: dict[str, Any] | None) -> Prepared:
+    async def _prepare(self, registry: dict[str, Any] | None) -> ValidatedPlan:
         """Parse, look up what the worker has (recorded in history), validate."""
         parsed = read_request(self._request)
         if registry is None:
@@ -167,7 +168,7 @@ class PlanWorkflow(Renewing):
                 self._request = {**self._request, "context": [*self._request["context"], *upfront]}
                 parsed = read_request(self._request)
         self._registry = registry
-        return prepare_parsed(parsed, registry["tools"], registry["served"], self._handed.get("places"))
+        return validate_parsed(parsed, registry["tools"], registry["served"], self._handed.get("places"))
 
     # -- the loop --------------------------------------------------------------
 
@@ -188,8 +189,8 @@ class PlanWorkflow(Renewing):
                 except InvalidRequest as error:
                     self._note(f"a message was refused: {error.problems[0].message}")
                     continue
-                except Refused as error:
-                    self._note(f"a decision was refused: {shorten(str(error), 200)}")
+                except DecisionRefused as error:
+                    self._note(f"a decision was refused: {truncate(str(error), 200)}")
                     continue
                 await self._perform_all(commands)
             if self._goes_on and self._now_walking.quiet and self._due():
@@ -210,7 +211,7 @@ class PlanWorkflow(Renewing):
             await self._perform(command)
 
     async def _perform(self, command: Command) -> None:
-        if isinstance(command, PlanOver):
+        if isinstance(command, PlanFinished):
             self._over = command.status
         elif isinstance(command, StartCall):
             await self._start(command)
@@ -222,14 +223,14 @@ class PlanWorkflow(Renewing):
     async def _start(self, command: StartCall) -> None:
         node = command.node
         try:
-            if node.how == "latent":
+            if node.kind == "latent":
                 await self._make_room(len(dump([command.call, command.context])))
                 self._watch(node, self._asking.start(command, self._unasked()))
                 return
-            if node.how in (UNIT, "delegate"):
-                given = self._unit(node) if node.how == UNIT else self._errand(command)
+            if node.kind in (UNIT, "delegate"):
+                given = self._unit(node) if node.kind == UNIT else self._errand(command)
                 await self._make_room(size(given))
-                if node.how == UNIT:
+                if node.kind == UNIT:
                     self._children.expect(INSTANCE, node.members[0], self._untaken_by(node.members))
                 self._watch(node, asyncio.create_task(self._child(node, given)))
                 return
@@ -245,7 +246,7 @@ class PlanWorkflow(Renewing):
             return
         self._watch(node, task)
 
-    def _watch(self, node: Node, task: asyncio.Task[Any]) -> None:
+    def _watch(self, node: PlannedCall, task: asyncio.Task[Any]) -> None:
         self._handles[node.key] = task
         task.add_done_callback(partial(self._settled, node))
 
@@ -255,7 +256,7 @@ class PlanWorkflow(Renewing):
         if walk.prepared.request.config.budget.requests is None:
             return 0
         waiting = ("pending", "ready", "awaiting")
-        return sum(n.how == "latent" and r.state in waiting for n, r in zip(walk.nodes, walk.runs, strict=True))
+        return sum(n.kind == "latent" and r.state in waiting for n, r in zip(walk.nodes, walk.runs, strict=True))
 
     async def _make_room(self, size_: int) -> None:
         """End this workflow task before its commands outgrow one gRPC message."""
@@ -264,14 +265,14 @@ class PlanWorkflow(Renewing):
             await workflow.sleep(timedelta(milliseconds=1), summary="large inputs go in several tasks")
         self._extent.record(size_)
 
-    def _settled(self, node: Node, task: asyncio.Task[Any]) -> None:
+    def _settled(self, node: PlannedCall, task: asyncio.Task[Any]) -> None:
         """An activity or child ended: its outcome becomes an event."""
         self._handles.pop(node.key, None)
         try:
-            if node.how in (UNIT, "delegate") and not node.detached:
+            if node.kind in (UNIT, "delegate") and not node.detached:
                 self._ended(node, task.result())
                 return
-            if node.how == "latent":
+            if node.kind == "latent":
                 result, chosen = self._asking.settled(task)
                 self._report_of(node, Walk.completed, result, chosen=chosen)
                 return
@@ -285,10 +286,10 @@ class PlanWorkflow(Renewing):
         except asyncio.CancelledError:
             self._gone(node, "the call was cancelled")
         except Exception as error:  # noqa: BLE001 - whatever came of the call is its outcome
-            if node.how in (UNIT, "delegate"):
+            if node.kind in (UNIT, "delegate"):
                 self._broke(node, error)
                 return
-            latent = node.how == "latent"
+            latent = node.kind == "latent"
             failed = call_error(error, OPTIONS if latent else node.tool.options, workflow.info().task_queue)
             # The details of a model's failure are what it cost
             self._report_of(node, Walk.failed, CallError(failed.code, failed.message) if latent else failed)
@@ -322,7 +323,7 @@ class PlanWorkflow(Renewing):
             if self._approved:
                 self._now_walking.check_change(self._edited_part(prepared))
 
-    def _edited(self, decision: Decision) -> Prepared:
+    def _edited(self, decision: Decision) -> ValidatedPlan:
         """The plan as a decision changes it, validated."""
         plan = self._now_walking.prepared.request.plan
         if plan is None:
@@ -330,27 +331,31 @@ class PlanWorkflow(Renewing):
         calls = list(decision.calls) if decision.calls is not None else list(plan.calls)
         places = self._handed.get("places")
         if not self._takes_edits:
-            raise Refused("this run walks several instances, and takes no edits: set instancesPerChild to 1 for that")
+            raise DecisionRefused(
+                "this run walks several instances, and takes no edits: set instancesPerChild to 1 for that"
+            )
         if places is not None and decision.calls is not None:
-            raise Refused("this run walks a part of a plan: one call of it can be edited, and no more")
+            raise DecisionRefused("this run walks a part of a plan: one call of it can be edited, and no more")
         if decision.calls is None:
             walked = self._now_walking.prepared
             node = next((n for n in (walked.whole or walked).nodes if n.id == decision.call), None)
             if node is None:
-                raise Refused(f"there is no call {decision.call}")
+                raise DecisionRefused(f"there is no call {decision.call}")
             at = node.index if places is None else places.index(node.index)
-            calls[at] = stays(calls[at], decision.call_with, node.instance)
+            calls[at] = keep_instance(calls[at], decision.call_with, node.instance)
         request = edited_request(self._request, plan.index, calls)
-        return prepare_parsed(parse_request(request), self._registry["tools"], self._registry["served"], places)
+        return validate_parsed(parse_request(request), self._registry["tools"], self._registry["served"], places)
 
-    def _edited_part(self, prepared: Prepared) -> Prepared:
+    def _edited_part(self, prepared: ValidatedPlan) -> ValidatedPlan:
         """What this run walks itself of an edited plan; once it has begun, what children walk stays theirs."""
         by_children = self._now_walking.prepared.whole is not None
-        if self._approved and by_children and not apart(prepared):
-            raise Refused("its instances are walked by children: no call of them can depend on a global one now")
+        if self._approved and by_children and not needs_children(prepared):
+            raise DecisionRefused(
+                "its instances are walked by children: no call of them can depend on a global one now"
+            )
         return self._own_part(prepared) if by_children or not self._approved else prepared
 
-    def _decided(self, wait: Wait, decision: Decision) -> None:
+    def _decided(self, wait: PendingApproval, decision: Decision) -> None:
         if decision.decision == EDIT:  # at once: what is decided next is about the new version
             commands = self._change(decision)
             self._inbox.append(lambda _walk, _now: commands)
@@ -383,7 +388,7 @@ class PlanWorkflow(Renewing):
             new = walk.anew(prepared)
         self._purse.changed(self._more_calls(prepared))
         self._walk, self._request = new, prepared.request.raw
-        self._details = report.Details(new)
+        self._details = results.WebPage(new)
         self._version += 1
         self._proposal = ""
         self._desk.raise_version(self._version)
@@ -408,7 +413,7 @@ class PlanWorkflow(Renewing):
         await self._purse.told()
         status = self._phase = str(self._over)
         self._show()
-        result = report.result(walk, self._asking.spent, status)
+        result = results.result(walk, self._asking.spent, status)
         if self._desk.records:
             result["decisions"] = self._desk.records
         return self._delivered(result, status)
@@ -422,13 +427,13 @@ class PlanWorkflow(Renewing):
         if self._desk.expired is not None and not self._approved:
             raise ApplicationError(self._desk.expired, raw(dump(result)), type=APPROVAL_TIMEOUT, non_retryable=True)
         if status == "failed":
-            raise ApplicationError(report.failure_text(walk), raw(dump(result)), type=PLAN_FAILED, non_retryable=True)
+            raise ApplicationError(results.failure_text(walk), raw(dump(result)), type=PLAN_FAILED, non_retryable=True)
         return raw(dump(result))
 
     def _compared(self, result: dict[str, Any]) -> dict[str, Any]:
         """The result, and in it what came of the forecast that a person was shown."""
         if self._forecast is not None:
-            result["forecast"] = foreseen(self._forecast, figures(result) | self._extent.figures(result))
+            result["forecast"] = compare_known(self._forecast, actual_figures(result) | self._extent.figures(result))
         return result
 
     def _for_agent(self, result: dict[str, Any], provided: Sequence[Any]) -> RawValue:
@@ -454,7 +459,7 @@ class PlanWorkflow(Renewing):
     def _show(self) -> None:
         if self._details is not None:
             shown = self._details.page(self._phase_now(), self._notes)
-            shown += report.waiting(self._desk.all(), self._desk.records)
+            shown += results.approvals_section(self._desk.all(), self._desk.records)
             if not self._approved and self._over is None:
                 self._propose()
                 shown += self._proposal
@@ -464,9 +469,9 @@ class PlanWorkflow(Renewing):
         """The page of the plan that waits, and its forecast: made once for each version."""
         if not self._proposal:
             prepared = self._now_walking.prepared
-            found = proposal.simulated(prepared)
-            self._proposal = proposal.page(prepared, found)
-            self._forecast = None if found is None else ranges(found)
+            found = approval_page.simulated(prepared)
+            self._proposal = approval_page.page(prepared, found)
+            self._forecast = None if found is None else expected_ranges(found)
 
     def _phase_now(self) -> str:
         """The phase; ``awaiting`` while something is waited for, and nothing runs but children that wait."""
@@ -475,11 +480,11 @@ class PlanWorkflow(Renewing):
         return "awaiting" if self._phase == "running" and (waits or not self._approved) else self._phase
 
     def _note(self, text: str) -> None:
-        self._notes.append(shorten(text, 300))
+        self._notes.append(truncate(text, 300))
         del self._notes[:-20]
 
 
-def _identify(run_key: str, node: Node) -> str:
+def _identify(run_key: str, node: PlannedCall) -> str:
     """The idempotency key of a Call: a UUID of the run and the Call, the same for every attempt."""
     return str(uuid.uuid5(_KEYS, f"{run_key}/{node.instance or ''}/{node.id}"))
 

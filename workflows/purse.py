@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from temporalio import workflow
 
-from acts.errors import CallError
-from acts.ledger import Grant, Ledger
-from acts.wire import BUDGET_SPENT, GRANTED, SPEND, SPENT
+from acts.language.errors import CallError
+from acts.language.wire import BUDGET_SPENT, GRANTED, SPEND, SPENT
+from acts.machines.budget import BudgetGrant, Ledger
 from workflows.payloads import encode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from acts.config import Budget
+    from acts.language.config import Budget
 
 _GONE: Final = "the run that keeps the budget, {above}, is over: nothing more may be spent"
 
@@ -35,7 +35,7 @@ class Purse:
         self.ledger = Ledger(budget, whole)
         self.above = above
         self._asked = 0
-        self._answers: dict[int, asyncio.Future[Grant]] = {}
+        self._answers: dict[int, asyncio.Future[BudgetGrant]] = {}
         self._telling: list[asyncio.Task[None]] = []
 
     @property
@@ -51,11 +51,11 @@ class Purse:
         """
         self._checked(self.ledger.request(others))
 
-    async def request(self, others: int = 0) -> Grant:
+    async def request(self, others: int = 0) -> BudgetGrant:
         """Take one request, wherever the budget is kept; see ``at_hand``."""
         return self._checked(await self._request(others))
 
-    async def _request(self, others: int) -> Grant:
+    async def _request(self, others: int) -> BudgetGrant:
         own = self.ledger.request(others)
         if own.refused is not None or self.above is None:
             return own
@@ -89,7 +89,7 @@ class Purse:
         return {"budget": found} if found else {}
 
     @staticmethod
-    def _checked(grant: Grant) -> Grant:
+    def _checked(grant: BudgetGrant) -> BudgetGrant:
         if grant.refused is not None:
             raise CallError(BUDGET_SPENT, grant.refused)
         return grant
@@ -121,7 +121,7 @@ class Purse:
         for task in list(self._telling):
             await task
 
-    async def _ask(self, asked: dict[str, Any]) -> Grant:
+    async def _ask(self, asked: dict[str, Any]) -> BudgetGrant:
         self._asked += 1
         number, answer = self._asked, asyncio.get_event_loop().create_future()
         self._answers[number] = answer
@@ -129,8 +129,8 @@ class Purse:
         try:
             await workflow.get_external_workflow_handle(str(self.above)).signal(SPEND, encode(told))
         except Exception:  # noqa: BLE001 - whatever it is, nobody allows it
-            return Grant(_GONE.format(above=self.above))
-        found: Grant = await answer
+            return BudgetGrant(_GONE.format(above=self.above))
+        found: BudgetGrant = await answer
         return found
 
     # -- for the runs below ------------------------------------------------------
@@ -142,14 +142,14 @@ class Purse:
         try:
             if "share" in told:
                 share = await self.share(max(2, int(told["share"])), told.get("most"))
-                grant = Grant(None, share.get("budget", {}))
+                grant = BudgetGrant(None, share.get("budget", {}))
             elif "calls" in told:
                 await self.more_calls(int(told["calls"]))
-                grant = Grant()
+                grant = BudgetGrant()
             else:
                 grant = await self._request(int(told.get("others") or 0))
         except CallError as error:
-            grant = Grant(error.message)
+            grant = BudgetGrant(error.message)
         answer = {"id": told.get("id"), **grant.to_json()}
         try:
             await workflow.get_external_workflow_handle(told["from"]).signal(GRANTED, encode(answer))
@@ -161,7 +161,7 @@ class Purse:
         """The run above answers."""
         waiting = self._answers.pop(told.get("id", 0), None) if isinstance(told, dict) else None
         if waiting is not None and not waiting.done():
-            waiting.set_result(Grant.from_json(told))
+            waiting.set_result(BudgetGrant.from_json(told))
 
     def reported(self, told: Any) -> None:
         """A run below says what a request cost, or how many more Calls an edit made of its plan."""

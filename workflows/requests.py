@@ -9,11 +9,11 @@ from temporalio import workflow
 from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
 
-from acts.delegation import merged_tool, resolved_upfront, upfront_context
-from acts.errors import ActsError, InvalidRequest, Problem, shorten
-from acts.references import Expression, parse
-from acts.tools import read_tools, registered_names, undecided_names
-from acts.wire import LOAD_DELEGATE, NON_RETRYABLE_TYPES, REGISTRY
+from acts.language.errors import ActsError, InvalidRequest, Problem, truncate
+from acts.language.references import Expression, parse
+from acts.language.tools import read_tools, registered_names, undecided_names
+from acts.language.wire import LOAD_DELEGATE, NON_RETRYABLE_TYPES, REGISTRY
+from acts.tree.delegation import merged_tool, resolved_upfront, upfront_context
 from workflows.payloads import MAX_PAYLOAD, MAX_RESULT, decode_request, dump, size
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from temporalio.common import RawValue
 
-    from acts.messages import Request
+    from acts.language.messages import Request
 
 # A definition of 1 MiB over a slow line, and how often a server that does not answer is asked
 LOAD_SECONDS: Final = 60.0
@@ -52,7 +52,7 @@ async def load_definition(name: str, sha256: str | None = None) -> dict[str, Any
         LOAD_DELEGATE, asked, result_type=dict, start_to_close_timeout=timedelta(seconds=LOAD_SECONDS),
         heartbeat_timeout=timedelta(seconds=LOAD_HEARTBEAT_SECONDS),
         retry_policy=RetryPolicy(maximum_attempts=LOAD_ATTEMPTS, non_retryable_error_types=list(NON_RETRYABLE_TYPES)),
-        summary=f"load {shorten(name, 150)}",
+        summary=f"load {truncate(name, 150)}",
     )  # fmt: skip
     return found
 
@@ -78,7 +78,7 @@ async def load_upfront(parsed: Request, registry: dict[str, Any]) -> list[dict[s
             cause = error.__cause__
             code = cause.type if isinstance(cause, ApplicationError) and cause.type else "DelegateUnavailable"
             tool = next(t for t, d in wanted.items() if d == name)
-            text = f'the delegate "{name}" of tool "{tool}" cannot be loaded: {shorten(str(cause))}'
+            text = f'the delegate "{name}" of tool "{tool}" cannot be loaded: {truncate(str(cause))}'
             problems.append(Problem(code, text, "/context", hint='or let it be loaded when it is used: "resolve"'))
     if problems:
         raise InvalidRequest(problems)

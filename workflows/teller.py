@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from temporalio import workflow
 
-from acts.decisions import INNER, Wait
-from acts.wire import WAITS
+from acts.language.wire import WAITS
+from acts.tree.decisions import INNER, PendingApproval
 from workflows.payloads import encode
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ MOST_AT_ONCE: Final = 1_000
 Key = tuple[str, str, str | None, str | None, str | None]
 
 
-def key_of(wait: Wait) -> Key:
+def key_of(wait: PendingApproval) -> Key:
     """What tells a wait from all others of a tree."""
     return (wait.workflow_id, wait.what, wait.call, wait.instance, wait.about.get(INNER))
 
@@ -36,10 +36,10 @@ def key_of(wait: Wait) -> Key:
 class Teller:
     """``waits`` gives all that waits now, here and below; ``note`` takes what a person should know."""
 
-    def __init__(self, waits: Callable[[], list[Wait]], note: Callable[[str], None]) -> None:
+    def __init__(self, waits: Callable[[], list[PendingApproval]], note: Callable[[str], None]) -> None:
         self._waits, self._note = waits, note
-        self._told: dict[Key, Wait] = {}
-        self._heard: dict[Key, Wait] = {}
+        self._told: dict[Key, PendingApproval] = {}
+        self._heard: dict[Key, PendingApproval] = {}
         self._stale = False
         self._task: asyncio.Task[None] | None = None
         self._again = False
@@ -107,7 +107,7 @@ class Teller:
         self._heard.update({key_of(w): w for w in new})
         return True
 
-    def _unheard(self, new: Iterable[Wait], gone: Iterable[Wait]) -> None:
+    def _unheard(self, new: Iterable[PendingApproval], gone: Iterable[PendingApproval]) -> None:
         for wait in new:
             if self._told.get(key_of(wait)) == wait:
                 del self._told[key_of(wait)]
@@ -120,12 +120,12 @@ class Teller:
 
     def restore(self, told: Iterable[dict[str, Any]]) -> None:
         """Take it over."""
-        self._told = {key_of(w): w for w in map(Wait.from_json, told)}
+        self._told = {key_of(w): w for w in map(PendingApproval.from_json, told)}
         self._heard = dict(self._told)
         self._stale = True
 
 
-def _report(new: list[Wait], gone: list[Wait]) -> dict[str, Any]:
+def _report(new: list[PendingApproval], gone: list[PendingApproval]) -> dict[str, Any]:
     """``{workflowId, waits: [those that are new or have changed], gone: [those that wait no more]}``."""
     keys = ("workflowId", "what", "call", "instance")
     ended = [{k: v for k, v in w.to_json().items() if k in keys} for w in gone]

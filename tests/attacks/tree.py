@@ -19,8 +19,8 @@ from temporalio.api.common.v1 import Payload
 from temporalio.client import Client, WorkflowQueryFailedError
 from temporalio.service import RPCError, RPCStatusCode
 
-from activities.models.port import Answer, Progress, Question
-from activities.models.scripted import Scripted
+from activities.providers.interface import ModelRequest, ModelResponse, Progress
+from activities.providers.scripted import Scripted
 from tests.workflow.foreign import Handle, tool
 
 Json = Any
@@ -81,7 +81,7 @@ class Spy:
     def watch(self, monkeypatch: pytest.MonkeyPatch) -> None:
         ask = Scripted.ask
 
-        async def seen(adapter: Scripted, question: Question, progress: Progress) -> Answer:
+        async def seen(adapter: Scripted, question: ModelRequest, progress: Progress) -> ModelResponse:
             words = [b.text for b in (*question.system, *question.user)]
             words += [f"{t.answer}\n{t.reply}" for t in question.turns]
             self.schemas.append(json.dumps(question.schema, ensure_ascii=False))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from cli.devserver import DevServer, dev_server
+from cli.dev.temporal_server import DevServer, dev_server
 from tests.browser import webui
 from tests.workflow.conftest import delegates_folder, engine, foreign, plain_client
 

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import examples
-from cli.devserver import DevServer
+from cli.dev.temporal_server import DevServer
 from cli.main import app
 
 ROOT = Path(__file__).parents[2]

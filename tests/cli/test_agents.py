@@ -12,10 +12,10 @@ import pytest
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from acts.wire import STATUS
-from cli.known import EXAMPLES
-from cli.outcome import Outcome
-from cli.tables import print_outcome
+from acts.language.wire import STATUS
+from cli.render.tables import print_outcome
+from cli.runs.run_outcome import Outcome
+from cli.text.preflight import EXAMPLES
 from tests.cli.conftest import Acts
 from tests.support import assert_eventually
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from cli import files
 from cli.main import app
+from cli.text import plan_files
 
 DEEP = 10_000
 
@@ -215,7 +215,7 @@ def test_what_is_no_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_an_endless_file_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "MAX_BYTES", 1024)
+    monkeypatch.setattr(plan_files, "MAX_BYTES", 1024)
     path = tmp_path / "big.json"
     path.write_text(" " * 1025)
     check(["validate", str(path)], ("big.json", "the file is larger than"))

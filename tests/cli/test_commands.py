@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from cli.inputs import with_inputs
-from cli.known import EXAMPLES
+from cli.commands.run import new_id
 from cli.main import app
-from cli.run import new_id
+from cli.text.inputs import with_inputs
+from cli.text.preflight import EXAMPLES
 from tests.cli.conftest import ROOT, clean_environment, run_acts
 
 WEATHER = str(EXAMPLES / "weather" / "plan.yaml")

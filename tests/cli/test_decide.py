@@ -13,7 +13,7 @@ import pytest
 from temporalio.client import Client
 from typer.testing import CliRunner
 
-from cli.plans import text_of
+from cli.commands.diff import text_of
 from tests.cli.conftest import Acts
 from tests.support import assert_eventually
 
@@ -177,7 +177,7 @@ def test_without_a_worker_a_decision_ends_with_advice(
     acts: Acts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ACTS_TASK_QUEUE", f"nobody-{uuid.uuid4().hex[:8]}")
-    monkeypatch.setattr("cli.questions.QUERY", timedelta(seconds=1))
+    monkeypatch.setattr("cli.runs.queries.QUERY", timedelta(seconds=1))
     name = f"cli-{uuid.uuid4().hex[:8]}"
     acts("run", file(tmp_path, FIRST), "--detach", "--id", name)
     done = acts("approve", name)
@@ -192,16 +192,16 @@ def test_without_a_worker_a_decision_ends_with_advice(
 async def test_an_update_that_nobody_answers_does_not_hang(
     acts: Acts, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from acts.decisions import Wait
-    from cli.decide import Aim, send
-    from cli.failures import Refusal
+    from acts.tree.decisions import PendingApproval
+    from cli.command_errors import CommandError
+    from cli.commands.decide import Aim, send
 
     monkeypatch.setenv("ACTS_TASK_QUEUE", f"nobody-{uuid.uuid4().hex[:8]}")
-    monkeypatch.setattr("cli.decide.ANSWER", timedelta(seconds=1))
+    monkeypatch.setattr("cli.commands.decide.ANSWER", timedelta(seconds=1))
     name = f"cli-{uuid.uuid4().hex[:8]}"
     acts("run", file(tmp_path, FIRST), "--detach", "--id", name)
-    with pytest.raises(Refusal, match="nobody has taken the decision yet") as refused:
-        await send(client, Aim(name), Wait(name, "plan", 1, ""), {"decision": "approve"})
+    with pytest.raises(CommandError, match="nobody has taken the decision yet") as refused:
+        await send(client, Aim(name), PendingApproval(name, "plan", 1, ""), {"decision": "approve"})
     assert refused.value.code == 3
     acts("cancel", name)
 
@@ -310,7 +310,7 @@ async def test_what_only_the_worker_refuses_is_told_in_its_words(acts: Acts, cli
 def test_somebody_who_is_asked_may_say_yes(monkeypatch: pytest.MonkeyPatch) -> None:
     import typer
 
-    from cli.edits import confirmed
+    from cli.commands.edit import confirmed
 
     @(asking := typer.Typer()).command()
     def ask() -> None:
@@ -321,7 +321,7 @@ def test_somebody_who_is_asked_may_say_yes(monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.parametrize("value", [["1e5", "yes", "2024-01-01", "0123", "<<", "=", "~", "a: b", "†state.a", ESCAPE]])
 def test_the_text_of_a_plan_reads_back_as_the_same_plan(value: Any) -> None:
-    from cli.files import parse
+    from cli.text.plan_files import parse
 
     text, format_ = text_of([{"_tool": "x", "x": value, "n": [1, 1.5, None, True]}])
     assert parse("the plan", text, format_).value[0]["x"] == value

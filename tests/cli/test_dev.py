@@ -18,9 +18,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from cli.dev import advice, taken_by_others
-from cli.devserver import find_dev_server
-from cli.known import EXAMPLES, default_modules
+from cli.commands.dev import advice, taken_by_others
+from cli.dev.temporal_server import find_dev_server
+from cli.text.preflight import EXAMPLES, default_modules
 from tests.cli.conftest import ROOT, clean_environment, run_acts
 from tests.support import assert_eventually
 

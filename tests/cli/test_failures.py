@@ -12,9 +12,9 @@ import pytest
 from rich.console import Console
 from temporalio.client import Client, WorkflowFailureError
 
-from cli.known import EXAMPLES
-from cli.outcome import Outcome
-from cli.tables import MAX_FAILURES, failure_blocks, instances_table
+from cli.render.tables import MAX_FAILURES, failure_blocks, instances_table
+from cli.runs.run_outcome import Outcome
+from cli.text.preflight import EXAMPLES
 from tests.cli.conftest import Acts
 
 RULES: list[dict[str, Any]] = [

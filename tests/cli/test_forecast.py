@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from acts.forecast import compare, off_by
-from cli import yamltext
-from cli.forecasts import OWN
-from cli.known import EXAMPLES
+from acts.simulation.forecast_vs_actual import compare, relative_error
+from cli.runs.forecast_view import OWN
+from cli.text import yaml_text
+from cli.text.preflight import EXAMPLES
 from tests.cli.conftest import Acts
 from tests.examples.running import started
 
@@ -58,11 +58,14 @@ def near(example: str, table: dict[str, Any]) -> None:
 
     What delegates ask a model for is not forecast, nor what they say to a keeper of a budget.
     """
-    print(example, *(f"{k} {table[k]['expected']} {table[k]['actual']} {off_by(table[k]) or 0:+.0%}" for k in table))  # noqa: T201
+    print(  # noqa: T201
+        example,
+        *(f"{k} {table[k]['expected']} {table[k]['actual']} {relative_error(table[k]) or 0:+.0%}" for k in table),
+    )
     for exact in {"calls", "requests"} - UNFORESEEN.get(example, set()):
         assert table[exact]["expected"]["min"] <= table[exact]["actual"] <= table[exact]["expected"]["max"], exact
     for close in {"events", "bytes"} - UNFORESEEN.get(example, set()):
-        assert abs(off_by(table[close]) or 0) <= 0.2, (close, table[close])
+        assert abs(relative_error(table[close]) or 0) <= 0.2, (close, table[close])
 
 
 def told(acts: Acts, name: str) -> dict[str, Any]:
@@ -117,9 +120,9 @@ def test_other_ways_to_run_a_call_are_forecast_too(
     done = acts("run", "a.json", "--plan", "--id", name)
     assert done.exit_code == 0, done.stdout + done.stderr
     table = told(acts, name)
-    print(*(f"{k} {table[k]['expected']} {table[k]['actual']} {off_by(table[k]) or 0:+.0%}" for k in table))  # noqa: T201
+    print(*(f"{k} {table[k]['expected']} {table[k]['actual']} {relative_error(table[k]) or 0:+.0%}" for k in table))  # noqa: T201
     for close in ("events", "bytes", "tokens"):
-        assert abs(off_by(table[close]) or 0) <= 0.25, (close, table[close])
+        assert abs(relative_error(table[close]) or 0) <= 0.25, (close, table[close])
 
 
 @pytest.mark.parametrize("per_child", [1, 4])
@@ -140,7 +143,7 @@ async def test_a_batch_is_forecast_and_each_of_its_children(
         info = (await client.get_workflow_handle(f"{name}/person 7").describe()).raw_description.workflow_execution_info
         actual = {"events": info.history_length, "bytes": info.history_size_bytes}
         table = compare(simulated["each"], actual)
-        assert all(abs(off_by(table[close]) or 0) <= 0.2 for close in ("events", "bytes")), table
+        assert all(abs(relative_error(table[close]) or 0) <= 0.2 for close in ("events", "bytes")), table
 
 
 def test_the_forecast_holds_for_what_another_worker_does(acts: Acts, worker: dict[str, str], tmp_path: Path) -> None:
@@ -155,7 +158,7 @@ def test_the_forecast_holds_for_what_another_worker_does(acts: Acts, worker: dic
 async def test_the_plans_that_an_agent_proposes_are_forecast_and_its_result_says_how_that_came_out(
     acts: Acts, client: Client, tmp_path: Path, example: str, *, lazy: bool
 ) -> None:
-    request = yamltext.parse((EXAMPLES / example / "plan.yaml").read_text("utf-8"))
+    request = yaml_text.parse((EXAMPLES / example / "plan.yaml").read_text("utf-8"))
     assert isinstance(request, dict)
     request["config"]["approve"] = SOON if lazy else {**SOON, "plan": True}
     request["context"] += [LAZY] * lazy

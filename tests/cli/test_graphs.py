@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from cli.known import EXAMPLES
-from cli.plans import walker
+from cli.commands.diff import walker
+from cli.text.preflight import EXAMPLES
 from tests.cli.conftest import Acts
 from tests.cli.test_decide import waits
 from tests.cli.test_runs import new_name
@@ -110,7 +110,7 @@ def test_without_a_worker_the_plan_is_drawn_as_it_was_started(
     async def nobody(*_: Any, **__: Any) -> None:
         return None
 
-    monkeypatch.setattr("cli.graphs.ask", nobody)
+    monkeypatch.setattr("cli.commands.show_graph.ask", nobody)
     drawn = acts("graph", plain)
     assert "no worker answers; the plan as it was started:" in drawn.stderr
     assert "– 3:bookMuseum" in drawn.stdout
@@ -162,7 +162,7 @@ async def test_an_edit_inside_an_instance_is_told_and_shown(
         return []
 
     with monkeypatch.context() as patch:  # as after the approval, while the call still runs
-        patch.setattr("cli.plans.waits_of", nothing)
+        patch.setattr("cli.commands.diff.waits_of", nothing)
         compare(acts, name)
     for run in ("c2", "c4"):
         assert acts("approve", name, "--workflow-id", f"{name}/{run}").exit_code == 0

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from acts.errors import Problem
-from cli.failures import Refusal
-from cli.known import EXAMPLES, judge, registry
+from acts.language.errors import Problem
+from cli.command_errors import CommandError
+from cli.text.preflight import EXAMPLES, judge, registry
 
 TOOL = {
     "type": "object",
@@ -81,7 +81,7 @@ def test_tools_of_the_environment_are_known(tmp_path: Path, monkeypatch: pytest.
 
 def test_an_environment_that_cannot_be_loaded_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ACTS_ACTIVITIES", "no_such_module_here")
-    with pytest.raises(Refusal, match="no_such_module_here"):
+    with pytest.raises(CommandError, match="no_such_module_here"):
         judge(request(CALL))
 
 

@@ -8,7 +8,7 @@ import pytest
 from temporalio import exceptions
 from temporalio.exceptions import ApplicationError, CancelledError, TerminatedError, TimeoutType
 
-from cli.outcome import Outcome, of_failure
+from cli.runs.run_outcome import Outcome, of_failure
 
 RESULT = {"status": "failed", "state": {"a": 1}, "calls": [], "errors": [{"call": "1:x", "code": "c", "message": "m"}]}
 PROBLEM = {"code": "unknownTool", "message": "unknown tool", "pointer": "/context/0", "call": "1:x", "hint": "h"}

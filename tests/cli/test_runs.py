@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from acts.wire import STATUS
-from cli.known import EXAMPLES
+from acts.language.wire import STATUS
+from cli.text.preflight import EXAMPLES
 from tests.cli.conftest import Acts
 from tests.support import assert_eventually
 
@@ -178,7 +178,7 @@ def test_a_request_that_is_too_large_is_refused_before_it_is_sent(acts: Acts, tm
 
 def test_without_a_worker_the_run_says_what_it_waits_for(acts: Acts, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ACTS_TASK_QUEUE", new_name())
-    monkeypatch.setattr("cli.questions.QUERY", timedelta(seconds=1))
+    monkeypatch.setattr("cli.runs.queries.QUERY", timedelta(seconds=1))
     done = acts("run", WEATHER, "--detach")
     assert done.exit_code == 0
     assert "no worker serves the task queue" in done.stderr

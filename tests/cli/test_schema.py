@@ -8,13 +8,13 @@ from typing import Any
 import jsonschema
 import pytest
 
-from acts.config import Config, Options
-from acts.messages import parse_request
-from acts.tools import META
-from acts.validate import validate
-from cli.files import read
-from cli.known import EXAMPLES
-from cli.schema import request_schema
+from acts.language.config import Config, Options
+from acts.language.messages import parse_request
+from acts.language.tools import META
+from acts.plan.validate import validate
+from cli.text.editor_schema import request_schema
+from cli.text.plan_files import read
+from cli.text.preflight import EXAMPLES
 
 SCHEMA = request_schema()
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)

@@ -13,9 +13,9 @@ import yaml
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from cli import jsontext, yamltext
-from cli.files import parse
-from cli.places import Place, TextError
+from cli.text import json_text, yaml_text
+from cli.text.plan_files import parse
+from cli.text.positions import Place, TextError
 
 Path = tuple[str | int, ...]
 
@@ -53,16 +53,16 @@ def number_in_json_alone(text: str) -> bool:
 @settings(deadline=None)
 def test_json_is_read_as_python_reads_it_and_every_value_has_a_place(value: Any, indent: int | None) -> None:
     text = json.dumps(value, indent=indent)
-    assert jsontext.parse(text) == value
-    assert [path for path, _ in jsontext.places(text)] == list(paths(value))
+    assert json_text.parse(text) == value
+    assert [path for path, _ in json_text.places(text)] == list(paths(value))
 
 
 @given(values)
 @settings(deadline=None)
 def test_json_is_yaml_and_every_value_has_the_same_place(value: Any) -> None:
     text = json.dumps(value, indent=2, ensure_ascii=False)  # YAML has no escapes of surrogate pairs
-    assert yamltext.parse(text) == value
-    assert list(yamltext.places(text)) == list(jsontext.places(text))
+    assert yaml_text.parse(text) == value
+    assert list(yaml_text.places(text)) == list(json_text.places(text))
 
 
 @given(values)
@@ -70,8 +70,8 @@ def test_json_is_yaml_and_every_value_has_the_same_place(value: Any) -> None:
 def test_yaml_that_was_written_by_a_library_comes_back(value: Any) -> None:
     assume(not any(map(number_in_json_alone, strings(value))))
     text = yaml.safe_dump(value, allow_unicode=True)
-    assert yamltext.parse(text) == value
-    assert {path for path, _ in yamltext.places(text)} <= set(paths(value))  # what an alias repeats has one place
+    assert yaml_text.parse(text) == value
+    assert {path for path, _ in yaml_text.places(text)} <= set(paths(value))  # what an alias repeats has one place
 
 
 @pytest.mark.parametrize(
@@ -87,13 +87,13 @@ def test_yaml_that_was_written_by_a_library_comes_back(value: Any) -> None:
     ],
 )  # fmt: skip
 def test_a_plain_scalar_is_what_json_would_read_or_a_string(text: str, value: Any) -> None:
-    found = yamltext.parse(f"a: {text}")["a"]
+    found = yaml_text.parse(f"a: {text}")["a"]
     assert found == value
     assert type(found) is type(value)
 
 
 def test_aliases_are_values() -> None:
-    assert yamltext.parse("a: &x {k: [1]}\nb: *x\nc: [*x, *x]") == {
+    assert yaml_text.parse("a: &x {k: [1]}\nb: *x\nc: [*x, *x]") == {
         "a": {"k": [1]},
         "b": {"k": [1]},
         "c": [{"k": [1]}, {"k": [1]}],
@@ -104,20 +104,20 @@ def test_aliases_are_values() -> None:
 def test_what_is_just_allowed_is_read(name: str) -> None:
     if name == "MAX_DEPTH":
         text = "[" * 100 + "1" + "]" * 100
-        assert yamltext.parse(text) == jsontext.parse(text) == json.loads(text)
-        assert len(list(jsontext.places(text))) == 101
+        assert yaml_text.parse(text) == json_text.parse(text) == json.loads(text)
+        assert len(list(json_text.places(text))) == 101
     else:
         row = ", ".join(["1"] * 99)
         text = f"a: &a [{row}]\nb: [{', '.join(['*a'] * 1000)}]"
-        assert len(yamltext.parse(text)["b"]) == 1000
+        assert len(yaml_text.parse(text)["b"]) == 1000
         with pytest.raises(TextError, match="unfold to more than"):
-            yamltext.parse(text + "\nc: *a")
+            yaml_text.parse(text + "\nc: *a")
 
 
 def test_depth_through_aliases_is_bounded() -> None:
     rows = ["a0: &a0 [1]"] + [f"a{i}: &a{i} [*a{i - 1}]" for i in range(1, 200)]
     with pytest.raises(TextError, match="nested deeper"):
-        yamltext.parse("\n".join(rows))
+        yaml_text.parse("\n".join(rows))
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_a_long_line_is_cut_around_what_is_meant() -> None:
 
 
 def test_numbers_beyond_a_float_are_refused_and_long_ones_kept() -> None:
-    assert jsontext.parse("12345678901234567890123") == 12345678901234567890123
-    assert math.isinf(jsontext.parse("1e999"))  # refused by ``parse`` below, as everything that is not JSON is
+    assert json_text.parse("12345678901234567890123") == 12345678901234567890123
+    assert math.isinf(json_text.parse("1e999"))  # refused by ``parse`` below, as everything that is not JSON is
     with pytest.raises(Exception, match="not a JSON number"):
         parse("x", "[1e999]", "JSON")

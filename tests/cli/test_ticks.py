@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from acts.messages import parse_request
-from cli.tables import usage_text
-from cli.ticks import print_ticks
+from acts.language.messages import parse_request
+from cli.render.agent_view import print_ticks
+from cli.render.tables import usage_text
 
 CALL = {"_tool": "add", "n": "†input.n", "list": [1], "_outputPath": "†state.a && †state.b"}
 LOST = {"_tool": "log", "text": "x"}

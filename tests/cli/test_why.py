@@ -12,10 +12,10 @@ import pytest
 from temporalio.client import Client
 from typer.testing import CliRunner
 
-from acts.wire import PLAN
-from cli.devserver import DevServer
-from cli.known import EXAMPLES
+from acts.language.wire import PLAN
+from cli.dev.temporal_server import DevServer
 from cli.main import app
+from cli.text.preflight import EXAMPLES
 from tests.cli.conftest import Acts
 from tests.cli.test_runs import over, settled
 from tests.workflow.conftest import engine_on
@@ -255,8 +255,10 @@ async def test_of_a_run_that_is_over_its_result_tells_even_without_a_worker(
     name = new_name()
     async with engine_on(server, f"gone-{name}") as queue:
         await client.execute_workflow(PLAN, {"context": context}, id=name, task_queue=queue)
-    monkeypatch.setattr("cli.told.LEAST_SECONDS", 0.2)  # the server still believes in the worker, which is gone
-    monkeypatch.setattr("cli.told.SECONDS_PER_EVENT", 0.0)
+    monkeypatch.setattr(
+        "cli.runs.run_reader.LEAST_SECONDS", 0.2
+    )  # the server still believes in the worker, which is gone
+    monkeypatch.setattr("cli.runs.run_reader.SECONDS_PER_EVENT", 0.0)
     done = acts("why", name, "state.b")
     assert done.exit_code == 0, done.stderr
     assert "2:greet  nobody can tell what" in done.stdout

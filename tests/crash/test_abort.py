@@ -14,7 +14,7 @@ from typing import Any
 
 from temporalio.client import Client
 
-from cli.devserver import DevServer, dev_server
+from cli.dev.temporal_server import DevServer, dev_server
 
 ROOT = Path(__file__).parents[2]
 TOOL = {

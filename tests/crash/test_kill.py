@@ -22,7 +22,7 @@ import pytest
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client
 
-from cli.devserver import DevServer, dev_server
+from cli.dev.temporal_server import DevServer, dev_server
 from tests.crash import effects
 from tests.support import assert_eventually
 from tests.workflow.foreign import Handle, call, came_to, tool

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from temporalio.exceptions import ApplicationError
 
-from acts.wire import NON_RETRYABLE_TYPES
-from delegates.loader import Loader
-from delegates.places import Places
+from activities.load_delegate import Loader
+from acts.language.wire import NON_RETRYABLE_TYPES
+from delegates.sources import DelegateSources
 
 DEFINITION = {
     "context": [{"type": "system", "message": "Say it shorter."}, {"type": "input", "schema": {"type": "object"}}],
@@ -141,7 +141,7 @@ def loader(*hosts: str, names: Names | None = None, private: Sequence[str] = (),
     ``more`` is what a Loader takes; ``resolve=None`` is the system's resolver.
     """
     return Loader(
-        Places((), frozenset(map(_host, hosts)), frozenset(map(_host, private))),
+        DelegateSources((), frozenset(map(_host, hosts)), frozenset(map(_host, private))),
         **{"resolve": names or Names(), **more},
     )
 

@@ -9,7 +9,7 @@ from hashlib import sha256
 
 import pytest
 
-from delegates.failures import MAX_BYTES
+from delegates.load_errors import MAX_BYTES
 from tests.delegates.support import (
     BYTES,
     DEFINITION,

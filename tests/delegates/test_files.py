@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from temporalio.exceptions import ApplicationError
 
-from delegates.failures import MAX_BYTES
-from delegates.files import names, read_file, steps
+from delegates.definition_files import names, read_file, steps
+from delegates.load_errors import MAX_BYTES
 from tests.delegates.support import BYTES, refused
 
 SECRET = b'{"context": [{"type": "text", "text": "secret"}]}'

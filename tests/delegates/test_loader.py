@@ -19,13 +19,13 @@ from temporalio.exceptions import ActivityError, ApplicationError
 from temporalio.testing import ActivityEnvironment
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
+from activities import load_delegate as module
 from activities.heartbeat import HEARTBEAT_SECONDS
-from acts import wire
-from acts.wire import LOAD_DELEGATE, NON_RETRYABLE_TYPES
-from delegates import loader as module
-from delegates.failures import MAX_BYTES
-from delegates.loader import Loader
-from delegates.places import Places
+from activities.load_delegate import Loader
+from acts.language import wire
+from acts.language.wire import LOAD_DELEGATE, NON_RETRYABLE_TYPES
+from delegates.load_errors import MAX_BYTES
+from delegates.sources import DelegateSources
 from tests.delegates.support import BYTES, DEFINITION, HOST, Hanging, Site, answer, for_site, refused, site
 from workflows.requests import LOAD_HEARTBEAT_SECONDS
 
@@ -42,20 +42,20 @@ def folder(tmp_path: Path) -> Path:
 
 
 async def test_a_file_comes_with_the_hash_of_its_bytes_and_its_place_in_its_folder(folder: Path) -> None:
-    found = await Loader(Places((folder,))).load({"delegate": "composer"})
+    found = await Loader(DelegateSources((folder,))).load({"delegate": "composer"})
     assert found == {"definition": DEFINITION, "sha256": HASH, "source": "composer.json"}
 
 
 async def test_a_folder_may_have_its_own_of_what_ships(folder: Path) -> None:
-    own = Loader(Places((folder,)))
+    own = Loader(DelegateSources((folder,)))
     shipped = await own.load({"delegate": "summarize"})
     (folder / "summarize.json").write_bytes(BYTES)
     assert (await own.load({"delegate": "summarize"}))["definition"] == DEFINITION
-    assert (await Loader(Places()).load({"delegate": "summarize"})) == shipped
+    assert (await Loader(DelegateSources()).load({"delegate": "summarize"})) == shipped
 
 
 async def test_a_file_that_was_written_again_is_read_again(folder: Path) -> None:
-    own = Loader(Places((folder,)))
+    own = Loader(DelegateSources((folder,)))
     await own.load({"delegate": "composer"})
     (folder / "composer.json").write_bytes(b'{"context": []}')
     assert (await own.load({"delegate": "composer"}))["definition"] == {"context": []}
@@ -63,14 +63,14 @@ async def test_a_file_that_was_written_again_is_read_again(folder: Path) -> None
 
 @pytest.mark.parametrize("expected", [HASH, HASH.upper(), None])
 async def test_what_has_the_expected_hash_is_loaded(folder: Path, expected: str | None) -> None:
-    found = await Loader(Places((folder,))).load({"delegate": "composer", "sha256": expected})
+    found = await Loader(DelegateSources((folder,))).load({"delegate": "composer", "sha256": expected})
     assert found["sha256"] == HASH
 
 
 async def test_what_has_changed_since_is_not_used(folder: Path) -> None:
     (folder / "composer.json").write_bytes(b"no JSON either")
     with refused("DelegateChanged", '"composer.json" has changed', f"sha256 {HASH} was expected, and it is "):
-        await Loader(Places((folder,))).load({"delegate": "composer", "sha256": HASH})
+        await Loader(DelegateSources((folder,))).load({"delegate": "composer", "sha256": HASH})
 
 
 @pytest.mark.parametrize(
@@ -90,13 +90,13 @@ async def test_what_has_changed_since_is_not_used(folder: Path) -> None:
 )
 async def test_a_question_that_is_none_is_refused(asked: Any, words: list[str]) -> None:
     with refused("DelegateRefused", *words):
-        await Loader(Places()).load(asked)
+        await Loader(DelegateSources()).load(asked)
 
 
 async def test_an_error_is_short_however_long_the_name_is() -> None:
     for name in ("x" * 1_000_000, "x://" + "y" * 1_000_000, "http://" + "z" * 1_000_000, "\n" * 1_000_000):
         with refused("DelegateRefused") as caught:
-            await Loader(Places()).load({"delegate": name})
+            await Loader(DelegateSources()).load({"delegate": name})
         assert len(caught.value.message) < 1000
 
 
@@ -104,7 +104,8 @@ def test_whether_another_attempt_is_worth_it_is_decided_in_one_place() -> None:
     types = {value for name, value in vars(wire).items() if name.startswith("DELEGATE_")}
     assert types - set(NON_RETRYABLE_TYPES) == {"DelegateUnavailable"}
     raised = set()
-    for file in Path(module.__file__).parent.glob("*.py"):
+    root = Path(module.__file__).parent.parent
+    for file in [Path(module.__file__), *(root / "delegates").glob("*.py")]:
         raised |= set(re.findall(r"\bDELEGATE_[A-Z_]+", file.read_text("utf-8")))
     assert {getattr(wire, name) for name in raised} == types
 
@@ -121,7 +122,7 @@ async def test_the_event_loop_goes_on_while_a_disk_is_slow(folder: Path, monkeyp
         return BYTES, "composer.json"
 
     monkeypatch.setattr(module, "read_file", slow)
-    loading = asyncio.create_task(Loader(Places((folder,))).load({"delegate": "composer"}))
+    loading = asyncio.create_task(Loader(DelegateSources((folder,))).load({"delegate": "composer"}))
     await asyncio.to_thread(reading.wait)
     assert not loading.done()
     go_on.set()
@@ -181,7 +182,7 @@ async def test_what_is_recorded_keeps_the_authors_order_and_letters(
 ) -> None:
     text = '{"schema":{"properties":{"b":{"type":"string"},"a":{}}},"context":[{"type":"text","text":"Да"}]}'
     (folder / "short.json").write_text(text, "utf-8")
-    _, recorded = await run(client, task_queue, Loader(Places((folder,))), {"delegate": "short"})
+    _, recorded = await run(client, task_queue, Loader(DelegateSources((folder,))), {"delegate": "short"})
     assert recorded.startswith(f'{{"definition":{text},"sha256":"')
     assert json.loads(recorded)["source"] == "short.json"
 
@@ -192,7 +193,7 @@ async def test_a_definition_of_one_mebibyte_in_any_script_is_recorded(
     frame = '{"context":[{"type":"text","text":"%s"}]}'
     data = (frame % ("Ж" * ((MAX_BYTES - len(frame)) // 2))).encode()
     (folder / "large.json").write_bytes(data)
-    size, recorded = await run(client, task_queue, Loader(Places((folder,))), {"delegate": "large"})
+    size, recorded = await run(client, task_queue, Loader(DelegateSources((folder,))), {"delegate": "large"})
     assert MAX_BYTES - 5 < len(data) < size < len(data) + 200
     assert "ЖЖЖ" in recorded
 
@@ -200,7 +201,7 @@ async def test_a_definition_of_one_mebibyte_in_any_script_is_recorded(
 async def test_a_definition_that_grows_as_it_is_written_is_too_large(folder: Path) -> None:
     numbers = b",".join([b"1e15"] * 200_000)
     (folder / "grows.json").write_bytes(b'{"context":[{"type":"data","data":[' + numbers + b"]}]}")
-    own = Loader(Places((folder,)))
+    own = Loader(DelegateSources((folder,)))
     with refused("DelegateTooLarge", "bytes to record; at most 2,031,616"):
         await ActivityEnvironment().run(own.activity(), {"delegate": "grows"})
 
@@ -210,7 +211,7 @@ async def test_a_worker_that_loads_says_so_from_the_beginning(folder: Path) -> N
     beats: list[tuple[Any, ...]] = []
     environment = ActivityEnvironment()
     environment.on_heartbeat = lambda *details: beats.append(details)
-    await environment.run(Loader(Places((folder,))).activity(), {"delegate": "composer"})
+    await environment.run(Loader(DelegateSources((folder,))).activity(), {"delegate": "composer"})
     assert beats == [()]
     assert HEARTBEAT_SECONDS * 5 == LOAD_HEARTBEAT_SECONDS
 
@@ -220,7 +221,7 @@ async def test_a_failure_has_its_type_and_its_details_and_is_tried_again_only_wh
 ) -> None:
     (folder / "broken.json").write_bytes(b'{"context": {}}')
     own = for_site(web)
-    own._places = Places((folder,), own._places.hosts, own._places.private_hosts)
+    own._places = DelegateSources((folder,), own._places.hosts, own._places.private_hosts)
     type_, details, final = await run(client, task_queue, own, {"delegate": "broken"})
     assert (type_, final) == ("DelegateInvalid", True)
     assert details == [[{"code": "invalidRequest", "message": "context is a list of Messages, not object",

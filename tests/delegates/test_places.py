@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from delegates.places import SHIPPED, Places, PlacesError, from_environment
+from delegates.sources import SHIPPED, DelegateSources, DelegateSourcesError, from_environment
 from worker import Settings, SettingsError
 
 ROOT = Path(__file__).parents[2]
 
 
-def places(monkeypatch: pytest.MonkeyPatch, **settings: str) -> Places:
+def places(monkeypatch: pytest.MonkeyPatch, **settings: str) -> DelegateSources:
     for name in ("ACTS_DELEGATES", "ACTS_DELEGATE_HOSTS", "ACTS_DELEGATE_PRIVATE_HOSTS"):
         monkeypatch.delenv(name, raising=False)
     for name, value in settings.items():
@@ -25,7 +25,7 @@ def places(monkeypatch: pytest.MonkeyPatch, **settings: str) -> Places:
 
 def test_without_settings_there_is_what_ships_and_no_host(monkeypatch: pytest.MonkeyPatch) -> None:
     found = places(monkeypatch)
-    assert found == Places()
+    assert found == DelegateSources()
     assert found.all_folders == (SHIPPED,)
     assert SHIPPED == ROOT / "delegates"
 
@@ -69,7 +69,7 @@ def test_a_host_without_a_port_means_the_port_of_the_scheme(
     port: int,
     allowed: bool,  # noqa: FBT001 - a column of the table
 ) -> None:
-    found = Places((), frozenset({("a", None), ("b", 8443)}), frozenset({("c", 9000)}))
+    found = DelegateSources((), frozenset({("a", None), ("b", 8443)}), frozenset({("c", 9000)}))
     assert found.allows(scheme, host, port) is allowed
     assert found.allows_private(host, port) is (host == "c" and allowed)
 
@@ -81,23 +81,27 @@ def test_a_host_without_a_port_means_the_port_of_the_scheme(
      "256.1.1.1", "ａ.test"],
 )  # fmt: skip
 def test_what_is_no_host_is_refused(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(PlacesError, match=r'ACTS_DELEGATE_HOSTS has .*; it is a list of "host" or "host:port"'):
+    with pytest.raises(
+        DelegateSourcesError, match=r'ACTS_DELEGATE_HOSTS has .*; it is a list of "host" or "host:port"'
+    ):
         places(monkeypatch, _HOSTS=f"fine.test,{host}")
 
 
 @pytest.mark.parametrize("port", ["0", "65536", "-1"])
 def test_a_port_is_one_of_tcp(port: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(PlacesError, match="a port is a number from 1 to 65535"):
+    with pytest.raises(DelegateSourcesError, match="a port is a number from 1 to 65535"):
         places(monkeypatch, _HOSTS=f"good.test:{port}")
 
 
 def test_a_private_host_is_listed_with_its_port(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(PlacesError, match="ACTS_DELEGATE_PRIVATE_HOSTS has 'intern'; it is a list of \"host:port\""):
+    with pytest.raises(
+        DelegateSourcesError, match="ACTS_DELEGATE_PRIVATE_HOSTS has 'intern'; it is a list of \"host:port\""
+    ):
         places(monkeypatch, _PRIVATE_HOSTS="intern")
 
 
 def test_a_folder_that_is_none_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(PlacesError, match=r"ACTS_DELEGATES names .*/nowhere, which is not a folder"):
+    with pytest.raises(DelegateSourcesError, match=r"ACTS_DELEGATES names .*/nowhere, which is not a folder"):
         places(monkeypatch, S=str(tmp_path / "nowhere"))
 
 
@@ -111,7 +115,8 @@ def test_the_worker_reads_them_and_says_what_is_wrong(tmp_path: Path, monkeypatc
 
 def test_a_worker_without_hosts_does_not_load_what_speaks_http() -> None:
     program = (
-        "import sys, delegates.loader, delegates.places as p; p.from_environment(); print('httpx2' in sys.modules)"
+        "import sys, activities.load_delegate, delegates.sources as p; "
+        "p.from_environment(); print('httpx2' in sys.modules)"
     )
     environment = {k: v for k, v in os.environ.items() if not k.startswith("ACTS_DELEGATE")}
     done = subprocess.run(

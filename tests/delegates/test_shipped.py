@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from acts.compose import solution_schema
-from acts.loop import Ask, Loop, Over
-from acts.messages import Data, parse_request
-from acts.schemas import checker
+from acts.language.messages import Data, parse_request
+from acts.language.schemas import checker
+from acts.machines.loop import AskModel, Finished, Loop
+from acts.planner.answer_schema import solution_schema
 from delegates.definition import read_definition
-from delegates.files import names, read_file
-from delegates.places import SHIPPED
+from delegates.definition_files import names, read_file
+from delegates.sources import SHIPPED
 
 ROOT = Path(__file__).parents[2]
 JsonObject = dict[str, Any]
@@ -118,12 +118,12 @@ def test_an_agent_that_answers_in_its_form_is_done_in_one_tick(name: str) -> Non
     good, _, outputs, bad = CASES[name]
     for output in outputs:
         agent = run_by(name, good[0])
-        assert isinstance(agent.next(), Ask)
-        assert agent.answered({"calls": [], "output": output}) == Over("completed")
+        assert isinstance(agent.next(), AskModel)
+        assert agent.answered({"calls": [], "output": output}) == Finished("completed")
         assert agent.output == output
     again = run_by(name, good[0])
     again.next()
-    assert isinstance(again.answered({"calls": [], "output": bad}), Ask)
+    assert isinstance(again.answered({"calls": [], "output": bad}), AskModel)
     assert again.errors[0]["code"] == "SchemaMismatch"
 
 

@@ -8,7 +8,7 @@ from hashlib import sha256
 
 import pytest
 
-from delegates.addresses import why_not_public
+from delegates.public_addresses import why_not_public
 from tests.delegates.support import (
     BYTES,
     DEFINITION,

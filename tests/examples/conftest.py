@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from cli.devserver import DevServer
+from cli.dev.temporal_server import DevServer
 from tests.examples.running import ActsWorker, acts_worker
 
 

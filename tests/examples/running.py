@@ -19,9 +19,9 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client, WorkflowHandle
 
 import examples
-from acts.wire import PLAN
-from cli import yamltext
-from cli.devserver import DevServer
+from acts.language.wire import PLAN
+from cli.dev.temporal_server import DevServer
+from cli.text import yaml_text
 
 ROOT = Path(__file__).parents[2]
 
@@ -31,7 +31,7 @@ STOP_SECONDS = 30
 
 def load(plan: str) -> dict[str, Any]:
     """The Request in a plan file, as the CLI reads it."""
-    found = yamltext.parse((ROOT / plan).read_text("utf-8"))
+    found = yaml_text.parse((ROOT / plan).read_text("utf-8"))
     assert isinstance(found, dict)
     return found
 

@@ -11,9 +11,9 @@ import pytest
 from temporalio.client import Client, WorkflowFailureError
 from temporalio.exceptions import ApplicationError
 
-from acts.wire import AGENT, LIMIT_EXCEEDED
-from cli import yamltext
-from cli.devserver import DevServer
+from acts.language.wire import AGENT, LIMIT_EXCEEDED
+from cli.dev.temporal_server import DevServer
+from cli.text import yaml_text
 from tests.examples.running import (
     ROOT,
     ActsWorker,
@@ -73,7 +73,7 @@ def test_every_script_belongs_to_the_agent_beside_it_and_answers_no_tick_by_chan
 def test_the_readme_shows_all_of_replan() -> None:
     text = (ROOT / "README.md").read_text("utf-8")
     (shown,) = [b for b in re.findall(r"```yaml\n(.*?)```", text, re.DOTALL) if "scripted:replan/script" in b]
-    assert yamltext.parse(shown) == load("examples/replan/plan.yaml")
+    assert yaml_text.parse(shown) == load("examples/replan/plan.yaml")
 
 
 async def test_refund_keeps_to_its_plan_and_pays_once(server: DevServer, client: Client, tmp_path: Path) -> None:

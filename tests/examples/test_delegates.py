@@ -13,8 +13,8 @@ import pytest
 from temporalio.client import Client, WorkflowFailureError
 from temporalio.exceptions import ApplicationError
 
-from acts.wire import AGENT, INVALID_REQUEST
-from cli.known import default_delegates
+from acts.language.wire import AGENT, INVALID_REQUEST
+from cli.text.preflight import default_delegates
 from delegates.definition import read_definition
 from tests.examples.running import (
     RESULT_SECONDS,

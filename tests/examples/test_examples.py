@@ -16,9 +16,9 @@ from temporalio.client import Client, WorkflowFailureError
 from temporalio.exceptions import ApplicationError
 
 import examples
-from acts.wire import PLAN_FAILED, PROVIDE, STATUS, TASK_QUEUE
-from cli.devserver import DevServer
-from cli.known import judge
+from acts.language.wire import PLAN_FAILED, PROVIDE, STATUS, TASK_QUEUE
+from cli.dev.temporal_server import DevServer
+from cli.text.preflight import judge
 from examples import effects
 from examples.fanout.activities import count_words, summarize
 from examples.foreign.activities import write_factors

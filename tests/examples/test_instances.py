@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from acts.messages import read_request
-from acts.prompt import planner_prompt
-from acts.wire import AGENT
+from acts.language.messages import read_request
+from acts.language.wire import AGENT
+from acts.planner.prompt import planner_prompt
 from tests.examples.running import (
     ActsWorker,
     Handle,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from activities.models.reading import close_clients
+from activities.providers.response_stream import close_clients
 from tests.models.rawserver import RawServer, raw_server
 
 ROOT = Path(__file__).parents[2]

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from activities.models.anthropic import Anthropic
-from activities.models.openai import OpenAI
-from activities.models.port import Adapter, Answer, Block, ModelError, Question
+from activities.providers.anthropic import Anthropic
+from activities.providers.interface import Adapter, ModelError, ModelRequest, ModelResponse, PromptBlock
+from activities.providers.openai import OpenAI
 from tests.models import rawserver
 from tests.models.rawserver import RawServer, Reply
 
@@ -29,7 +29,7 @@ def tool(name: str, **parameters: Any) -> dict[str, Any]:
 
 
 def solution(output: dict[str, Any] | None = None, **tools: dict[str, Any]) -> dict[str, Any]:
-    """A composed schema, in the layout of acts/compose.py."""
+    """A composed schema, in the layout of acts/planner/answer_schema.py."""
     names = [f"tool_{name}" for name in tools]
     return {
         "type": "object",
@@ -63,16 +63,16 @@ WIRE = {
 TEXT = json.dumps(WIRE)
 
 
-def question(**more: Any) -> Question:
+def question(**more: Any) -> ModelRequest:
     given: dict[str, Any] = {
         "model": "claude-opus-5-5",
-        "system": (Block("rules"), Block("tools", cache=True)),
-        "user": (Block("state"), Block("do it")),
+        "system": (PromptBlock("rules"), PromptBlock("tools", cache=True)),
+        "user": (PromptBlock("state"), PromptBlock("do it")),
         "schema": SCHEMA,
         "key": "run-1",
         **more,
     }
-    return Question(**given)
+    return ModelRequest(**given)
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ class Told:
         self.calls.append((index, call))
 
 
-async def asked(api: Api, adapter: Adapter | None = None, told: Told | None = None, **more: Any) -> Answer:
+async def asked(api: Api, adapter: Adapter | None = None, told: Told | None = None, **more: Any) -> ModelResponse:
     return await (adapter or api.build()).ask(question(model=api.model, **more), told or Told())
 
 

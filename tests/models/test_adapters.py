@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from activities.models.port import Block, ModelError, Turn, Usage
+from activities.providers.interface import ModelError, PromptBlock, RepairTurn, Usage
 from tests.models.rawserver import RawServer, Reply
 from tests.models.support import APIS, PLAN, SCHEMA, TEXT, WIRE, Api, Told, asked, failed
 
@@ -67,7 +67,7 @@ async def test_the_schema_is_sent_strict_and_the_same_bytes_each_time(raw: RawSe
 
 async def test_a_turn_is_an_answer_and_what_was_said_about_it(raw: RawServer, api: Api) -> None:
     raw.will(api.reply())
-    await asked(api, turns=(Turn("{bad", "not JSON"),))
+    await asked(api, turns=(RepairTurn("{bad", "not JSON"),))
     said = raw.body["input"] if api.name == "responses" else raw.body["messages"]
     assert [(m["role"], m["content"]) for m in said[-2:]] == [("assistant", "{bad"), ("user", "not JSON")]
 
@@ -105,8 +105,13 @@ async def test_anthropic_takes_the_last_four_cache_breakpoints_and_no_temperatur
     raw.will(api.reply())
     await asked(
         api,
-        system=(Block("a", cache=True), Block("b", cache=True), Block(" ", cache=True)),
-        user=(Block("c", cache=True), Block("d"), Block("e", cache=True), Block("f", cache=True)),
+        system=(PromptBlock("a", cache=True), PromptBlock("b", cache=True), PromptBlock(" ", cache=True)),
+        user=(
+            PromptBlock("c", cache=True),
+            PromptBlock("d"),
+            PromptBlock("e", cache=True),
+            PromptBlock("f", cache=True),
+        ),
         temperature=0.5,
     )
     blocks = [*raw.body["system"], *raw.body["messages"][0]["content"]]

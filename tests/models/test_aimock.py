@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from activities.models.port import Block, ModelError, Usage
+from activities.providers.interface import ModelError, PromptBlock, Usage
 from tests.models.support import APIS, PLAN, WIRE, Api, Told, asked
 
 COUNTS = {"input_tokens": 11, "output_tokens": 7, "prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18}
@@ -45,7 +45,7 @@ async def test_a_plan_is_streamed_call_by_call(aimock: Any, api: Api) -> None:
 
 async def test_system_and_user_arrive_where_the_provider_looks_for_them(aimock: Any, api: Api) -> None:
     aimock.on_system_message("rules", {"content": json.dumps(WIRE)}, user_message="state")
-    assert (await asked(api, user=(Block("state"),))).value == PLAN
+    assert (await asked(api, user=(PromptBlock("state"),))).value == PLAN
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from activities.models.bridge import to_wire
-from activities.models.parts import LEFT_OUT
-from activities.models.subset import Provider
-from acts.schemas import subschemas
+from activities.providers.provider_keywords import Provider
+from activities.providers.schema_bridge import to_wire
+from activities.providers.schema_nodes import LEFT_OUT
+from acts.language.schemas import subschemas
 from tests.models.support import REFERENCE, SCHEMA, solution, tool
 
 PROVIDERS: list[Provider] = ["anthropic", "openai"]
@@ -144,7 +144,7 @@ def lists(pair: Pair) -> Pair:
 
 
 def admitting(pair: Pair) -> Pair:
-    """As acts/compose.py lets a reference stand for a value."""
+    """As acts/planner/answer_schema.py lets a reference stand for a value."""
     if pair[0].get("type") == "string" or not set(pair[0]) - {"description"}:
         return pair
     return {"anyOf": [pair[0], {"$ref": "#/$defs/reference"}]}, pair[1] | st.just("†state.y || †state.z")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from activities.models.partial import Partial
+from activities.providers.streamed_calls import StreamedCalls
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=6),
@@ -23,7 +23,7 @@ calls = st.lists(st.dictionaries(st.sampled_from(["_tool", "calls", "x", "ä"]),
 
 def told(pieces: list[str]) -> list[tuple[int, Any]]:
     out: list[tuple[int, Any]] = []
-    partial = Partial(lambda index, call: out.append((index, call)))
+    partial = StreamedCalls(lambda index, call: out.append((index, call)))
     for piece in pieces:
         partial.feed(piece)
     return out
@@ -79,4 +79,4 @@ def test_an_error_of_the_one_who_is_told_is_passed_on() -> None:
         raise KeyError("mine")
 
     with pytest.raises(KeyError, match="mine"):
-        Partial(broken).feed('{"calls": [{}]}')
+        StreamedCalls(broken).feed('{"calls": [{}]}')

@@ -6,30 +6,30 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from acts.calls import Node
-from acts.commands import AskHuman, Command, PlanOver, StartCall
-from acts.context import Log
-from acts.errors import CallError
-from acts.messages import Data, parse_message
-from acts.references import Path
-from acts.validate import Prepared, prepare
-from acts.values import ABSENT
-from acts.walk import SETTLED, Walk
+from acts.language.errors import CallError
+from acts.language.messages import Data, parse_message
+from acts.language.references import Path
+from acts.language.values import ABSENT
+from acts.machines.commands import AskHuman, Command, PlanFinished, StartCall
+from acts.machines.walk import SETTLED, Walk
+from acts.plan.context_log import Log
+from acts.plan.planned_call import PlannedCall
+from acts.plan.validate import ValidatedPlan, validate_request
 from tests import oracle
 
 ENGINE_CODES = {"UnresolvedReference", "WrongKind", "OutsideOutputPath"}
 NOW = "2026-01-01T00:00:00Z"
 
 
-def identify(node: Node) -> str:
+def identify(node: PlannedCall) -> str:
     return f"run/{node.id}"
 
 
 class Drive:
     """A walk and whoever performs its commands; results come when ``finish`` is called for a Call."""
 
-    def __init__(self, request: dict[str, Any] | Prepared, results: dict[str, Any]) -> None:
-        self.prepared = request if isinstance(request, Prepared) else prepare(request)
+    def __init__(self, request: dict[str, Any] | ValidatedPlan, results: dict[str, Any]) -> None:
+        self.prepared = request if isinstance(request, ValidatedPlan) else validate_request(request)
         self.results = results
         self.started: dict[str, tuple[dict[str, Any], list[dict[str, Any]]]] = {}
         self.running: list[str] = []
@@ -43,7 +43,7 @@ class Drive:
     def rank(self, id_: str) -> int:
         return self.walk.ids[id_]
 
-    def node(self, id_: str) -> Node:
+    def node(self, id_: str) -> PlannedCall:
         return self.walk.nodes[self.rank(id_)]
 
     def state(self, id_: str) -> str:
@@ -63,7 +63,7 @@ class Drive:
                     self.most_running = max(self.most_running, len(self.running))
                 case AskHuman():
                     self.asked.append(command.node.id)
-                case PlanOver():
+                case PlanFinished():
                     self.over.append(command.status)
 
     def finish(self, id_: str) -> None:
@@ -111,12 +111,12 @@ def data_message(raw: Any) -> Data:
     return message
 
 
-def kinds_of(prepared: Prepared) -> list[str]:
+def kinds_of(prepared: ValidatedPlan) -> list[str]:
     found = [m.kind for m in prepared.request.data()] + [p.kind for n in prepared.nodes for p in n.writes]
     return list(dict.fromkeys(found))
 
 
-def views(log: Log, prepared: Prepared) -> dict[str, Any]:
+def views(log: Log, prepared: ValidatedPlan) -> dict[str, Any]:
     """Every kind, globally and as each instance sees it; absent ones left out."""
     out = {}
     for instance in (None, *prepared.request.instances()):
@@ -151,7 +151,7 @@ def assert_equal_to_the_serial_run(drive: Drive, expected: oracle.Outcome) -> No
     assert plain(seen["views"]) == expected_views(drive.prepared, expected)
 
 
-def expected_views(prepared: Prepared, expected: oracle.Outcome) -> dict[str, Any]:
+def expected_views(prepared: ValidatedPlan, expected: oracle.Outcome) -> dict[str, Any]:
     out = {}
     for instance in (None, *prepared.request.instances()):
         for kind in kinds_of(prepared):
@@ -174,6 +174,6 @@ def assert_nothing_waits_needlessly(drive: Drive, expected: oracle.Outcome) -> N
             assert not expected.depends[node.id] <= settled, f"{node.id} waits for nothing"
 
 
-def _may_refuse(writer: Node, node: Node) -> bool:
+def _may_refuse(writer: PlannedCall, node: PlannedCall) -> bool:
     visible = writer.instance is None or writer.instance == node.instance
     return visible and any(w.overlaps(p) for w in writer.writes for p in node.writes)

@@ -10,10 +10,9 @@ from typing import Any
 from hypothesis import HealthCheck, event, given, reject, settings
 from hypothesis import strategies as st
 
-from acts.decisions import Refused
-from acts.errors import InvalidRequest
-from acts.validate import Prepared, prepare
-from acts.walk import SETTLED
+from acts.language.errors import DecisionRefused, InvalidRequest
+from acts.machines.walk import SETTLED
+from acts.plan.validate import ValidatedPlan, validate_request
 from tests import oracle
 from tests.property.drive import NOW, Drive, assert_equal_to_the_serial_run
 from tests.strategies import (
@@ -118,9 +117,9 @@ def edited(case: Case, edit: Edit, config: dict[str, Json]) -> tuple[dict[str, J
     return request, {**found, **kept}
 
 
-def prepared(request: dict[str, Json]) -> Prepared:
+def prepared(request: dict[str, Json]) -> ValidatedPlan:
     try:
-        return prepare(request)
+        return validate_request(request)
     except InvalidRequest:
         reject()
 
@@ -185,7 +184,7 @@ def test_an_edit_gives_what_the_edited_plan_gives_or_changes_nothing(
     running = list(drive.running)
     try:
         walk, commands = drive.walk.changed_plan(new, NOW)
-    except Refused:
+    except DecisionRefused:
         event("refused")
         assert known(drive) == before
         drive.perform(drive.walk.resume())
@@ -224,7 +223,7 @@ def test_what_was_changed_is_confirmed_whatever_the_settings_are(
         step(drive, order, approving=approving)
     try:
         drive.walk, commands = drive.walk.changed_plan(new, NOW)
-    except Refused:
+    except DecisionRefused:
         reject()
     drive.prepared, drive.results, drive.over, drive.asked = new, new_results, [], []
     drive.perform(commands)
@@ -252,7 +251,7 @@ def test_an_edited_plan_is_carried_over_as_it_is(
         step(drive, order, approving=approving)
     try:
         drive.walk, commands = drive.walk.changed_plan(new, NOW)
-    except Refused:
+    except DecisionRefused:
         reject()
     drive.prepared, drive.results, drive.over = new, new_results, []
     drive.perform(commands)
@@ -276,7 +275,7 @@ def test_an_edit_that_changes_nothing_is_taken_at_any_time(
         step(drive, order, approving=approving)
     asked = list(drive.asked)
     states = drive.seen()["states"]
-    drive.walk, commands = drive.walk.changed_plan(prepare(request), NOW)
+    drive.walk, commands = drive.walk.changed_plan(validate_request(request), NOW)
     drive.over = []
     drive.perform(commands)
     assert drive.seen()["states"] == states

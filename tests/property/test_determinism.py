@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 # Prints a digest of all that the rows, and some broken Requests, come to
 PROGRAM = """
 import hashlib, json
-from acts.validate import validate
+from acts.plan.validate import validate
 from tests.cases import ROWS, call, own, tool
 from tests.property.drive import Drive
 

@@ -9,9 +9,9 @@ from typing import Any
 from hypothesis import HealthCheck, event, example, given, reject, settings
 from hypothesis import strategies as st
 
-from acts.errors import InvalidRequest
-from acts.handover import handed_over
-from acts.validate import Prepared, prepare
+from acts.language.errors import InvalidRequest
+from acts.plan.validate import ValidatedPlan, validate_request
+from acts.tree.plan_request import minimal_request
 from tests.property.drive import Drive
 from tests.strategies import MOST_CALLS, Case, cases, collisions, orders, render, tool
 from tests.strategies import places as drawn_places
@@ -35,9 +35,9 @@ def without_instances(case: Case) -> Case:
     return Case({**request, "context": kept}, case.results)
 
 
-def prepared_of(case: Case) -> Prepared:
+def prepared_of(case: Case) -> ValidatedPlan:
     try:
-        return prepare(case.request)
+        return validate_request(case.request)
     except InvalidRequest:
         reject()
 
@@ -50,7 +50,7 @@ def told(drive: Drive) -> dict[str, Json]:
 
 def assert_the_part_gives_what_the_whole_gives(case: Case, order: list[int]) -> None:
     whole = prepared_of(case)
-    part = json.loads(json.dumps(handed_over(whole, whole.log(), whole.nodes, CHILD)))
+    part = json.loads(json.dumps(minimal_request(whole, whole.log(), whole.nodes, CHILD)))
     drives = [Drive(whole, case.results), Drive(part, case.results)]
     for drive in drives:
         drive.finish_all(order)
@@ -142,8 +142,8 @@ def test_with_instances_the_part_gives_what_the_whole_gives(case: Case, order: l
 def test_the_first_call_alone_does_what_it_does_in_the_plan(case: Case) -> None:
     """``step: "call"``: in plan order the first is ready, and no other has a say in what it reads and writes."""
     whole = prepared_of(case)
-    first = next((n for n in whole.nodes if n.outcomes or n.how != "latent"), whole.nodes[0])
-    part = json.loads(json.dumps(handed_over(whole, whole.log(), [first], CHILD)))
+    first = next((n for n in whole.nodes if n.outcomes or n.kind != "latent"), whole.nodes[0])
+    part = json.loads(json.dumps(minimal_request(whole, whole.log(), [first], CHILD)))
     alone = Drive(part, {f"1:{first.tool.name}": case.results.get(first.id)})
     alone.finish_all()
     among = Drive(whole, case.results)

@@ -9,14 +9,15 @@ from typing import Any
 from hypothesis import HealthCheck, assume, event, given, settings
 from hypothesis import strategies as st
 
-from acts import report
-from acts.errors import CallError, InvalidRequest
-from acts.gathered import told
-from acts.instances import UNIT, Batch, apart, together, units
-from acts.messages import read_request
-from acts.usage import Spent
-from acts.validate import Prepared, prepare, prepare_parsed
-from acts.walk import Walk
+from acts.language.errors import CallError, InvalidRequest
+from acts.language.messages import read_request
+from acts.language.usage import Usage
+from acts.machines.instance_results import instance_report
+from acts.machines.walk import Walk
+from acts.plan.planned_call import UNIT
+from acts.plan.validate import ValidatedPlan, validate_parsed, validate_request
+from acts.tree.batches import Batch, expand_template, needs_children, split_into_children
+from acts.views import results
 from tests.property.drive import NOW, Drive, identify
 from tests.strategies import Case, cases, orders
 
@@ -29,25 +30,25 @@ many = settings(
 )
 
 
-def prepared_of(request: Json) -> Prepared | None:
+def prepared_of(request: Json) -> ValidatedPlan | None:
     try:
-        return prepare(request)
+        return validate_request(request)
     except InvalidRequest:
         return None
 
 
-def child_of(handed: Json) -> Prepared:
+def child_of(handed: Json) -> ValidatedPlan:
     """What a child makes of what it is handed."""
     handed = json.loads(json.dumps(handed))
-    prepared = prepare_parsed(read_request(handed["request"]), {}, (), handed.get("places"))
-    return together(prepared, handed["instances"])
+    prepared = validate_parsed(read_request(handed["request"]), {}, (), handed.get("places"))
+    return expand_template(prepared, handed["instances"])
 
 
 class Batched:
     """A run and its children, each walked by itself; they end in the order that is asked for."""
 
-    def __init__(self, prepared: Prepared, results: dict[str, Json], order: list[int]) -> None:
-        self.drive = Drive(units(prepared), results)
+    def __init__(self, prepared: ValidatedPlan, results: dict[str, Json], order: list[int]) -> None:
+        self.drive = Drive(split_into_children(prepared), results)
         self.batch = Batch(prepared, prepared.request.raw.get("config") or {})
         self.order = order
         self.handed: dict[str, Json] = {}
@@ -58,7 +59,7 @@ class Batched:
     def _end(self, id_: str) -> None:
         rank = next(r for r, n in enumerate(self.drive.walk.nodes) if n.id == id_)
         node = self.drive.walk.nodes[rank]
-        if node.how != UNIT:
+        if node.kind != UNIT:
             self.drive.finish(id_)
             return
         self.drive.running.remove(id_)
@@ -66,7 +67,7 @@ class Batched:
         self.handed[node.members[0]] = handed
         child = InstanceDrive(child_of(handed), self.drive.results)
         child.finish_all(self.order)
-        value = json.loads(json.dumps(told(child.walk, edited=False)))
+        value = json.loads(json.dumps(instance_report(child.walk, edited=False)))
         self.drive.perform(self.drive.walk.unit_ended(rank, value, NOW))
 
 
@@ -80,14 +81,14 @@ class InstanceDrive(Drive):
 
 def result_of(walk: Walk) -> Json:
     """What a run says of itself, without what the order of children may change."""
-    found = report.result(walk, Spent())
+    found = results.result(walk, Usage())
     keys = ("status", "state", "instances", "calls")
     errors = sorted(json.dumps(e, sort_keys=True) for e in found["errors"])
     return {**{k: found[k] for k in keys}, "errors": errors}
 
 
 def context_of(walk: Walk, instance: str) -> list[Json]:
-    found = report.result(walk, Spent())["context"]
+    found = results.result(walk, Usage())["context"]
     return [m for m in found if m.get("_instance") == instance]
 
 
@@ -97,13 +98,13 @@ def test_children_come_to_what_one_walk_comes_to(case: Case, order: list[int]) -
     prepared = prepared_of(case.request)
     assume(prepared is not None)
     assert prepared is not None
-    assume(apart(prepared))
+    assume(needs_children(prepared))
     assume(not any(p.code == "unknownReference" for p in prepared.warnings))  # a child of one is then refused
     whole = Drive(prepared, case.results)
     whole.finish_all(order)
     batched = Batched(prepared, case.results, order)
     event(f"status: {whole.walk.status}")
-    event(f"units: {len([n for n in batched.drive.walk.nodes if n.how == UNIT])}")
+    event(f"units: {len([n for n in batched.drive.walk.nodes if n.kind == UNIT])}")
     assert result_of(batched.drive.walk) == result_of(whole.walk)
     for instance in prepared.request.instances():
         assert context_of(batched.drive.walk, instance) == context_of(whole.walk, instance)
@@ -126,7 +127,7 @@ def test_a_child_of_several_instances_comes_to_what_a_child_of_each_comes_to(
     prepared = prepared_of(request)
     assume(prepared is not None)
     assert prepared is not None
-    assume(apart(prepared))
+    assume(needs_children(prepared))
     assume(not any(p.code == "unknownReference" for p in prepared.warnings))  # a child of one is then refused
     alone = Batched(prepared, case.results, order)
     request["config"] = {**(request.get("config") or {}), "instancesPerChild": per_child}
@@ -140,21 +141,21 @@ class SeveralDrive:
     """A batch whose children carry several instances."""
 
     @staticmethod
-    def batched(prepared: Prepared, results: dict[str, Json], order: list[int]) -> Walk:
-        walk = Walk(units(prepared), identify)
+    def batched(prepared: ValidatedPlan, results: dict[str, Json], order: list[int]) -> Walk:
+        walk = Walk(split_into_children(prepared), identify)
         walk.begin(NOW)
         batch = Batch(prepared, prepared.request.raw.get("config") or {})
         for rank, node in enumerate(walk.nodes):
             child = KeyedDrive(child_of(batch.handed(node.members)), results)
             child.finish_all(order)
-            walk.unit_ended(rank, json.loads(json.dumps(told(child.walk, edited=False))), NOW)
+            walk.unit_ended(rank, json.loads(json.dumps(instance_report(child.walk, edited=False))), NOW)
         return walk
 
 
 class KeyedDrive:
     """Like ``Drive``, each Call being named by its key."""
 
-    def __init__(self, prepared: Prepared, results: dict[str, Json]) -> None:
+    def __init__(self, prepared: ValidatedPlan, results: dict[str, Json]) -> None:
         self.walk = Walk(prepared, identify)
         self.results = results
         self.running: list[int] = []
@@ -183,10 +184,10 @@ def test_a_child_is_handed_nothing_of_another_instance(case: Case) -> None:
     prepared = prepared_of(case.request)
     assume(prepared is not None)
     assert prepared is not None
-    assume(apart(prepared))
+    assume(needs_children(prepared))
     batch = Batch(prepared, {})
-    for node in units(prepared).nodes:
-        if node.how == UNIT:
+    for node in split_into_children(prepared).nodes:
+        if node.kind == UNIT:
             handed = batch.handed(node.members)
             found = [m["_instance"] for m in handed["request"]["context"] if "_instance" in m]
             assert set(found) <= set(node.members)

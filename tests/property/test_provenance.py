@@ -15,15 +15,15 @@ from typing import Any
 from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
-from acts.context import END, Log
-from acts.errors import InvalidRequest
-from acts.origins import ACTIVITY, ENGINE, MODEL, REQUEST, Told
-from acts.parts import value_of, writers
-from acts.provenance import Found, Limits, Source, Trail
-from acts.references import Path, evaluate, parse
-from acts.report import calls
-from acts.validate import prepare
-from acts.values import ABSENT, get
+from acts.language.errors import InvalidRequest
+from acts.language.references import Path, evaluate, parse
+from acts.language.values import ABSENT, get
+from acts.plan.context_log import END, Log
+from acts.plan.validate import validate_request
+from acts.provenance.message_authors import ACTIVITY, ENGINE, MODEL, REQUEST, RunRecord
+from acts.provenance.trace import Limits, ProvenanceIndex, Source, ValueTrace
+from acts.provenance.value_writers import value_of, writers
+from acts.views.results import calls
 from tests import oracle
 from tests.property.drive import Drive, data_message
 from tests.strategies import MEETING_POINTS, Case, cases, collisions, orders
@@ -41,8 +41,8 @@ many = settings(
 places = st.sampled_from(MEETING_POINTS)
 
 
-def trail_of(messages: list[Json], **more: Any) -> Trail:
-    return Trail(Told(messages, **{"tools": {}, "request": [], **more}))
+def trail_of(messages: list[Json], **more: Any) -> ProvenanceIndex:
+    return ProvenanceIndex(RunRecord(messages, **{"tools": {}, "request": [], **more}))
 
 
 def views(messages: list[Json]) -> Iterator[str | None]:
@@ -176,7 +176,7 @@ def test_what_its_writers_wrote_is_the_value_and_without_one_of_them_it_is_anoth
 # -- what a Call read --------------------------------------------------------------------------
 
 
-def sources(found: Found) -> Iterator[Source]:
+def sources(found: ValueTrace) -> Iterator[Source]:
     for source in found.sources:
         yield source
         for reference in source.reads:
@@ -186,23 +186,23 @@ def sources(found: Found) -> Iterator[Source]:
 
 def walked(case: Case, order: list[int]) -> Drive:
     try:
-        drive = Drive(prepare(case.request), case.results)
+        drive = Drive(validate_request(case.request), case.results)
     except InvalidRequest:
         reject()
     drive.finish_all(order)
     return drive
 
 
-def trail_of_walk(drive: Drive) -> tuple[Trail, list[Json], list[str]]:
+def trail_of_walk(drive: Drive) -> tuple[ProvenanceIndex, list[Json], list[str]]:
     """The trail of a walk, its context, and by message which Call wrote it (nothing for what was given)."""
     request = [m.raw for m in drive.prepared.request.context]
     appended = drive.walk.appended()
     wrote = [n.id for n, r in zip(drive.walk.nodes, drive.walk.runs, strict=True) for _ in r.written]
-    told = Told(request + appended, {n.tool.name: n.tool for n in drive.walk.nodes}, request, calls(drive.walk))
-    return Trail(told), request + appended, ["" for _ in request] + wrote
+    told = RunRecord(request + appended, {n.tool.name: n.tool for n in drive.walk.nodes}, request, calls(drive.walk))
+    return ProvenanceIndex(told), request + appended, ["" for _ in request] + wrote
 
 
-def value_at(read_: Found) -> Json:
+def value_at(read_: ValueTrace) -> Json:
     assert read_.whole
     return ABSENT if read_.text is None else json.loads(read_.text)
 
@@ -240,7 +240,7 @@ def test_the_references_of_a_call_lead_to_what_it_was_started_with(case: Case, o
                 assert value is ABSENT or get(held[path.kind], path.names) == value
 
 
-def alone(trail: Trail, context: list[Json], index: int) -> Source | None:
+def alone(trail: ProvenanceIndex, context: list[Json], index: int) -> Source | None:
     """The message as a source, asked for where it has just been written; None where it is nobody's part.
 
     It is none when it appended nothing, or merged nothing into what was there.
@@ -302,6 +302,6 @@ def test_no_call_is_told_twice_and_what_is_outside_is_said(
         assert json.dumps(short.to_json())
 
 
-def levels(found: Found) -> int:
+def levels(found: ValueTrace) -> int:
     below = (levels(value) for s in found.sources for r in s.reads for value in r.values)
     return (1 + max(below, default=0)) if found.sources else 0

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import HealthCheck, event, given, reject, settings
 from hypothesis import strategies as st
 
-from acts.context import Log
-from acts.errors import CallError, InvalidRequest
-from acts.validate import prepare, validate
-from acts.walk import SETTLED, Command, Walk
+from acts.language.errors import CallError, InvalidRequest
+from acts.machines.walk import SETTLED, Command, Walk
+from acts.plan.context_log import Log
+from acts.plan.validate import validate, validate_request
 from tests import oracle
 from tests.property.drive import (
     NOW,
@@ -40,7 +40,7 @@ def begun(case: Case, **config: Any) -> tuple[Drive, oracle.Outcome]:
     """A walk that has begun, and what must become of it; cases that do not validate are put aside."""
     request = {**case.request, "config": {**case.request["config"], **config}}
     try:
-        prepared = prepare(request)
+        prepared = validate_request(request)
     except InvalidRequest:
         reject()
     return Drive(prepared, case.results), oracle.run(request, case.results)

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from acts.calls import Node
-from acts.errors import Problem
-from acts.validate import prepare, validate
+from acts.language.errors import Problem
+from acts.plan.planned_call import PlannedCall
+from acts.plan.validate import validate, validate_request
 
 TEXT = {"type": "string"}
 OPEN = {
@@ -28,8 +28,8 @@ def request(call: Any, tool: Any = OPEN, **more: Any) -> dict[str, Any]:
     return {"context": context, **more}
 
 
-def node_of(call: dict[str, Any], tool: Any = OPEN) -> Node:
-    (node,) = prepare(request({"_tool": "a", **call}, tool)).nodes
+def node_of(call: dict[str, Any], tool: Any = OPEN) -> PlannedCall:
+    (node,) = validate_request(request({"_tool": "a", **call}, tool)).nodes
     return node
 
 
@@ -94,7 +94,7 @@ def test_all_objections_to_a_call_are_told_at_once() -> None:
 @pytest.mark.parametrize("key", ["_activity", "_options"])
 @pytest.mark.parametrize("value", ["evil", {"taskQueue": "evil"}, None, 5, "†state.v", "†"])
 def test_what_a_tool_runs_is_not_for_a_call_to_say(key: str, value: Any) -> None:
-    found = prepare(request({"_tool": "a", key: value}))
+    found = validate_request(request({"_tool": "a", key: value}))
     (node,) = found.nodes
     assert node.tool.activity == "x"
     assert key not in node.call
@@ -145,7 +145,7 @@ def test_a_constant_is_applied_to_every_call() -> None:
     }
     node = node_of({}, tool)
     assert [[str(p) for p in o] for o in node.outcomes] == [["†state.a", "†log.a"], ["†state.e"]]
-    assert (node.method, node.error, node.choices) == ("push", 1, 1)
+    assert (node.method, node.error, node.result_outcome_count) == ("push", 1, 1)
     assert [str(p) for p in node.scopes] == ["†state"]
     assert node.planned == {"_tool": "a"}
 
@@ -210,7 +210,7 @@ def test_outcomes(output: str | None, error: str | None, outcomes: Any, choices:
     given = {"_outputPath": output, "_errorPath": error}
     node = node_of({k: v for k, v in given.items() if v is not None})
     assert [[str(p) for p in outcome] for outcome in node.outcomes] == outcomes
-    assert (node.choices, node.error) == (choices, failure)
+    assert (node.result_outcome_count, node.error) == (choices, failure)
     assert node.detached is (outcomes == [])
 
 

@@ -13,15 +13,15 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
 from referencing import Registry
 
-from acts.calls import Node
-from acts.compose import answer_schema, offered, output_schema, solution_schema
-from acts.loop import Loop, RunPlan
-from acts.messages import read_request
-from acts.references import resolve
-from acts.schemas import sample, subschemas
-from acts.tools import META, Tool, read_tool
-from acts.validate import prepare
-from acts.values import UNKNOWN
+from acts.language.messages import output_schema, read_request
+from acts.language.references import resolve
+from acts.language.schemas import sample, subschemas
+from acts.language.tools import META, Tool, read_tool
+from acts.language.values import UNKNOWN
+from acts.machines.loop import Loop, StartPlan
+from acts.plan.planned_call import PlannedCall
+from acts.plan.validate import validate_request
+from acts.planner.answer_schema import answer_schema, solution_schema
 
 Json = Any
 TEXT = {"type": "string"}
@@ -167,7 +167,9 @@ def test_a_call_carries_what_its_tool_leaves_open_and_nothing_else(
 def test_what_the_engine_takes_the_schema_takes(schema: Json, call: Json) -> None:
     schema = {"type": "object", **schema}
     context = [{"type": "tool", "tool": {"t": schema}}, {"type": "state", "n": 1}, {"type": "plan", "plan": [call]}]
-    prepared = prepare({"config": {"model": "scripted:x"}, "context": context}, {}, [] if "_output" in call else ["t"])
+    prepared = validate_request(
+        {"config": {"model": "scripted:x"}, "context": context}, {}, [] if "_output" in call else ["t"]
+    )
     assert takes(composed(prepared.tools["t"]), call)
 
 
@@ -292,7 +294,7 @@ def node_of(path: str, error: str | None = None) -> Any:
     call = {"_tool": "t", "_outputPath": path, **({} if error is None else {"_errorPath": error})}
     tool = {"properties": {"_activity": "", "_outputPath": TEXT, "_errorPath": TEXT}}
     context = [{"type": "tool", "tool": {"t": tool}}, {"type": "plan", "plan": [call]}]
-    return prepare({"config": {"model": "scripted:x"}, "context": context}).nodes[0]
+    return validate_request({"config": {"model": "scripted:x"}, "context": context}).nodes[0]
 
 
 @pytest.mark.parametrize(
@@ -309,7 +311,7 @@ def node_of(path: str, error: str | None = None) -> Any:
 def test_the_outcomes_of_the_output_path_are_offered_and_an_error_path_is_not(
     path: str, error: str | None, paths: list[str]
 ) -> None:
-    assert offered(node_of(path, error)) == paths
+    assert node_of(path, error).outcome_texts == paths
 
 
 @pytest.mark.parametrize(
@@ -458,7 +460,7 @@ def solutions(draw: st.DrawFn) -> tuple[dict[str, Json], dict[str, Json], str, J
     return made, {"calls": calls, "output": None if calls else draw(likely(output))}, mode, output
 
 
-def fits_at_last(loop: Loop, node: Node) -> bool:
+def fits_at_last(loop: Loop, node: PlannedCall) -> bool:
     """While references stand for what is to come, the engine lets more pass than any value would make good."""
     resolved = resolve(node.parameters, lambda path: loop.log.read(path, 0), [])
     return not node.tool.parameters.defects(resolved)
@@ -476,11 +478,11 @@ def test_every_solution_that_the_loop_takes_fits_the_schema(drawn: tuple[Json, J
     }), {}, [])  # fmt: skip
     loop.next()
     step = loop.answered(json.loads(json.dumps(solution)))
-    assume(isinstance(step, RunPlan) or loop.output is not None)
-    assume(not isinstance(step, RunPlan) or all(fits_at_last(loop, node) for node in loop.prepared.nodes))
-    event("calls" if isinstance(step, RunPlan) else "an output")
+    assume(isinstance(step, StartPlan) or loop.output is not None)
+    assume(not isinstance(step, StartPlan) or all(fits_at_last(loop, node) for node in loop.prepared.nodes))
+    event("calls" if isinstance(step, StartPlan) else "an output")
     # what has not been run yet may still break the schema of the output: only that of Calls is looked at then
-    shown = {**solution, "output": None} if isinstance(step, RunPlan) else solution
+    shown = {**solution, "output": None} if isinstance(step, StartPlan) else solution
     schema = solution_schema(loop.tools, loop.output_schema, mode=mode)
     Draft202012Validator.check_schema(schema)
     assert why_not(schema, shown) is None

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acts.context import END, START, Log
-from acts.messages import METHODS
-from acts.references import Path, parse
-from acts.values import ABSENT, deep_merge, get, list_index
+from acts.language.messages import METHODS
+from acts.language.references import Path, parse
+from acts.language.values import ABSENT, deep_merge, get, list_index
+from acts.plan.context_log import END, START, Log
 from tests import oracle
 from tests.property.drive import data_message
 from tests.strategies import INSTANCES, MEETING_POINTS, objects, render, values

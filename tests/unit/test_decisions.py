@@ -7,17 +7,19 @@ from typing import Any
 
 import pytest
 
-from acts.config import Approve
-from acts.decisions import MAX_WORDS, Decision, Refused, Wait, asked_about, match, read
-from acts.validate import prepare
+from acts.language.config import Approve
+from acts.language.errors import DecisionRefused
+from acts.plan.planned_call import approval_needed
+from acts.plan.validate import validate_request
+from acts.tree.decisions import MAX_WORDS, Decision, PendingApproval, match_decision, read_decision
 
 Json = Any
 SINCE = "2026-01-01T00:00:00.000Z"
-PLAN = Wait("run", "plan", 1, SINCE)
-PAY = Wait("run", "call", 3, SINCE, call="2:pay")
-SCOPES = Wait("run", "scopes", 3, SINCE, call="4:look")
-BELOW = Wait("run/plan-1", "call", 1, SINCE, call="2:pay")
-ANN, BOB = (Wait(f"run/{i}", "call", 1, SINCE, call="1:pay", instance=i) for i in ("Ann", "Bob"))
+PLAN = PendingApproval("run", "plan", 1, SINCE)
+PAY = PendingApproval("run", "call", 3, SINCE, call="2:pay")
+SCOPES = PendingApproval("run", "scopes", 3, SINCE, call="4:look")
+BELOW = PendingApproval("run/plan-1", "call", 1, SINCE, call="2:pay")
+ANN, BOB = (PendingApproval(f"run/{i}", "call", 1, SINCE, call="1:pay", instance=i) for i in ("Ann", "Bob"))
 CALL = {"_tool": "pay"}
 
 
@@ -49,7 +51,7 @@ CALL = {"_tool": "pay"}
     ],
 )
 def test_a_decision_is_read(raw: Json, word: str | None, expected: Decision) -> None:
-    found = read(raw, word)
+    found = read_decision(raw, word)
     assert found.raw == (raw or {})
     names = ("decision", "call", "instance", "workflow_id", "version", "by", "reason", "calls", "call_with")
     assert [getattr(found, n) for n in names] == [getattr(expected, n) for n in names]
@@ -101,15 +103,15 @@ def test_a_decision_is_read(raw: Json, word: str | None, expected: Decision) -> 
     ],
 )
 def test_what_is_no_decision_is_refused_and_says_why(raw: Json, word: str | None, words: str) -> None:
-    with pytest.raises(Refused) as refused:
-        read(raw, word)
+    with pytest.raises(DecisionRefused) as refused:
+        read_decision(raw, word)
     assert words in str(refused.value)
     assert len(str(refused.value)) < 1_000
 
 
 def test_a_signal_that_says_another_decision_than_its_name_is_refused() -> None:
-    with pytest.raises(Refused):
-        read({"decision": "reject", "reason": "too dear"}, "approve")
+    with pytest.raises(DecisionRefused):
+        read_decision({"decision": "reject", "reason": "too dear"}, "approve")
 
 
 # -- matching ----------------------------------------------------------------------
@@ -136,8 +138,10 @@ def test_a_signal_that_says_another_decision_than_its_name_is_refused() -> None:
         ([PLAN, ANN], {"decision": "edit", "plan": []}, PLAN),
     ],
 )
-def test_a_decision_reaches_the_one_wait_that_it_matches(waits: list[Wait], raw: Json, expected: Wait) -> None:
-    assert match(waits, read(raw)) == expected
+def test_a_decision_reaches_the_one_wait_that_it_matches(
+    waits: list[PendingApproval], raw: Json, expected: PendingApproval
+) -> None:
+    assert match_decision(waits, read_decision(raw)) == expected
 
 
 @pytest.mark.parametrize(
@@ -162,23 +166,27 @@ def test_a_decision_reaches_the_one_wait_that_it_matches(waits: list[Wait], raw:
         ([PLAN, ANN], {"decision": "approve"}, "2 waits are matched"),
     ],
 )
-def test_a_decision_that_matches_none_or_several_is_refused(waits: list[Wait], raw: Json, words: str) -> None:
-    with pytest.raises(Refused) as refused:
-        match(waits, read(raw))
+def test_a_decision_that_matches_none_or_several_is_refused(
+    waits: list[PendingApproval], raw: Json, words: str
+) -> None:
+    with pytest.raises(DecisionRefused) as refused:
+        match_decision(waits, read_decision(raw))
     assert words in str(refused.value)
 
 
 def test_a_refusal_stays_short_however_many_wait() -> None:
-    waits = [Wait("run", "call", 1, SINCE, call=f"{i}:pay") for i in range(5_000)]
+    waits = [PendingApproval("run", "call", 1, SINCE, call=f"{i}:pay") for i in range(5_000)]
     for raw in ({"decision": "approve"}, {"decision": "approve", "call": "x" * MAX_WORDS}):
-        with pytest.raises(Refused) as refused:
-            match(waits, read(raw))
+        with pytest.raises(DecisionRefused) as refused:
+            match_decision(waits, read_decision(raw))
         assert len(str(refused.value)) < 5_000
 
 
-@pytest.mark.parametrize("wait", [PLAN, PAY, SCOPES, BELOW, ANN, Wait("r", "plan", 9, SINCE, deadline=SINCE)])
-def test_a_wait_is_what_its_json_says(wait: Wait) -> None:
-    assert Wait.from_json(json.loads(json.dumps(wait.to_json()))) == wait
+@pytest.mark.parametrize(
+    "wait", [PLAN, PAY, SCOPES, BELOW, ANN, PendingApproval("r", "plan", 9, SINCE, deadline=SINCE)]
+)
+def test_a_wait_is_what_its_json_says(wait: PendingApproval) -> None:
+    assert PendingApproval.from_json(json.loads(json.dumps(wait.to_json()))) == wait
 
 
 # -- what is asked about --------------------------------------------------------------
@@ -210,5 +218,5 @@ def test_what_of_a_call_is_asked_about(
     meta = {"_tool": {"const": "pay"}, "_activity": {"const": "pay"}, "_outputPath": {"type": "string"}}
     tool = {"type": "tool", "tool": {"type": "object", "properties": {**meta, **properties}}}
     plan = {"type": "plan", "plan": [{"_tool": "pay", "_outputPath": "†state.a", **call}]}
-    found = prepare({"config": {}, "context": [tool, {"type": "input", "x": 1}, plan]})
-    assert asked_about(found.nodes[0], Approve.model_validate(approve)) == expected
+    found = validate_request({"config": {}, "context": [tool, {"type": "input", "x": 1}, plan]})
+    assert approval_needed(found.nodes[0], Approve.model_validate(approve)) == expected

@@ -26,7 +26,7 @@ from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 from temporalio.client import Client
 from temporalio.worker import Worker
 
-from cli.devserver import DYNAMIC_CONFIG, DevServer, find_program
+from cli.dev.temporal_server import DYNAMIC_CONFIG, DevServer, find_program
 from tests.support import assert_eventually
 
 ROOT = Path(__file__).parents[2]

@@ -18,8 +18,8 @@ from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
-from cli import devserver
-from cli.devserver import (
+from cli.dev import temporal_server
+from cli.dev.temporal_server import (
     DevServer,
     DevServerError,
     ServerMissingError,
@@ -142,7 +142,7 @@ def test_the_server_goes_when_the_block_raises() -> None:
 @linux_only
 async def test_the_server_dies_with_a_parent_that_is_killed_and_the_folder_is_free_again(tmp_path: Path) -> None:
     program = (
-        "import sys; from pathlib import Path; from cli.devserver import dev_server\n"
+        "import sys; from pathlib import Path; from cli.dev.temporal_server import dev_server\n"
         "with dev_server(state=Path(sys.argv[1]), ui=False): print('ready', flush=True); sys.stdin.read()"
     )
     with subprocess.Popen(
@@ -246,12 +246,12 @@ def test_a_port_that_cannot_be_is_refused() -> None:
 
 
 def test_a_port_lost_in_a_race_is_replaced_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = devserver._port
+    honest = temporal_server._port
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         answers = [taken.getsockname()[1]]  # the first look says it is free, and somebody else gets it
-        monkeypatch.setattr(devserver, "_port", lambda wanted: answers.pop() if answers else honest(wanted))
+        monkeypatch.setattr(temporal_server, "_port", lambda wanted: answers.pop() if answers else honest(wanted))
         with dev_server(ui=False) as server:
             assert _answers(server)
 
@@ -264,7 +264,7 @@ def test_the_settings_of_another_temporal_do_not_reach_the_server(monkeypatch: p
 
 
 def test_a_server_that_does_not_stop_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(devserver, "STOP_TIMEOUT_SECONDS", 0.1)
+    monkeypatch.setattr(temporal_server, "STOP_TIMEOUT_SECONDS", 0.1)
     with dev_server(state=tmp_path, ui=False) as server:
         os.kill(server.pid, signal.SIGSTOP)  # it cannot even handle SIGTERM
     assert not _alive(server.pid)

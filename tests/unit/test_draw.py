@@ -10,11 +10,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acts.draw import MAX_EDGES, MAX_WIDTH, MERMAID_EDGES, MERMAID_TEXT, edges, mermaid, picture, terminal
-from acts.gathered import below
-from acts.instances import together, units
-from acts.validate import Prepared, prepare
-from acts.walk import Walk
+from acts.machines.instance_results import child_progress
+from acts.machines.walk import Walk
+from acts.plan.validate import ValidatedPlan, validate_request
+from acts.tree.batches import expand_template, split_into_children
+from acts.views.mermaid import (
+    MAX_EDGES,
+    MAX_WIDTH,
+    MERMAID_EDGES,
+    MERMAID_TEXT,
+    graph_edges,
+    mermaid,
+    render_graph,
+    terminal,
+)
 
 META: dict[str, Any] = {
     "_outputPath": {"type": "string"}, "_errorPath": {"type": "string"}, "_outputMethod": {"type": "string"},
@@ -38,9 +47,9 @@ def call(tool_: str, x: Any = 1, to: str | None = None, **more: Any) -> dict[str
     return out if to is None else {**out, "_outputPath": to}
 
 
-def plan(calls: list[dict[str, Any]], *context: Any, tools: dict[str, Any] | None = None) -> Prepared:
+def plan(calls: list[dict[str, Any]], *context: Any, tools: dict[str, Any] | None = None) -> ValidatedPlan:
     messages = [{"type": "tool", "tool": {**TOOLS, **(tools or {})}}, *context, {"type": "plan", "plan": calls}]
-    return prepare({"config": {"model": "scripted:x"}, "context": messages})
+    return validate_request({"config": {"model": "scripted:x"}, "context": messages})
 
 
 WEATHER = [
@@ -86,23 +95,23 @@ BOUGHT = told(
 )
 def test_edges_lead_from_writers_to_readers(calls: Any, expected: Any) -> None:
     held = {"type": "state", "n": 0} if calls[0].get("x") == "†state.n" else {"type": "input", "i": 0}
-    assert edges(plan(calls, held)) == expected
+    assert graph_edges(plan(calls, held)) == expected
 
 
 def test_edges_and_what_they_imply_are_the_dependencies() -> None:
     calls = [call("do", [f"†state.s{j}" for j in range(i % 3, i, 3)] or 1, f"†state.s{i % 7}") for i in range(30)]
     prepared = plan(calls, {"type": "state", "state": {f"s{i}": 0 for i in range(30)}})
     reached: list[set[int]] = [set() for _ in calls]
-    for writer, reader, _ in edges(prepared):
+    for writer, reader, _ in graph_edges(prepared):
         reached[reader] |= {writer} | reached[writer]
     for rank in range(len(calls)):
         assert set(prepared.graph.dependencies(rank)) <= reached[rank]
-        assert all(w in prepared.graph.dependencies(r) for w, r, _ in edges(prepared))
+        assert all(w in prepared.graph.dependencies(r) for w, r, _ in graph_edges(prepared))
 
 
 def test_edges_are_bounded() -> None:
     calls = [call("do", i, f"†state.s{i}") for i in range(60)] + [call("do", "†state") for _ in range(60)]
-    assert len(edges(plan(calls))) == MAX_EDGES == 2000
+    assert len(graph_edges(plan(calls))) == MAX_EDGES == 2000
 
 
 # -- Mermaid -------------------------------------------------------------------
@@ -179,7 +188,7 @@ NASTY = [
 ]
 
 
-def _nasty(text: str) -> Prepared:
+def _nasty(text: str) -> ValidatedPlan:
     printable = "".join(c if c.isprintable() else "?" for c in text).strip() or "x"
     reader = call(printable, f"†state[{_json(text)}] || †state.a", "†state.b", _instance=text)
     context = [{"type": "state", "_instance": text, "state": {"q": 1}}]
@@ -351,7 +360,7 @@ def test_calls_that_name_their_instance_have_the_state_that_it_tells() -> None:
 
 def test_a_child_of_several_instances_draws_each_call_once() -> None:
     members = ["p0", "p1", "p2"]
-    prepared = together(plan(CHAIN, *people(3)), members)
+    prepared = expand_template(plan(CHAIN, *people(3)), members)
     assert len(prepared.nodes) == 6
     calls = [{"id": f"{i}:do", "state": s} for i, s in ((1, "completed"), (2, "running")) for _ in members]
     boxes = mermaid(prepared, {"calls": calls})
@@ -365,11 +374,11 @@ def test_a_child_of_several_instances_draws_each_call_once() -> None:
 
 
 def test_what_children_walk_is_drawn_from_the_walk_of_the_run_above() -> None:
-    prepared = units(plan(CHAIN, *people(3)))
+    prepared = split_into_children(plan(CHAIN, *people(3)))
     walk = Walk(prepared, lambda node: node.id)
     walk.runs[0].state, walk.runs[0].value = "completed", {"p0": ended("completed", "failed")}
     walk.runs[1].state = "running"
-    so_far = {"calls": [], "instances": below(walk)}
+    so_far = {"calls": [], "instances": child_progress(walk)}
     assert prepared.whole is not None
     drawn = terminal(prepared.whole, so_far)
     assert "│ … 1:do [1 completed, 1 open, 1 pending]" in drawn
@@ -378,6 +387,6 @@ def test_what_children_walk_is_drawn_from_the_walk_of_the_run_above() -> None:
 
 @pytest.mark.parametrize("asked", [None, {}, 5, {"width": "x"}])
 def test_a_picture_is_mermaid_unless_a_width_is_given(asked: Any) -> None:
-    assert picture(plan(WEATHER), BOUGHT, asked) == mermaid(plan(WEATHER), BOUGHT)
-    assert picture(plan(WEATHER), BOUGHT, {"width": 76}) == terminal(plan(WEATHER), BOUGHT, 76)
-    assert max(map(len, picture(plan(WEATHER), BOUGHT, {"width": 10**9}).split("\n"))) == MAX_WIDTH
+    assert render_graph(plan(WEATHER), BOUGHT, asked) == mermaid(plan(WEATHER), BOUGHT)
+    assert render_graph(plan(WEATHER), BOUGHT, {"width": 76}) == terminal(plan(WEATHER), BOUGHT, 76)
+    assert max(map(len, render_graph(plan(WEATHER), BOUGHT, {"width": 10**9}).split("\n"))) == MAX_WIDTH

@@ -8,7 +8,7 @@ from temporalio.api.failure.v1 import Failure
 from temporalio.converter import PayloadConverter
 from temporalio.exceptions import ApplicationError
 
-from acts.errors import InvalidRequest, Problem
+from acts.language.errors import InvalidRequest, Problem
 from workflows.failures import TolerantFailures
 
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acts.fits import ANY, Kinds, clash, exact, inside, kinds
-from acts.schemas import sample, with_null
-from acts.values import ABSENT, get
+from acts.language.schemas import sample, with_null
+from acts.language.values import ABSENT, get
+from acts.simulation.schema_compatibility import ANY, Kinds, exact, find_incompatibility, inside, kinds
 
 STRING, NUMBER, OBJECT = {"type": "string"}, {"type": "number"}, {"type": "object"}
 
@@ -87,7 +87,7 @@ CASES: list[tuple[Any, Any, bool | None, str, str, str]] = [
 def test_what_keeps_one_schema_from_the_other(
     produced: Any, wanted: Any, certain: Any, at: str, found: str, expected: str
 ) -> None:
-    result = clash(ways(produced), ways(wanted))
+    result = find_incompatibility(ways(produced), ways(wanted))
     if certain is None:
         assert result is None
     else:
@@ -122,14 +122,14 @@ def test_schemas_that_hold_themselves_are_compared_once() -> None:
     names = [f"p{i}" for i in range(40)]
     one = {"type": "object", "properties": {n: {"$ref": "#"} for n in names}, "required": names}
     other = {"type": "object", "properties": {n: {"$ref": "#"} for n in names}}
-    assert clash(ways(one), ways(other)) is None
+    assert find_incompatibility(ways(one), ways(other)) is None
     assert isinstance(sample(one), dict)  # bounded as well
 
 
 def test_too_many_alternatives_count_as_anything() -> None:
     many = {"anyOf": [{"const": i} for i in range(100)]}
     assert ways(many) == (ANY,)
-    assert clash(ways(many), ways(STRING)) is None
+    assert find_incompatibility(ways(many), ways(STRING)) is None
 
 
 # -- a certain clash is a proof ------------------------------------------------
@@ -185,7 +185,7 @@ def _accepts(schema: Any) -> Callable[[Any], bool]:
 @settings(max_examples=500, deadline=None, derandomize=True)
 @given(_SCHEMAS, _SCHEMAS)
 def test_no_value_of_the_one_is_one_of_the_other_where_the_clash_is_certain(one: Any, other: Any) -> None:
-    found = clash(ways(one), ways(other))
+    found = find_incompatibility(ways(one), ways(other))
     if found is not None and found.certain:
         of_one, of_other = _accepts(one), _accepts(other)
         assert [v for v in _VALUES if of_one(v) and of_other(v)] == []

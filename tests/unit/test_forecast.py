@@ -6,9 +6,16 @@ from typing import Any
 
 import pytest
 
-from acts.forecast import added, compare, figures, foreseen, off_by, ranges
-from acts.simulate import simulate, simulate_prepared
-from acts.validate import prepare
+from acts.plan.validate import validate_request
+from acts.simulation.forecast_vs_actual import (
+    actual_figures,
+    compare,
+    compare_known,
+    expected_ranges,
+    relative_error,
+    sum_tables,
+)
+from acts.simulation.simulate import simulate, simulate_prepared
 from tests.unit.test_simulate import WEATHER, call, request
 
 ACTUAL = {"calls": 3, "requests": 1, "tokens": 500, "cost": 0.01, "events": 20, "bytes": 9000}
@@ -16,15 +23,17 @@ ACTUAL = {"calls": 3, "requests": 1, "tokens": 500, "cost": 0.01, "events": 20, 
 
 def test_each_figure_stands_beside_what_was_expected_of_it() -> None:
     forecast = simulate(request(WEATHER, model="scripted:x"))
-    table = compare(ranges(forecast), ACTUAL)
+    table = compare(expected_ranges(forecast), ACTUAL)
     assert list(table) == ["calls", "requests", "tokens", "cost", "events", "bytes"]
     assert table["calls"] == {"expected": {"min": 3, "max": 3}, "actual": 3}
     assert table["requests"] == {"expected": {"min": 1, "max": 1}, "actual": 1}
     assert table["bytes"] == {"expected": forecast["bytes"], "actual": 9000}
     assert table["cost"] == {"expected": None, "actual": 0.01}
-    assert compare(ranges(forecast), {})["events"] == {"expected": forecast["events"], "actual": None}
-    assert "cost" not in foreseen(ranges(forecast), ACTUAL)  # nobody knows the price
-    assert foreseen(ranges(forecast), {"calls": 2}) == {"calls": {"expected": {"min": 3, "max": 3}, "actual": 2}}
+    assert compare(expected_ranges(forecast), {})["events"] == {"expected": forecast["events"], "actual": None}
+    assert "cost" not in compare_known(expected_ranges(forecast), ACTUAL)  # nobody knows the price
+    assert compare_known(expected_ranges(forecast), {"calls": 2}) == {
+        "calls": {"expected": {"min": 3, "max": 3}, "actual": 2}
+    }
 
 
 def test_what_a_run_came_to_is_told_by_its_result() -> None:
@@ -33,11 +42,11 @@ def test_what_a_run_came_to_is_told_by_its_result() -> None:
         "calls": [{"state": s} for s in states],
         "usage": {"requests": 2, "inputTokens": 30, "outputTokens": 4, "cost": 0.5},
     }
-    assert figures(result) == {"calls": 3, "requests": 2, "tokens": 34, "cost": 0.5}
+    assert actual_figures(result) == {"calls": 3, "requests": 2, "tokens": 34, "cost": 0.5}
     two = {"a": {"calls": [{"state": "completed"}]}, "b": {"calls": []}}
-    assert figures({**result, "instances": two})["calls"] == 4
+    assert actual_figures({**result, "instances": two})["calls"] == 4
     for cut in ({"omitted": {}, "calls": []}, {"instances": {"a": "completed"}}, {"instances": {"a": {}}}):
-        assert figures({**result, **cut})["calls"] is None
+        assert actual_figures({**result, **cut})["calls"] is None
 
 
 def test_the_plans_of_an_agent_are_added_up_as_far_as_all_of_them_tell() -> None:
@@ -46,21 +55,21 @@ def test_the_plans_of_an_agent_are_added_up_as_far_as_all_of_them_tell() -> None
         "cost": {"expected": {"min": 0, "max": 1}, "actual": 0.1},
     }
     other = {"calls": {"expected": {"min": 3, "max": 3}, "actual": 4}}
-    assert added(one, other) == {"calls": {"expected": {"min": 4, "max": 5}, "actual": 5}}
+    assert sum_tables(one, other) == {"calls": {"expected": {"min": 4, "max": 5}, "actual": 5}}
 
 
 def test_the_calls_of_all_combinations_count_and_of_all_instances() -> None:
     plan = [call("do", 1, "†state.a || †state.b"), call("do", "†state.b", "†state.c")]
     people = [{"type": "state", "_instance": f"person {i}", "state": {"name": "x"}} for i in range(3)]
-    assert ranges(simulate(request(plan)))["calls"] == {"min": 1, "max": 2}
-    assert ranges(simulate(request(plan, *people)))["calls"] == {"min": 3, "max": 6}
+    assert expected_ranges(simulate(request(plan)))["calls"] == {"min": 1, "max": 2}
+    assert expected_ranges(simulate(request(plan, *people)))["calls"] == {"min": 3, "max": 6}
     many = [call("do", 1, f"†state.a{i} || †state.b{i}") for i in range(9)]
-    assert ranges(simulate(request(many)))["calls"] == {"min": 0, "max": 9}
+    assert expected_ranges(simulate(request(many)))["calls"] == {"min": 0, "max": 9}
 
 
 def test_what_waits_for_somebody_to_provide_it_may_run() -> None:
     plan = [call("do", 1, "†state.a"), call("think", "†input.name", "†state.b"), call("do", "†state.b", "†state.c")]
-    found = ranges(simulate(request(plan, model="scripted:x", missing="wait")))
+    found = expected_ranges(simulate(request(plan, model="scripted:x", missing="wait")))
     assert (found["calls"], found["requests"]) == ({"min": 1, "max": 3}, {"min": 0, "max": 1})
     assert found["events"]["min"] + 12 <= found["events"]["max"]
 
@@ -78,7 +87,7 @@ def test_what_waits_for_somebody_to_provide_it_may_run() -> None:
 )
 def test_how_far_off_a_forecast_is(low: Any, high: Any, actual: Any, off: Any) -> None:
     expected = None if low is None else {"min": low, "max": high}
-    found = off_by({"expected": expected, "actual": actual})
+    found = relative_error({"expected": expected, "actual": actual})
     assert found == (off if off is None else pytest.approx(off))
 
 
@@ -143,7 +152,7 @@ def test_the_run_of_an_agents_plan_reports_what_waits_and_is_approved_as_a_whole
     plan = [call("do", 1, "†state.a"), call("do", 2, "†state.b")]
     for mode in ("eager", "lazy"):
         asked, free = (
-            simulate_prepared(prepare(request(plan, mode=mode, **config)), handed=900)["events"]
+            simulate_prepared(validate_request(request(plan, mode=mode, **config)), handed=900)["events"]
             for config in ({"approve": {"calls": True}}, {})
         )
         assert free["max"] == events(plan)[1]
@@ -153,7 +162,7 @@ def test_the_run_of_an_agents_plan_reports_what_waits_and_is_approved_as_a_whole
 
 
 def test_what_an_agent_hands_over_weighs_instead_of_the_request() -> None:
-    prepared = prepare(request([call("do", 1, "†state.a")], {"type": "state", "state": {"text": "x" * 5000}}))
+    prepared = validate_request(request([call("do", 1, "†state.a")], {"type": "state", "state": {"text": "x" * 5000}}))
     small, large = (simulate_prepared(prepared, handed=n)["bytes"]["min"] for n in (1_000, 11_000))
     assert large - small == 10_000
     assert small < 5_000 < simulate_prepared(prepared)["bytes"]["min"]

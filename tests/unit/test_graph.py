@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from acts.errors import Problem
-from acts.graph import build
-from acts.references import Path
-from acts.validate import Prepared, prepare, validate
+from acts.language.errors import Problem
+from acts.language.references import Path
+from acts.plan.graph import build_graph
+from acts.plan.validate import ValidatedPlan, validate, validate_request
 from tests.cases import call, own, state, tool
 
 # name, what each Call writes and reads ("writes < reads"; a name before ":" is its instance), context,
@@ -88,7 +88,7 @@ def request(calls: list[str], context: list[dict[str, Any]]) -> dict[str, Any]:
 def test_order_and_dependencies(
     calls: list[str], context: list[dict[str, Any]], order: list[int], depends: dict[int, set[int]]
 ) -> None:
-    graph = prepare(request(calls, context)).graph
+    graph = validate_request(request(calls, context)).graph
     assert [n.index + 1 for n in graph.order] == order
     found = {n.index + 1: {graph.order[d].index + 1 for d in graph.dependencies(r)} for r, n in enumerate(graph.order)}
     assert {k: v for k, v in found.items() if v} == depends
@@ -135,9 +135,9 @@ def test_what_the_context_or_the_list_breaks_is_no_cycle(calls: list[str], conte
 # -- size -----------------------------------------------------------------------------
 
 
-def prepared(plan: list[dict[str, Any]], *context: dict[str, Any]) -> Prepared:
+def prepared(plan: list[dict[str, Any]], *context: dict[str, Any]) -> ValidatedPlan:
     tools = {c["_tool"]: tool(c["_tool"]) for c in plan}
-    return prepare({"context": [{"type": "tool", "tool": tools}, *context, {"type": "plan", "plan": plan}]})
+    return validate_request({"context": [{"type": "tool", "tool": tools}, *context, {"type": "plan", "plan": plan}]})
 
 
 def test_ten_thousand_calls_listed_backwards_are_put_in_order() -> None:
@@ -164,17 +164,17 @@ def test_ten_thousand_changes_of_one_place_store_few_waits() -> None:
 
 
 def count_waits(monkeypatch: pytest.MonkeyPatch, calls: int) -> int:
-    import acts.graph
+    import acts.plan.graph
 
     steps = 0
-    original = acts.graph._Edges.wait
+    original = acts.plan.graph._Edges.wait
 
     def counted(*given: Any) -> None:
         nonlocal steps
         steps += 1
         original(*given)
 
-    monkeypatch.setattr(acts.graph._Edges, "wait", counted)
+    monkeypatch.setattr(acts.plan.graph._Edges, "wait", counted)
     plan = [call("t", "†state.x", x="†state.x && †data.never") for _ in range(calls)]
     tools = {"type": "tool", "tool": tool("t")}
     problems = validate({"context": [tools, {"type": "plan", "plan": plan}]})
@@ -191,10 +191,10 @@ def test_calls_that_all_look_ahead_over_each_other_cost_what_their_number_says(m
 def test_a_graph_can_be_built_of_the_calls_alone() -> None:
     nodes = prepared([call("t", "†state.b", x="†state.a"), call("t", "†state.a")]).nodes
     listed = sorted(nodes, key=lambda n: n.index)
-    graph, problems = build(listed, lambda _path, _instance: False)
+    graph, problems = build_graph(listed, lambda _path, _instance: False)
     assert [n.index for n in graph.order] == [1, 0]
     assert problems == []
-    held, _ = build(listed, lambda path, _instance: path == Path("state", ("a",)))
+    held, _ = build_graph(listed, lambda path, _instance: path == Path("state", ("a",)))
     assert [n.index for n in held.order] == [0, 1]
 
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from acts.errors import CallError
-from acts.gathered import by_id, messages, taken, told
-from acts.instances import together
-from acts.messages import parse_message
-from acts.validate import Prepared, prepare
-from acts.walk import Walk
+from acts.language.errors import CallError
+from acts.language.messages import parse_message
+from acts.machines.instance_results import calls_by_instance, instance_messages, instance_report, replay_into_log
+from acts.machines.walk import Walk
+from acts.plan.validate import ValidatedPlan, validate_request
+from acts.tree.batches import expand_template
 from tests.property.drive import identify
 
 Json = Any
@@ -21,22 +21,22 @@ TOOL = {"type": "tool", "tool": {"properties": {"_tool": {"const": "t"}, "_activ
         "_outputPath": {"type": "string"}, "_outputMethod": {"type": "string"}, "x": True}}}  # fmt: skip
 
 
-def template(*calls: Json) -> Prepared:
+def template(*calls: Json) -> ValidatedPlan:
     own = {"type": "state", "state": {"text": "one"}, "_instance": "a"}
     plan = [{"_tool": "t", **call} for call in calls]
-    return prepare({"config": {}, "context": [TOOL, own, {"type": "plan", "plan": plan}]})
+    return validate_request({"config": {}, "context": [TOOL, own, {"type": "plan", "plan": plan}]})
 
 
-def ended(prepared: Prepared, *results: tuple[int, Json, str], edited: bool = False) -> tuple[Walk, Json]:
+def ended(prepared: ValidatedPlan, *results: tuple[int, Json, str], edited: bool = False) -> tuple[Walk, Json]:
     """The walk of its instance, whose Calls end in this order, each with a result and a date; and what it says."""
-    walk = Walk(together(prepared, ["a"]), identify)
+    walk = Walk(expand_template(prepared, ["a"]), identify)
     walk.begin("2026-01-01T00:00:00.000Z")
     for rank, value, date in results:
         if isinstance(value, CallError):
             walk.failed(rank, value, date)
         else:
             walk.completed(rank, value, date)
-    return walk, json.loads(json.dumps(told(walk, edited=edited)))["a"]
+    return walk, json.loads(json.dumps(instance_report(walk, edited=edited)))["a"]
 
 
 FIRST = "2026-01-01T00:00:01.250Z"
@@ -57,7 +57,7 @@ def test_dates_are_told_shortly_and_found_again(dates: tuple[str, str], written:
     prepared = template({"_outputPath": "†state.x"}, {"_outputPath": "†state.y"})
     walk, item = ended(prepared, *((rank, rank, date) for rank, date in enumerate(dates)))
     assert item["written"] == written
-    found = messages(by_id(prepared), "a", item)
+    found = instance_messages(calls_by_instance(prepared), "a", item)
     assert [m for _, m in found] == walk.appended()
     assert [m["_date"] for _, m in found] == list(dates)
 
@@ -69,7 +69,7 @@ def test_what_the_state_does_not_show_is_told_too() -> None:
     why = CallError("broken", "it broke")
     walk, item = ended(prepared, (3, why, FIRST), (0, 1, FIRST), (1, 2, FIRST), (2, "n", FIRST))
     assert item["written"] == [[0, FIRST, [1]], 0, [0, 0, ["n"]], None]
-    assert [m for _, m in messages(by_id(prepared), "a", item)] == walk.appended()
+    assert [m for _, m in instance_messages(calls_by_instance(prepared), "a", item)] == walk.appended()
 
 
 def test_messages_come_in_plan_order_though_calls_are_listed_otherwise() -> None:
@@ -77,7 +77,7 @@ def test_messages_come_in_plan_order_though_calls_are_listed_otherwise() -> None
     assert [n.index for n in prepared.nodes] == [1, 0]
     walk, item = ended(prepared, (0, 1, FIRST), (1, 2, FIRST))
     assert [c["id"] for c in item["calls"]] == ["1:t", "2:t"]
-    found = messages(by_id(prepared), "a", item)
+    found = instance_messages(calls_by_instance(prepared), "a", item)
     assert [m["_outputPath"] for _, m in found] == ["†state.y", "†state.x"]
     assert [m for _, m in found] == walk.appended()
 
@@ -89,9 +89,9 @@ def test_of_an_edited_plan_is_told_what_was_made() -> None:
     walk, item = ended(after, (0, 1, FIRST), (1, 2, FIRST), edited=True)
     planned = [n.planned for n in after.nodes]
     assert item["made"] == [[1, "†state.y", "set", planned[0], FIRST], [0, "†state.l", "push", planned[1], FIRST, 2]]
-    assert [m for _, m in messages(by_id(before), "a", item)] == walk.appended()
+    assert [m for _, m in instance_messages(calls_by_instance(before), "a", item)] == walk.appended()
     log = before.log()
-    taken(log, by_id(before), "a", item)
+    replay_into_log(log, calls_by_instance(before), "a", item)
     assert log.view("state", instance="a") == {"text": "one", "y": 1, "l": [2]}
 
 
@@ -100,5 +100,5 @@ def test_what_was_provided_meanwhile_does_not_undo_what_an_instance_wrote() -> N
     _, item = ended(prepared, (0, 1, FIRST))
     log = prepared.log()
     assert log.layer(None).take(parse_message({"type": "state", "state": {"l": "text"}}), set()) is None
-    taken(log, by_id(prepared), "a", item)
+    replay_into_log(log, calls_by_instance(prepared), "a", item)
     assert log.view("state", instance="a") == {"text": "one", "l": [1]}

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from acts.errors import InvalidRequest
-from acts.loop import MAX_ERRORS_SHOWN, Ask, Loop, Next, Over, Propose, RunPlan
-from acts.messages import parse_message, read_request
-from acts.references import parse
-from acts.report import result as result_of
-from acts.usage import Spent
-from acts.validate import prepare
+from acts.language.errors import InvalidRequest
+from acts.language.messages import parse_message, read_request
+from acts.language.references import parse
+from acts.language.usage import Usage
+from acts.machines.loop import MAX_ERRORS_SHOWN, AskModel, AwaitApproval, Finished, Loop, Next, StartPlan
+from acts.plan.validate import validate_request
+from acts.views.results import result as result_of
 from tests.property.drive import Drive
 
 Json = Any
@@ -50,9 +50,9 @@ def loop_of(*context: Json, schema: Json = None, **config: Json) -> Loop:
 
 def walk(request: dict[str, Json], results: Results, usage: Json = None) -> dict[str, Json]:
     """What a ``Plan`` makes of the Request that an agent hands over."""
-    drive = Drive(prepare(json.loads(json.dumps(request))), results)
+    drive = Drive(validate_request(json.loads(json.dumps(request))), results)
     drive.finish_all()
-    spent = Spent()
+    spent = Usage()
     spent.add(usage)
     return json.loads(json.dumps(result_of(drive.walk, spent)))
 
@@ -61,13 +61,13 @@ def play(loop: Loop, *ticks: Json, carry: Callable[[Loop], Loop] = lambda loop: 
     """Each tick is a Solution, or a Solution and the results of its Calls. The last thing that came of them."""
     step: Next = loop.next()
     for tick in ticks:
-        assert isinstance(step, Ask), step
+        assert isinstance(step, AskModel), step
         solution, results = tick if isinstance(tick, tuple) else (tick, {})
         loop.spent.add({"requests": 1, "inputTokens": 10, "outputTokens": 5})
         step = loop.answered(json.loads(json.dumps(solution)))
-        if isinstance(step, RunPlan):
+        if isinstance(step, StartPlan):
             step = loop.walked(walk(step.request, results))
-        if isinstance(step, Ask):
+        if isinstance(step, AskModel):
             loop.untick()
             loop = carry(loop)
             step = loop.next()
@@ -103,7 +103,7 @@ def last_error(loop: Loop) -> dict[str, Json]:
 def test_an_output_ends_the_loop_with_its_references_resolved(given: Json, output: Json) -> None:
     loop = loop_of(STATE)
     over = play(loop, {"calls": [], "output": given})
-    assert over == Over("completed")
+    assert over == Finished("completed")
     assert loop.result("completed")["output"] == output
     assert type(loop.output) is type(output)
 
@@ -138,13 +138,13 @@ def test_a_solution_that_does_not_stand_goes_back_as_an_error_and_counts_as_a_ti
 ) -> None:
     loop = loop_of(STATE)
     step = play(loop, solution)
-    assert step == Ask(2, len(loop.request.context))
+    assert step == AskModel(2, len(loop.request.context))
     error = last_error(loop)
     assert (error["code"], error.get("pointer")) == (code, pointer)
     assert [e["code"] for e in loop.errors] == [code]
     assert loop.calls == []
     assert not any(m.type == "plan" for m in loop.request.context)
-    assert play_on(loop, {"output": "at last"}) == Over("completed")
+    assert play_on(loop, {"output": "at last"}) == Finished("completed")
 
 
 def play_on(loop: Loop, solution: Json) -> Next:
@@ -177,7 +177,7 @@ def test_the_output_is_checked_when_its_references_are_resolved() -> None:
     loop = loop_of(STATE, schema=schema)
     play(loop, {"output": {"n": "†state.s"}})
     assert (last_error(loop)["code"], last_error(loop)["pointer"]) == ("SchemaMismatch", "/output/n")
-    assert play_on(loop, {"output": {"n": "†state.a"}}) == Over("completed")
+    assert play_on(loop, {"output": {"n": "†state.a"}}) == Finished("completed")
 
 
 def test_the_long_form_of_a_schema_means_the_schema_of_its_output() -> None:
@@ -185,13 +185,13 @@ def test_the_long_form_of_a_schema_means_the_schema_of_its_output() -> None:
     loop = loop_of(STATE, schema=long)
     play(loop, {"output": "text"})
     assert last_error(loop)["code"] == "SchemaMismatch"
-    assert play_on(loop, {"output": "†state.a"}) == Over("completed")
+    assert play_on(loop, {"output": "†state.a"}) == Finished("completed")
 
 
 def test_references_of_an_output_are_resolved_after_the_calls_of_its_tick() -> None:
     loop = loop_of(STATE)
     over = play(loop, ({"calls": [call("act", "†state.a")], "output": {"new": "†state.a"}}, {"1:act": "new"}))
-    assert (over, loop.output) == (Over("completed"), {"new": "new"})
+    assert (over, loop.output) == (Finished("completed"), {"new": "new"})
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ def test_references_of_an_output_are_resolved_after_the_calls_of_its_tick() -> N
 def test_a_failed_call_withholds_the_output(calls: list[Json], results: Results, stands: bool) -> None:  # noqa: FBT001 - a case
     loop = loop_of(STATE)
     step = play(loop, ({"calls": calls, "output": "well"}, results))
-    assert (step == Over("completed")) is stands
+    assert (step == Finished("completed")) is stands
     assert bool(loop.errors) is not stands
     assert any(m.type == "error" for m in loop.request.context) is not stands
 
@@ -220,7 +220,7 @@ def test_an_output_that_needs_what_was_not_written_is_withheld() -> None:
     loop = loop_of()
     calls = [call("act", "†state.x || †state.error")]
     step = play(loop, ({"calls": calls, "output": "†state.x"}, {"1:act": fails("Boom")}))
-    assert isinstance(step, Ask)
+    assert isinstance(step, AskModel)
     assert last_error(loop)["code"] == "UnresolvedReference"
     assert "†state.x" in last_error(loop)["message"]
 
@@ -248,7 +248,7 @@ def test_the_next_tick_reads_what_the_one_before_wrote() -> None:
         ({"calls": [call("act", "†state.n", _outputMethod="push")]}, {"1:act": 1}),
         ({"calls": [call("act", "†state.n", x="†state.n", _outputMethod="push")], "output": "†state.n"}, {"1:act": 2}),
     )
-    assert (over, loop.output) == (Over("completed"), [1, 2])
+    assert (over, loop.output) == (Finished("completed"), [1, 2])
 
 
 def test_a_plan_of_the_request_is_shown_and_not_run_and_its_mode_stays() -> None:
@@ -271,8 +271,8 @@ def test_a_message_from_outside_is_in_the_next_prompt_and_plan() -> None:
     message = parse_message({"type": "input", "input": {"n": 5}})
     loop.provide(message)  # type: ignore[arg-type]
     step = loop.answered({"calls": [call("act", "†state.x", x="†input.n")], "output": "†input.n"})
-    assert isinstance(step, RunPlan)
-    assert loop.walked(walk(step.request, {})) == Over("completed")
+    assert isinstance(step, StartPlan)
+    assert loop.walked(walk(step.request, {})) == Finished("completed")
     assert loop.output == 5
 
 
@@ -307,7 +307,7 @@ def test_a_template_is_counted_once_for_each_instance() -> None:
     loop = loop_of(*OWN)
     loop.next()
     step = loop.answered({"calls": [call("act", "†state.x"), call("act", "†state.y")]})
-    assert isinstance(step, RunPlan)
+    assert isinstance(step, StartPlan)
     assert (step.calls, loop.started) == (4, 4)
 
 
@@ -315,7 +315,7 @@ def test_the_call_that_was_edited_stands_beside_its_error() -> None:
     loop = loop_of()
     loop.next()
     step = loop.answered({"calls": [call("act", "†state.x", n=1)]})
-    assert isinstance(step, RunPlan)
+    assert isinstance(step, StartPlan)
     result = walk(step.request, {"1:act": fails("declined")})
     changed = call("act", "†state.y", n=2)
     result["calls"][0]["call"] = changed
@@ -329,12 +329,12 @@ def test_the_call_that_was_edited_stands_beside_its_error() -> None:
 def test_of_a_solution_only_the_first_call_in_plan_order_is_run() -> None:
     loop = loop_of(STATE, step="call")
     calls = [call("act", "†state.last", x="†state.first"), call("act", "†state.first")]
-    assert isinstance(loop.next(), Ask)
+    assert isinstance(loop.next(), AskModel)
     step = loop.answered({"calls": calls, "output": "early"})
-    assert isinstance(step, RunPlan)
+    assert isinstance(step, StartPlan)
     assert step.ids == ("2:act",)
     assert [c["_outputPath"] for c in step.request["context"][-1]["plan"]] == ["†state.first"]
-    assert isinstance(loop.walked(walk(step.request, {"1:act": 1})), Ask)
+    assert isinstance(loop.walked(walk(step.request, {"1:act": 1})), AskModel)
     assert [(c["id"], c["state"]) for c in loop.calls] == [("2:act", "completed")]
     plan = loop.request.plan
     assert plan is not None
@@ -360,7 +360,7 @@ def test_an_output_is_withheld_while_calls_of_its_solution_were_not_run(
     loop = loop_of(step="call")
     step = play(loop, ({"calls": calls, "output": "done"}, {}))
     assert [c["id"] for c in loop.calls] == [run]
-    assert (step == Over("completed")) is over
+    assert (step == Finished("completed")) is over
 
 
 # -- limits ------------------------------------------------------------------------
@@ -383,7 +383,7 @@ AGAIN = ({"calls": [call("act", "†state.x")]}, {"1:act": 1})
 def test_a_limit_ends_the_loop_says_which_and_keeps_the_state(config: Json, ticks: int, words: str) -> None:
     loop = loop_of(**config)
     over = play(loop, *[AGAIN] * ticks)
-    assert isinstance(over, Over)
+    assert isinstance(over, Finished)
     assert (over.status, over.code) == ("failed", "LimitExceeded")
     assert words in over.message
     assert loop.tick == ticks
@@ -392,19 +392,19 @@ def test_a_limit_ends_the_loop_says_which_and_keeps_the_state(config: Json, tick
 
 def test_ticks_that_were_refused_count_like_any_other() -> None:
     over = play(loop_of(maxTicks=2), {"calls": 5}, {})
-    assert isinstance(over, Over)
+    assert isinstance(over, Finished)
     assert "maxTicks 2" in over.message
 
 
 def test_an_output_of_the_last_tick_still_stands() -> None:
-    assert play(loop_of(maxTicks=2, budget={"requests": 2}), AGAIN, {"output": 1}) == Over("completed")
+    assert play(loop_of(maxTicks=2, budget={"requests": 2}), AGAIN, {"output": 1}) == Finished("completed")
 
 
 def test_the_budget_of_calls_is_that_of_the_whole_run() -> None:
     loop = loop_of(budget={"calls": 3})
     two = {"calls": [call("act", "†state.x"), call("act", "†state.y")]}
     over = play(loop, (two, {}), (two, {}))
-    assert isinstance(over, Over)
+    assert isinstance(over, Finished)
     assert (over.code, "3 calls" in over.message, len(loop.calls)) == ("LimitExceeded", True, 2)
 
 
@@ -412,7 +412,7 @@ def test_with_steps_of_one_call_only_what_is_run_counts_as_a_call() -> None:
     loop = loop_of(budget={"calls": 2}, step="call")
     two = {"calls": [call("act", "†state.x"), call("act", "†state.y")]}
     over = play(loop, (two, {}), {"calls": two["calls"][1:], "output": "done"})
-    assert over == Over("completed")
+    assert over == Finished("completed")
 
 
 def test_the_plan_of_a_tick_is_given_what_is_left_of_the_budget() -> None:
@@ -420,7 +420,7 @@ def test_the_plan_of_a_tick_is_given_what_is_left_of_the_budget() -> None:
     loop.next()
     loop.spent.add({"requests": 2, "inputTokens": 500, "cost": 0.25})
     step = loop.answered({"calls": [call("act")]})
-    assert isinstance(step, RunPlan)
+    assert isinstance(step, StartPlan)
     config = step.request["config"]
     assert config["budget"] == {"requests": 3, "tokens": 0, "cost": 0.75, "calls": 9}  # its own Call among them
     assert (config["model"], config["temperature"], config["approve"]) == ("scripted:x", 0, {"plan": False})
@@ -432,18 +432,18 @@ def test_what_a_plan_spent_is_spent_by_the_agent() -> None:
     loop.next()
     loop.spent.add({"requests": 1})
     step = loop.answered({"calls": [call("think", "†state.x")]})
-    assert isinstance(step, RunPlan)
+    assert isinstance(step, StartPlan)
     over = loop.walked(walk(step.request, {"1:think": 1}, {"requests": 2}))
-    assert isinstance(over, Over)
+    assert isinstance(over, Finished)
     assert "3 requests" in over.message
 
 
 def test_an_answer_that_is_no_solution_counts_as_a_tick() -> None:
     loop = loop_of(maxTicks=2)
     loop.next()
-    assert loop.unusable("modelNotJson", "it said Sure!") == Ask(2, len(loop.request.context))
+    assert loop.unusable("modelNotJson", "it said Sure!") == AskModel(2, len(loop.request.context))
     assert last_error(loop) == {"code": "modelNotJson", "message": "it said Sure!"}
-    assert isinstance(loop.unusable("modelNotJson", "it said Sure!"), Over)
+    assert isinstance(loop.unusable("modelNotJson", "it said Sure!"), Finished)
 
 
 @pytest.mark.parametrize(
@@ -506,13 +506,13 @@ def carried(loop: Loop) -> Loop:
 def test_a_plan_that_waits_for_a_person_is_carried_over_as_it_was_edited() -> None:
     loop = loop_of({"type": "plan", "plan": [], "mode": "lazy"}, budget={"calls": 2})
     loop.next()
-    assert loop.answered({"calls": [call("act", "†state.a")], "output": "†state"}) == Propose(1)
+    assert loop.answered({"calls": [call("act", "†state.a")], "output": "†state"}) == AwaitApproval(1)
     loop.edited([call("act", "†state.b"), call("act", "†state.c")])
     again = carried(loop)
-    assert (again.begin(), again.tick, again.proposed) == (Propose(1), 1, loop.proposed)
+    assert (again.begin(), again.tick, again.proposed) == (AwaitApproval(1), 1, loop.proposed)
     step = again.approved()
-    assert isinstance(step, RunPlan)
-    assert again.walked(walk(step.request, {"1:act": 1, "2:act": 2})) == Over("completed")
+    assert isinstance(step, StartPlan)
+    assert again.walked(walk(step.request, {"1:act": 1, "2:act": 2})) == Finished("completed")
     assert again.output == {"b": 1, "c": 2}
 
 
@@ -523,7 +523,7 @@ def test_what_of_a_proposal_would_be_walked_is_what_is_walked_when_it_is_approve
         loop.answered({"calls": [call("act", "†state.x", value="†state.a"), call("act", "†state.y")]})
         part, request = loop.to_walk()
         step = loop.approved()
-        assert isinstance(step, RunPlan)
+        assert isinstance(step, StartPlan)
         assert (len(part.nodes), request) == (count, step.request)
 
 
@@ -532,9 +532,9 @@ def test_ten_thousand_calls_are_planned_and_walked() -> None:
     calls = [call("think", f"†state.n{i}", _output=i) for i in range(10_000)]
     loop.next()
     step = loop.answered({"calls": calls, "output": "†state.n9999"})
-    assert isinstance(step, RunPlan)
+    assert isinstance(step, StartPlan)
     assert len(step.ids) == 10_000
-    assert loop.walked(walk(step.request, {})) == Over("completed")
+    assert loop.walked(walk(step.request, {})) == Finished("completed")
     assert loop.output == 9_999
 
 
@@ -550,7 +550,7 @@ def test_a_deeply_nested_output_stands_or_is_refused_and_never_breaks_the_loop(d
     loop = loop_of()
     loop.next()
     step = loop.answered({"output": nested(depth)})
-    assert step == Over("completed") if depth < 99 else last_error(loop)["code"] == "invalidSolution"
+    assert step == Finished("completed") if depth < 99 else last_error(loop)["code"] == "invalidSolution"
 
 
 @pytest.mark.parametrize("depth", [50, 91, 94, 96, 97, 98, 2_000])
@@ -558,8 +558,8 @@ def test_a_call_is_refused_as_too_deep_before_a_plan_is_made_of_it(depth: int) -
     loop = loop_of()
     loop.next()
     step = loop.answered({"calls": [call("act", "†state.x", x=nested(depth))]})
-    if isinstance(step, RunPlan):
-        prepare(step.request)
+    if isinstance(step, StartPlan):
+        validate_request(step.request)
     else:
         assert last_error(loop)["code"] == "invalidSolution"
 
@@ -572,8 +572,8 @@ def test_a_message_too_deep_for_a_plan_is_refused() -> None:
     except InvalidRequest:
         return
     step = loop.answered({"calls": [call("act", "†state.x", x="†input.deep")]})
-    assert isinstance(step, RunPlan)
-    prepare(step.request)
+    assert isinstance(step, StartPlan)
+    validate_request(step.request)
 
 
 @pytest.mark.parametrize(
@@ -598,5 +598,5 @@ def test_a_tool_of_any_name_can_be_handed_over(name: str) -> None:
     loop = loop_of({"type": "tool", "tool": schema})
     loop.next()
     step = loop.answered({"calls": [call(name, "†state.x")]})
-    assert isinstance(step, RunPlan)
-    assert prepare(step.request).nodes[0].tool.name == name
+    assert isinstance(step, StartPlan)
+    assert validate_request(step.request).nodes[0].tool.name == name

@@ -6,10 +6,18 @@ from typing import Any
 
 import pytest
 
-from acts.errors import InvalidRequest, Problem
-from acts.messages import Data, ErrorMessage, Instruction, PlanMessage, ToolMessage, parse_message, parse_request
-from acts.references import Path
-from acts.values import ABSENT
+from acts.language.errors import InvalidRequest, Problem
+from acts.language.messages import (
+    Data,
+    ErrorMessage,
+    Instruction,
+    PlanMessage,
+    ToolMessage,
+    parse_message,
+    parse_request,
+)
+from acts.language.references import Path
+from acts.language.values import ABSENT
 
 # message, kind, payload
 DATA: list[tuple[dict[str, Any], str, Any]] = [

@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-from acts.calls import Node
-from acts.errors import CallError
-from acts.messages import Data, parse_message
-from acts.outputs import appended, is_message, place
-from acts.references import Path
-from acts.validate import prepare
+from acts.language.errors import CallError
+from acts.language.messages import Data, parse_message
+from acts.language.references import Path
+from acts.plan.planned_call import PlannedCall
+from acts.plan.result_placement import appended_message, is_message, place_result
+from acts.plan.validate import validate_request
 from tests.cases import call, own, row
 
 
-def node_of(path: str | None, **more: Any) -> Node:
+def node_of(path: str | None, **more: Any) -> PlannedCall:
     made = row("", [call("t", path, **more)], context=[own("A", id=1)])
-    (node,) = prepare(made["request"]).nodes
+    (node,) = validate_request(made["request"]).nodes
     return node
 
 
@@ -81,7 +81,7 @@ PLACED: list[tuple[str, Any, int, dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("path", "result", "outcome", "written"), PLACED, ids=lambda x: str(x)[:60])
 def test_a_result_takes_an_outcome(path: str, result: Any, outcome: int, written: dict[str, Any]) -> None:
-    found, writes = place(node_of(path), result)
+    found, writes = place_result(node_of(path), result)
     assert found == outcome
     assert {str(p): v for p, v in writes} == written
 
@@ -105,7 +105,7 @@ OUTSIDE: list[tuple[str, Any]] = [
 @pytest.mark.parametrize(("path", "result"), OUTSIDE, ids=lambda x: str(x)[:60])
 def test_a_message_that_fits_no_one_outcome_fails_the_call(path: str, result: Any) -> None:
     with pytest.raises(CallError) as caught:
-        place(node_of(path), result)
+        place_result(node_of(path), result)
     assert caught.value.code == "OutsideOutputPath"
     assert "†state." in caught.value.message
 
@@ -113,16 +113,16 @@ def test_a_message_that_fits_no_one_outcome_fails_the_call(path: str, result: An
 def test_an_error_path_of_its_own_is_nothing_a_message_can_choose() -> None:
     node = node_of("†state.a", _errorPath="†state.e")
     with pytest.raises(CallError):
-        place(node, {"type": "state", "state": {"e": 1}})
+        place_result(node, {"type": "state", "state": {"e": 1}})
 
 
 def test_only_an_activity_chooses_by_a_message() -> None:
     """What a delegate gives is the value of its Call, whatever it looks like."""
     made = row("", [call("t", "†state.a || †state.b", _delegate="d")])
     made["request"]["context"][0]["tool"]["t"]["properties"]["_delegate"] = {"type": "string"}
-    (node,) = prepare(made["request"]).nodes
+    (node,) = validate_request(made["request"]).nodes
     value = {"type": "state", "state": {"b": 1}}
-    outcome, writes = place(node, value)
+    outcome, writes = place_result(node, value)
     assert (outcome, writes) == (0, ((Path("state", ("a",)), value),))
 
 
@@ -162,7 +162,7 @@ def test_a_write_appends_a_message_that_says_where_it_came_from(
 ) -> None:
     node = node_of(path, _outputMethod="push", x=["††y"], _instance="A")
     where = node.outcomes[0][0]
-    message = appended(node, where, value, "2026-01-01T00:00:00Z")
+    message = appended_message(node, where, value, "2026-01-01T00:00:00Z")
     assert message == {
         **expected,
         "_call": node.planned,

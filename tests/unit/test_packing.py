@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from acts import packing
-from acts.instances import opened, slim
-from acts.packing import packed, unpacked
+from acts.tree import compression
+from acts.tree.batches import opened, slim
+from acts.tree.compression import packed, unpacked
 
 Json = Any
 
@@ -73,7 +73,7 @@ def test_what_was_not_packed_is_refused(text: str, why: str) -> None:
 def test_a_bomb_is_not_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
     bomb = packed("0" * 100_000)
     assert len(bomb) < 500
-    monkeypatch.setattr(packing, "MAX_UNPACKED", 10_000)
+    monkeypatch.setattr(compression, "MAX_UNPACKED", 10_000)
     with pytest.raises(ValueError, match="more than 10,000 bytes"):
         unpacked(bomb)
 

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acts.decisions import Wait, read
-from acts.instances import units
-from acts.markdown import MAX_ROWS, MAX_SECTION, fence, plain, row, table, within
-from acts.proposal import page as proposal
-from acts.report import Details, waiting
+from acts.tree.batches import split_into_children
+from acts.tree.decisions import PendingApproval, read_decision
+from acts.views.approval_page import page as proposal
+from acts.views.markdown import MAX_ROWS, MAX_SECTION, code_span, fence, fit_lines, row, table
+from acts.views.results import WebPage, approvals_section
 from tests.property.drive import Drive
 
 Json = Any
@@ -62,7 +62,7 @@ def driven(*calls: Json, results: Json = None, context: list[Json] | None = None
 
 @given(st.text())
 def test_text_from_outside_is_seen_as_it_was_written_on_one_line(text: str) -> None:
-    shown = plain(text, 10_000)
+    shown = code_span(text, 10_000)
     assert seen(shown) == " ".join("".join(c if c.isprintable() else " " for c in text).split())
 
 
@@ -71,7 +71,7 @@ def test_text_from_outside_is_seen_as_it_was_written_on_one_line(text: str) -> N
     ["a | b", "`", "``` a `` b", "{namespace}", "{{workflowId}}", 'say "no", it\'s', "\\", "<b>", "$x$ 1/2 a--b", ""],
 )
 def test_signs_are_seen_and_none_is_left_for_a_table_or_the_web_ui_to_take(text: str) -> None:
-    shown = plain(text)
+    shown = code_span(text)
     assert seen(shown) == text
     assert "|" not in shown
     assert not re.search(r"\{(namespace|workflowId|runId)\}", shown)
@@ -85,28 +85,31 @@ def test_the_alarm_rings() -> None:
 
 
 def test_a_long_text_is_cut_before_it_is_written_and_never_within_a_reference() -> None:
-    assert seen(plain("|" * 500, 100)) == "|" * 99 + "…"
+    assert seen(code_span("|" * 500, 100)) == "|" * 99 + "…"
 
 
 def test_who_and_why_are_shown_as_text() -> None:
-    decision = read({"decision": "reject", "reason": WORSE, "by": WORSE})
-    record = decision.record(Wait(WORSE, "call", 1, SINCE, call=WORSE, instance=WORSE), SINCE)
-    (line,) = [text for text in waiting([], [record]).splitlines() if "reject" in text]
-    who = call = instance = plain(WORSE)
-    why = plain(WORSE, 300)
+    decision = read_decision({"decision": "reject", "reason": WORSE, "by": WORSE})
+    record = decision.record(PendingApproval(WORSE, "call", 1, SINCE, call=WORSE, instance=WORSE), SINCE)
+    (line,) = [text for text in approvals_section([], [record]).splitlines() if "reject" in text]
+    who = call = instance = code_span(WORSE)
+    why = code_span(WORSE, 300)
     assert line == f"- 2026-01-01 00:00:00 UTC {who}: reject {call} [{instance}] (version 1): {why}"
 
 
 def test_a_run_below_may_report_anything_and_it_is_text() -> None:
     forged: Json = {"workflowId": WORSE, "what": "call", "version": WORSE, "since": WORSE, "deadline": WORSE, "call": 7}
-    page = waiting([Wait.from_json(forged)], [])
+    page = approvals_section([PendingApproval.from_json(forged)], [])
     assert "<script>" not in re.sub(r"`[^`\n]+`", "", page.partition("```json")[0])
-    assert waiting([Wait.from_json({**forged, "since": 7, "deadline": ["x"]})], [])
+    assert approvals_section([PendingApproval.from_json({**forged, "since": 7, "deadline": ["x"]})], [])
 
 
 def test_the_latest_decision_stands_first() -> None:
-    records = [read({"decision": "approve", "by": who}).record(Wait("run", "plan", 1, SINCE), SINCE) for who in "ab"]
-    lines = [line for line in waiting([], records).splitlines() if "approve" in line]
+    records = [
+        read_decision({"decision": "approve", "by": who}).record(PendingApproval("run", "plan", 1, SINCE), SINCE)
+        for who in "ab"
+    ]
+    lines = [line for line in approvals_section([], records).splitlines() if "approve" in line]
     assert ["`b`" in line for line in lines] == [True, False]
 
 
@@ -129,8 +132,8 @@ def test_json_in_a_fence_is_what_it_was_and_nothing_in_it_ends_the_fence_or_is_f
 
 
 def test_the_json_to_send_names_what_waits_whatever_its_name() -> None:
-    page = waiting([Wait(WORSE, "call", 1, SINCE, call=WORSE, instance=WORSE)], [])
-    approve, reject = map(read, texts(page))
+    page = approvals_section([PendingApproval(WORSE, "call", 1, SINCE, call=WORSE, instance=WORSE)], [])
+    approve, reject = map(read_decision, texts(page))
     assert (approve.decision, reject.decision) == ("approve", "reject")
     assert approve.call == reject.call == approve.workflow_id == WORSE
 
@@ -146,7 +149,7 @@ def test_a_row_says_state_call_and_path_and_what_is_long_stands_below_the_table(
         results={"1:pay": 1, "3:pay": {"$fail": {"type": "Declined", "message": "no | money"}}},
         missing="wait",
     )
-    details = Details(drive.walk)
+    details = WebPage(drive.walk)
     drive.finish("3:pay")
     page = details.page("running", ["a <note>"])
     assert page.startswith("**running** — 1 running, 1 awaiting, 1 failed\n\n- `a <note>`\n\n")
@@ -164,7 +167,7 @@ def test_who_decides_about_a_call_is_told_what_it_would_be_called_with() -> None
         {"_tool": "pay", "amount": "†input.sum", "note": "†input.text", "_outputPath": "†state.a"},
         context=[data], approve={"calls": True},
     )  # fmt: skip
-    details = Details(drive.walk)
+    details = WebPage(drive.walk)
     page = details.page("awaiting", [])
     assert "`1:pay` would be called with" in page
     (shown,) = texts(page)
@@ -177,9 +180,9 @@ def test_who_decides_about_a_call_is_told_what_it_would_be_called_with() -> None
 def test_a_large_plan_shows_its_counts_and_what_failed() -> None:
     calls = [{"_tool": "pay", "_outputPath": f"†state.a{i}"} for i in range(MAX_ROWS + 1)]
     drive = driven(*calls, results={"7:pay": {"$fail": {"type": "Declined", "message": "no"}}})
-    details = Details(drive.walk)
+    details = WebPage(drive.walk)
     drive.finish("7:pay")
-    for page in (details.page("running", []), Details(drive.walk).page("running", [])):
+    for page in (details.page("running", []), WebPage(drive.walk).page("running", [])):
         assert [line for line in page.splitlines() if line.startswith("| ✗")] == [
             row("✗\u00a0failed", "`7:pay`", "`†state.a6`")
         ]
@@ -196,15 +199,15 @@ def test_a_plan_that_waits_is_shown_with_what_it_would_do_and_the_json_that_edit
     assert row("`1:pay` (will ask)", "`†input.sum`, scope\u00a0`†input.card`", "`†state.a`") in page
     assert row("`2:tell` (not waited for)", "`†state.a`", "") in page
     assert texts(page) == [{"decision": "edit", "plan": calls}]
-    assert read(texts(page)[0]).calls == tuple(calls)
+    assert read_decision(texts(page)[0]).calls == tuple(calls)
 
 
 def test_a_plan_of_instances_shows_their_calls_before_it_runs_and_the_children_that_walk_them_then() -> None:
     own: list[Json] = [{"type": "state", "state": {"x": i}, "_instance": i} for i in ("Ann", "Bob")]
     prepared = driven({"_tool": "pay", "x": "†state.x", "_outputPath": "†state.a"}, context=own).prepared
-    walked = units(prepared)
+    walked = split_into_children(prepared)
     assert "| `1:pay`" in proposal(walked)
-    page = Details(Drive(walked, {}).walk).page("running", [])
+    page = WebPage(Drive(walked, {}).walk).page("running", [])
     assert [row("▶\u00a0running", f"instance `{i}`", "") in page for i in ("Ann", "Bob")] == [True, True]
 
 
@@ -212,9 +215,9 @@ def test_a_plan_of_instances_shows_their_calls_before_it_runs_and_the_children_t
 
 
 def test_what_is_left_out_is_counted_and_told_where_to_look() -> None:
-    assert within(["a"] * 3, 3, "ask", most=2) == ["a", "a", "\n… and 1 more: ask"]
-    assert within(["a"] * 3, 3, "ask") == ["a"] * 3
-    assert within(["a" * MAX_SECTION], 1, "ask") == ["\n… and 1 more: ask"]
+    assert fit_lines(["a"] * 3, 3, "ask", most=2) == ["a", "a", "\n… and 1 more: ask"]
+    assert fit_lines(["a"] * 3, 3, "ask") == ["a"] * 3
+    assert fit_lines(["a" * MAX_SECTION], 1, "ask") == ["\n… and 1 more: ask"]
 
 
 def test_the_longest_page_can_still_be_opened() -> None:
@@ -227,8 +230,8 @@ def test_the_longest_page_can_still_be_opened() -> None:
     data = {"type": "input", "input": {f"{wide}{i}": wide for i in range(MAX_ROWS)}}
     drive = driven(*calls, context=[data], approve={"calls": True})
     notes = ["|" * 300] * 20
-    waits = [Wait(wide * 2, "call", 1, SINCE, call=f"{i}:{wide}", instance=wide) for i in range(MAX_ROWS)]
+    waits = [PendingApproval(wide * 2, "call", 1, SINCE, call=f"{i}:{wide}", instance=wide) for i in range(MAX_ROWS)]
     records = [{"date": SINCE, "decision": "approve", "version": 1, "by": wide, "reason": wide * 10}] * MAX_ROWS
-    page = Details(drive.walk).page("awaiting", notes) + waiting(waits, records) + proposal(drive.prepared)
+    page = WebPage(drive.walk).page("awaiting", notes) + approvals_section(waits, records) + proposal(drive.prepared)
     assert len(page) > 4 * MAX_SECTION
     assert len(quote(page, safe=UNQUOTED)) < MAX_ADDRESS - 4096  # what else stands in a request

@@ -21,15 +21,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acts.compose import output_schema
-from acts.loop import Loop, RunPlan
-from acts.messages import Message, parse_message, read_request
-from acts.prompt import NEXT, Prompt, call_prompt, planner_prompt, repair_text
-from acts.report import result as result_of
-from acts.scopes import scoped_context
-from acts.tools import Tool, read_tools
-from acts.usage import Spent
-from acts.validate import prepare
+from acts.language.messages import Message, output_schema, parse_message, read_request
+from acts.language.scopes import scoped_context
+from acts.language.tools import Tool, read_tools
+from acts.language.usage import Usage
+from acts.machines.loop import Loop, StartPlan
+from acts.plan.validate import validate_request
+from acts.planner.prompt import NEXT, Prompt, call_prompt, planner_prompt, repair_text
+from acts.views.results import result as result_of
 from tests.property.drive import NOW, Drive
 
 Json = Any
@@ -102,10 +101,10 @@ def ticked(loop: Loop, solution: Json = FIRST, results: dict[str, Json] = RESULT
     """The loop after one more tick."""
     loop.next()
     step = loop.answered(json.loads(json.dumps(solution)))
-    if isinstance(step, RunPlan):
-        drive = Drive(prepare(step.request), results)
+    if isinstance(step, StartPlan):
+        drive = Drive(validate_request(step.request), results)
         drive.finish_all()
-        loop.walked(json.loads(json.dumps(result_of(drive.walk, Spent()))))
+        loop.walked(json.loads(json.dumps(result_of(drive.walk, Usage()))))
     return loop
 
 
@@ -130,7 +129,7 @@ def latent(paths: list[str], scopes: list[str] | None = None, **more: Json) -> P
 def _with_scopes(scopes: list[str]) -> Any:
     call = {"_tool": "judge", "_outputPath": "†state.x", "_scopes": scopes}
     request = {"config": {"model": "scripted:x"}, "context": [*CONTEXT, {"type": "plan", "plan": [call]}]}
-    return prepare(request).nodes
+    return validate_request(request).nodes
 
 
 LAZY = [*CONTEXT, {"type": "plan", "plan": [], "mode": "lazy"}]
@@ -332,7 +331,7 @@ def test_what_is_wrong_with_an_answer_is_listed() -> None:
 PROGRAM = """
 import hashlib
 from tests.unit.test_prompt import CASES, written
-from acts.compose import solution_schema
+from acts.planner.answer_schema import solution_schema
 from tests.unit.test_prompt import loop_of
 import json
 seen = [written(make()) for make in CASES.values()]

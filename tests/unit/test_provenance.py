@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from acts import origins
-from acts.context import END
-from acts.origins import Origin, Origins, Told
-from acts.parts import MAX_PLACES, Parts, shortened, value_of, writers
-from acts.provenance import MAX_SHOWN, Found, Limits, Source, Trail
-from acts.references import Path
-from acts.tools import Tool, read_tool
-from acts.values import ABSENT
+from acts.language.references import Path
+from acts.language.tools import Tool, read_tool
+from acts.language.values import ABSENT
+from acts.plan.context_log import END
+from acts.provenance import message_authors
+from acts.provenance.message_authors import Author, Authors, RunRecord
+from acts.provenance.trace import MAX_SHOWN, Limits, ProvenanceIndex, Source, ValueTrace
+from acts.provenance.value_writers import MAX_PLACES, ValueWriters, shortened, value_of, writers
 from tests.unit.test_context import FOLDS, path, written
 
 Json = Any
@@ -51,26 +51,26 @@ def plan(*calls: Json) -> dict[str, Json]:
     return {"type": "plan", "plan": list(calls)}
 
 
-def told(messages: list[Json], given: int | None, **more: Any) -> Told:
+def told(messages: list[Json], given: int | None, **more: Any) -> RunRecord:
     """What a run tells that was started with the first ``given`` messages."""
-    return Told(messages, TOOLS, None if given is None else messages[:given], **more)
+    return RunRecord(messages, TOOLS, None if given is None else messages[:given], **more)
 
 
-def why(messages: list[Json], given: int, where: str, **more: Any) -> Found:
-    return Trail(told(messages, given)).why(path(where), **more)
+def why(messages: list[Json], given: int, where: str, **more: Any) -> ValueTrace:
+    return ProvenanceIndex(told(messages, given)).why(path(where), **more)
 
 
-def origin(messages: list[Json], given: int | None, index: int = -1, **more: Any) -> Origin:
+def origin(messages: list[Json], given: int | None, index: int = -1, **more: Any) -> Author:
     """The origin of one message, the last one unless another is named."""
-    return Origins(told(messages, given, **more)).of(index % len(messages))
+    return Authors(told(messages, given, **more)).of(index % len(messages))
 
 
-def told_of(found: Found) -> list[tuple[int, list[str]]]:
+def told_of(found: ValueTrace) -> list[tuple[int, list[str]]]:
     """The messages that a value is made of, and what of it is theirs."""
     return [(s.message, [str(p) for p in s.wrote]) for s in found.sources]
 
 
-def sources(found: Found) -> Iterator[Source]:
+def sources(found: ValueTrace) -> Iterator[Source]:
     for source in found.sources:
         yield source
         for read in source.reads:
@@ -83,7 +83,7 @@ def sources(found: Found) -> Iterator[Source]:
 
 @pytest.mark.parametrize(("messages", "view"), FOLDS, ids=lambda x: str(x)[:80])
 def test_a_value_taken_apart_is_the_value(messages: list[Json], view: Json) -> None:
-    node = Parts(Origins(told(messages, 0)).by_index.values()).find(Path("state"), END)
+    node = ValueWriters(Authors(told(messages, 0)).by_index.values()).find(Path("state"), END)
     if view is ABSENT:
         assert node is None
         return
@@ -165,7 +165,7 @@ def test_a_value_is_told_as_of_a_message() -> None:
 
 def test_of_many_places_of_one_message_the_first_are_kept() -> None:
     many = {str(n): n for n in range(50)}
-    node = Parts(Origins(told([written("†state", many), written("†state.0", "x")], 0)).by_index.values()).find(
+    node = ValueWriters(Authors(told([written("†state", many), written("†state.0", "x")], 0)).by_index.values()).find(
         Path("state"), END
     )
     assert node is not None
@@ -192,17 +192,17 @@ def state_of(id_: str, name: str = "act", error: Json = None, **more: Json) -> d
 
 # what is asked, the messages, how many were the Request's, what else is told; word, outside, and more of the origin
 ORIGINS: list[tuple[str, list[Json], int | None, dict[str, Json], tuple[str, bool], dict[str, Json]]] = [
-    ("a message of the Request", [{"type": "state", "a": 1}], 1, {}, (origins.REQUEST, False), {"call": None}),
-    ("a message that was provided", [{"type": "state", "a": 1}], 0, {}, (origins.PROVIDED, True), {}),
-    ("nobody knows the Request", [{"type": "state", "a": 1}], None, {}, (origins.UNKNOWN, True), {}),
-    ("a decision", [APPENDED], 0, {"decisions": [RECORD]}, (origins.DECISION, True), {}),
-    ("what only looks like a decision", [APPENDED], 0, {}, (origins.PROVIDED, True), {}),
+    ("a message of the Request", [{"type": "state", "a": 1}], 1, {}, (message_authors.REQUEST, False), {"call": None}),
+    ("a message that was provided", [{"type": "state", "a": 1}], 0, {}, (message_authors.PROVIDED, True), {}),
+    ("nobody knows the Request", [{"type": "state", "a": 1}], None, {}, (message_authors.UNKNOWN, True), {}),
+    ("a decision", [APPENDED], 0, {"decisions": [RECORD]}, (message_authors.DECISION, True), {}),
+    ("what only looks like a decision", [APPENDED], 0, {}, (message_authors.PROVIDED, True), {}),
     (
         "a decision about an instance",
         [{**APPENDED, "_instance": "a"}],
         0,
         {"decisions": [{**RECORD, "instance": "a"}]},
-        (origins.DECISION, True),
+        (message_authors.DECISION, True),
         {},
     ),
     (
@@ -210,7 +210,7 @@ ORIGINS: list[tuple[str, list[Json], int | None, dict[str, Json], tuple[str, boo
         [{**APPENDED, "_instance": "b"}],
         0,
         {"decisions": [{**RECORD, "instance": "a"}]},
-        (origins.PROVIDED, True),
+        (message_authors.PROVIDED, True),
         {},
     ),
     (
@@ -218,17 +218,24 @@ ORIGINS: list[tuple[str, list[Json], int | None, dict[str, Json], tuple[str, boo
         [plan(ACT), output(ACT, 1)],
         1,
         {},
-        (origins.ACTIVITY, True),
+        (message_authors.ACTIVITY, True),
         {"id": "1:act", "planned": "request"},
     ),
-    ("a delegate", [plan(ASK), output(ASK, 1)], 1, {}, (origins.DELEGATE, True), {"id": "1:ask"}),
-    ("a model, which saw all", [plan(THINK), output(THINK, 1)], 1, {}, (origins.MODEL, True), {"all_shown": True}),
+    ("a delegate", [plan(ASK), output(ASK, 1)], 1, {}, (message_authors.DELEGATE, True), {"id": "1:ask"}),
+    (
+        "a model, which saw all",
+        [plan(THINK), output(THINK, 1)],
+        1,
+        {},
+        (message_authors.MODEL, True),
+        {"all_shown": True},
+    ),
     (
         "a model, which saw its scopes",
         [plan(t := {**THINK, "_scopes": []}), output(t, 1)],
         1,
         {},
-        (origins.MODEL, True),
+        (message_authors.MODEL, True),
         {"all_shown": False, "given": False},
     ),
     (
@@ -236,7 +243,7 @@ ORIGINS: list[tuple[str, list[Json], int | None, dict[str, Json], tuple[str, boo
         [plan(t := {**THINK, "_output": 1}), output(t, 1)],
         1,
         {},
-        (origins.REQUEST, False),
+        (message_authors.REQUEST, False),
         {"given": True, "all_shown": False, "id": "1:think"},
     ),
     (
@@ -244,7 +251,7 @@ ORIGINS: list[tuple[str, list[Json], int | None, dict[str, Json], tuple[str, boo
         [plan(t := {**THINK, "_output": 1}), output(t, 2)],
         1,
         {},
-        (origins.MODEL, True),
+        (message_authors.MODEL, True),
         {"given": False},
     ),
     (
@@ -252,7 +259,7 @@ ORIGINS: list[tuple[str, list[Json], int | None, dict[str, Json], tuple[str, boo
         [plan(t := {**THINK, "_output": 1}), output(t, 1)],
         0,
         {},
-        (origins.MODEL, True),
+        (message_authors.MODEL, True),
         {"given": True, "planned": "model"},
     ),
     (
@@ -260,7 +267,7 @@ ORIGINS: list[tuple[str, list[Json], int | None, dict[str, Json], tuple[str, boo
         [plan(THINK), output({**THINK, "_output": 1}, 1)],
         0,
         {},
-        (origins.DECISION, True),
+        (message_authors.DECISION, True),
         {"given": True, "planned": "person"},
     ),
     (
@@ -268,7 +275,7 @@ ORIGINS: list[tuple[str, list[Json], int | None, dict[str, Json], tuple[str, boo
         [{"type": "data", "kind": "decision", "data": {"what": "plan", "decision": "edit"}}, plan(ACT), output(ACT, 1)],
         0,
         {},
-        (origins.ACTIVITY, True),
+        (message_authors.ACTIVITY, True),
         {"planned": "edited"},
     ),
     (
@@ -279,7 +286,7 @@ ORIGINS: list[tuple[str, list[Json], int | None, dict[str, Json], tuple[str, boo
         ],
         0,
         {},
-        (origins.ACTIVITY, True),
+        (message_authors.ACTIVITY, True),
         {"planned": "model"},
     ),
     (
@@ -287,7 +294,7 @@ ORIGINS: list[tuple[str, list[Json], int | None, dict[str, Json], tuple[str, boo
         [plan(ACT), output(ACT, FAILED)],
         1,
         {"calls": [state_of("1:act", error=FAILED)]},
-        (origins.ACTIVITY, True),
+        (message_authors.ACTIVITY, True),
         {"error": "card_declined"},
     ),
     (
@@ -295,7 +302,7 @@ ORIGINS: list[tuple[str, list[Json], int | None, dict[str, Json], tuple[str, boo
         [plan(ACT), output(ACT, LATE)],
         1,
         {"calls": [state_of("1:act", error=LATE)]},
-        (origins.ENGINE, True),
+        (message_authors.ENGINE, True),
         {"error": "timeout"},
     ),
     (
@@ -303,7 +310,7 @@ ORIGINS: list[tuple[str, list[Json], int | None, dict[str, Json], tuple[str, boo
         [plan(ACT), output(ACT, FAILED)],
         1,
         {"calls": [state_of("1:act")]},
-        (origins.ACTIVITY, True),
+        (message_authors.ACTIVITY, True),
         {"error": None},
     ),
     (
@@ -311,16 +318,23 @@ ORIGINS: list[tuple[str, list[Json], int | None, dict[str, Json], tuple[str, boo
         [plan(ACT), output(ACT, 1)],
         1,
         {"calls": [state_of("1:act", error=FAILED)]},
-        (origins.ACTIVITY, True),
+        (message_authors.ACTIVITY, True),
         {"error": None},
     ),
-    ("a Tool that is not known", [output(call("gone", "†state.a"), 1)], 0, {}, (origins.UNKNOWN, True), {"id": None}),
+    (
+        "a Tool that is not known",
+        [output(call("gone", "†state.a"), 1)],
+        0,
+        {},
+        (message_authors.UNKNOWN, True),
+        {"id": None},
+    ),
     (
         "what an earlier run wrote and the Request holds",
         [plan(ACT), output(ACT, 1)],
         2,
         {},
-        (origins.REQUEST, True),
+        (message_authors.REQUEST, True),
         {"id": "1:act", "call": ACT, "planned": None},
     ),
 ]
@@ -339,8 +353,8 @@ def test_a_message_knows_where_it_came_from(
 
 def test_an_edit_of_the_plan_of_a_request_is_a_persons() -> None:
     began, edited = plan(ACT), plan({**ACT, "x": 1})
-    run = Told([edited, output(edited["plan"][0], 1)], TOOLS, [began])
-    assert Origins(run).of(1).planned == origins.PERSON
+    run = RunRecord([edited, output(edited["plan"][0], 1)], TOOLS, [began])
+    assert Authors(run).of(1).planned == message_authors.PERSON
 
 
 def test_calls_that_read_alike_are_told_apart_by_their_order() -> None:
@@ -362,12 +376,12 @@ def test_the_messages_of_a_conjunction_are_of_one_call() -> None:
     both = call("act", "†state.a && †state.b", x="†state.a")
     messages = [{"type": "state", "a": 0}, plan(both, both)]
     messages += [output(both, v, at=f"†state.{n}") for v in (1, 2) for n in "ab"]
-    known = Origins(told(messages, 2))
+    known = Authors(told(messages, 2))
     assert [(known.of(i).start, known.of(i).id) for i in range(2, 6)] == [
         (2, "1:act"), (2, "1:act"), (4, "2:act"), (4, "2:act"),
     ]  # fmt: skip
     # the second path of the first Call is read as of its first message
-    (source,) = Trail(told(messages[:4], 2)).why(path("†state.b")).sources
+    (source,) = ProvenanceIndex(told(messages[:4], 2)).why(path("†state.b")).sources
     assert source.reads[0].values[0].text == "0"
 
 
@@ -392,7 +406,7 @@ def test_a_call_that_was_edited_while_its_tick_ran_is_found_by_what_it_wrote() -
     messages = [plan(ACT, call("act", "†state.b")), output({**ACT, "x": 1}, 1)]
     items = [state_of("1:act", tick=1), {**state_of("2:act", tick=1), "outputPath": "†state.b"}]
     found = origin(messages, 0, calls=items)
-    assert (found.id, found.planned) == ("1:act", origins.PERSON)
+    assert (found.id, found.planned) == ("1:act", message_authors.PERSON)
 
 
 # -- what they had read ----------------------------------------------------------------------
@@ -435,7 +449,7 @@ def test_a_call_read_what_stood_before_it() -> None:
     answer = why(messages, 2, "†state.n")
     chain = [(s.message, s.reads[0].values[0].text) for s in sources(answer) if s.reads]
     assert (answer.text, chain) == ("2", [(3, "1"), (2, "0")])
-    assert list(sources(answer))[-1].origin.word == origins.REQUEST
+    assert list(sources(answer))[-1].origin.word == message_authors.REQUEST
 
 
 def test_a_global_call_sees_nothing_of_an_instance_and_an_instance_its_own() -> None:
@@ -445,7 +459,7 @@ def test_a_global_call_sees_nothing_of_an_instance_and_an_instance_its_own() -> 
         {"type": "state", "a": "other", "_instance": "B"}, plan(shared, own), output(shared, 1),
         output(own, 2, _instance="A"), {"type": "state", "a": "late"},
     ]  # fmt: skip
-    run = Trail(told(messages, 4))
+    run = ProvenanceIndex(told(messages, 4))
     assert run.instances == ["A", "B"]
     (of_all,) = run.why(path("†state.out"), "A").sources
     (of_a,) = run.why(path("†state.own"), "A").sources
@@ -554,7 +568,7 @@ def test_the_answer_as_json_says_all_that_is_known_and_nothing_else() -> None:
     planned = call("act", "†state.out", card="†input.card || †input.other", amount=5)
     messages = [{"type": "input", "card": "c1"}, plan(planned), output(planned, {"n": 1})]
     items = [{"id": "1:act", "tool": "act", "state": "completed", "outputPath": "†state.out", "tick": 3}]
-    found = Trail(Told(messages, TOOLS, messages[:1], items)).why(path("†state.out.n"))
+    found = ProvenanceIndex(RunRecord(messages, TOOLS, messages[:1], items)).why(path("†state.out.n"))
     card = {
         "path": "†input.card", "value": "c1", "outside": False,
         "sources": [{"message": 0, "origin": "request", "outside": False, "wrote": ["†input.card"]}],
@@ -587,7 +601,7 @@ def test_the_answer_as_json_says_all_that_is_known_and_nothing_else() -> None:
 def test_a_path_that_leads_nowhere_is_told_where_it_could(
     where: str, above: str | None, names: list[str], likely: str | None
 ) -> None:
-    run = Trail(told([{"type": "state", "order": {"items": ["a"], "n": 1}}, {"type": "input", "x": 1}], 2))
+    run = ProvenanceIndex(told([{"type": "state", "order": {"items": ["a"], "n": 1}}, {"type": "input", "x": 1}], 2))
     found = run.near(path(where))
     assert (str(found[0]) if found[0] else None, [str(n) for n in found[1]]) == (above, names)
     assert (str(found[2]) if found[2] else None) == likely

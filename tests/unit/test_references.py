@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acts.errors import ExpressionError
-from acts.references import (
+from acts.language.errors import ExpressionError
+from acts.language.references import (
     AllOf,
     AnyOf,
     Expression,
@@ -24,7 +24,7 @@ from acts.references import (
     resolve,
     scan,
 )
-from acts.values import ABSENT
+from acts.language.values import ABSENT
 from tests import oracle
 
 

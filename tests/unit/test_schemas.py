@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from acts.schemas import checker, schema_defect, with_null
-from acts.values import UNKNOWN
+from acts.language.schemas import checker, schema_defect, with_null
+from acts.language.values import UNKNOWN
 
 
 def fits(schema: Any, value: Any) -> bool:

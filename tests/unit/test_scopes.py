@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from acts.references import Path, parse
-from acts.scopes import scoped_context
-from acts.values import ABSENT, get
+from acts.language.references import Path, parse
+from acts.language.scopes import scoped_context
+from acts.language.values import ABSENT, get
 
 CONTEXT: dict[str, Any] = {
     "state": {

@@ -15,14 +15,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acts import trials
-from acts.commands import StartCall
-from acts.errors import CallError, InvalidRequest
-from acts.scopes import wrapped
-from acts.simulate import simulate, simulate_prepared
-from acts.validate import Prepared, prepare
-from acts.values import UNKNOWN, nest
-from acts.walk import Walk
+from acts.language.errors import CallError, InvalidRequest
+from acts.language.scopes import wrap_message
+from acts.language.values import UNKNOWN, nest
+from acts.machines.commands import StartCall
+from acts.machines.walk import Walk
+from acts.plan.validate import ValidatedPlan, validate_request
+from acts.simulation import outcome_exploration
+from acts.simulation.simulate import simulate, simulate_prepared
 
 ROOT = Path(__file__).parents[2]
 META: dict[str, Any] = {
@@ -133,7 +133,7 @@ def test_calls_run_in_waves_and_the_longest_chain_is_named(plan: Any, waves: Any
 
 def test_a_wave_lies_right_behind_the_deepest_call_that_it_waits_for() -> None:
     plan = [call("do", [f"†state.s{j}" for j in range(max(0, i - 3), i, 2)] or 1, f"†state.s{i}") for i in range(40)]
-    prepared = prepare(request(plan))
+    prepared = validate_request(request(plan))
     result = simulate_prepared(prepared)
     level = {id_: n for n, wave in enumerate(result["waves"]) for id_ in wave}
     for rank, node in enumerate(prepared.nodes):
@@ -257,7 +257,7 @@ def test_combinations_beyond_the_limit_are_left_out_and_the_forecast_still_holds
     result = simulate(request(plan, model="scripted:x"))
     assert result["outcomes"]["truncated"] is True
     found = combinations(result)
-    assert len(found) == trials.MAX_COMBINATIONS
+    assert len(found) == outcome_exploration.MAX_COMBINATIONS
     assert len({json.dumps(c["choices"]) for c in found}) == len(found)
     assert result["requests"] == {"min": 1, "max": 1 + branches}
     # the first outcomes come first, then one difference after the other
@@ -271,7 +271,7 @@ def test_exactly_64_combinations_are_all_shown() -> None:
 
 
 def test_the_work_is_bounded_for_long_plans(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trials, "MAX_STEPS", 100)
+    monkeypatch.setattr(outcome_exploration, "MAX_STEPS", 100)
     plan = [call("do", 1, f"†state.a{i} || †state.b{i}") for i in range(30)]
     result = simulate(request(plan))
     assert (len(combinations(result)), result["outcomes"]["truncated"]) == (3, True)
@@ -299,7 +299,7 @@ def test_what_only_provide_can_bring_is_waited_for() -> None:
 # -- the same, found by trying everything --------------------------------------
 
 
-def _everything(prepared: Prepared) -> list[dict[str, Any]]:
+def _everything(prepared: ValidatedPlan) -> list[dict[str, Any]]:
     """All combinations: a walk for every assignment of outcomes to branching calls."""
     branching = [r for r, n in enumerate(prepared.nodes) if len(n.outcomes) > 1]
     found: dict[str, dict[str, Any]] = {}
@@ -318,11 +318,11 @@ def _everything(prepared: Prepared) -> list[dict[str, Any]]:
                 commands.extend(walk.detached(command.rank, "now"))
             elif pick == node.error:
                 commands.extend(walk.failed(command.rank, CallError("oops", "no"), "now"))
-            elif node.how == "latent":
+            elif node.kind == "latent":
                 commands.extend(walk.completed(command.rank, UNKNOWN, "now", pick))
             else:
                 path = node.outcomes[pick][0]
-                commands.extend(walk.completed(command.rank, wrapped(path.kind, nest(path.names, UNKNOWN)), "now"))
+                commands.extend(walk.completed(command.rank, wrap_message(path.kind, nest(path.names, UNKNOWN)), "now"))
         states = [(n.id, r.state) for n, r in zip(prepared.nodes, walk.runs, strict=True)]
         item: dict[str, Any] = {
             "choices": {prepared.nodes[r].id: path for r, path in sorted(taken.items())},
@@ -353,7 +353,7 @@ def _plans(draw: st.DrawFn) -> list[dict[str, Any]]:
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(_plans())
 def test_no_combination_is_missed_and_none_is_invented(plan: list[dict[str, Any]]) -> None:
-    prepared = prepare(request(plan, model="scripted:x"))
+    prepared = validate_request(request(plan, model="scripted:x"))
     every = _everything(prepared)
     result = simulate_prepared(prepared, lambda _: 1.0)
     found = sorted(combinations(result), key=json.dumps)
@@ -565,7 +565,7 @@ def test_problems_are_capped_and_errors_come_first() -> None:
 
 _PROGRAM = """
 import json, sys
-from acts.simulate import simulate
+from acts.simulation.simulate import simulate
 print(json.dumps(simulate(json.load(sys.stdin)), sort_keys=False))
 """
 

@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from acts.errors import Problem
-from acts.tools import META, Tool
-from acts.validate import prepare, validate
+from acts.language.errors import Problem
+from acts.language.tools import META, Tool
+from acts.plan.validate import validate, validate_request
 
 REGISTERED = {"charge": {"properties": {"_activity": {"const": "billing.charge"}}}}
 
 
 def tools_of(*definitions: Any, served: Any = ()) -> dict[str, Tool]:
     context = [{"type": "tool", "tool": d} for d in definitions]
-    return dict(prepare({"context": [*context, {"type": "plan", "plan": []}]}, REGISTERED, served).tools)
+    return dict(validate_request({"context": [*context, {"type": "plan", "plan": []}]}, REGISTERED, served).tools)
 
 
 def problems_of(*definitions: Any, plan: Any = (), served: Any = ()) -> list[Problem]:
@@ -156,8 +156,8 @@ def test_what_a_tool_runs(definition: dict[str, Any], served: bool, how: str, ac
         "config": {"model": "scripted:x"},
         "context": [{"type": "tool", "tool": {"a": definition}}, {"type": "plan", "plan": [{"_tool": "a"}]}],
     }
-    (node,) = prepare(request, None, ["a"] if served else []).nodes
-    assert node.how == how
+    (node,) = validate_request(request, None, ["a"] if served else []).nodes
+    assert node.kind == how
     assert node.tool.activity == activity
 
 

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from acts.config import Budget
-from acts.usage import Spent
+from acts.language.config import Budget
+from acts.language.usage import Usage
 
 Json = Any
 
 
-def spent(**sums: Json) -> Spent:
-    made = Spent()
+def spent(**sums: Json) -> Usage:
+    made = Usage()
     made.add(sums)
     return made
 
@@ -27,7 +27,7 @@ def test_sums_add_up_and_what_is_written_can_be_read_again() -> None:
 
 
 def test_ten_cents_in_cents_are_ten_cents() -> None:
-    made = Spent()
+    made = Usage()
     for _ in range(10):
         made.add({"cost": 0.01})
     assert made.to_json()["cost"] == 0.1
@@ -35,7 +35,7 @@ def test_ten_cents_in_cents_are_ten_cents() -> None:
 
 def test_a_whole_number_of_dollars_is_written_without_a_point() -> None:
     assert str(spent(cost=2.0).to_json()["cost"]) == "2"
-    assert str(Spent().to_json()["cost"]) == "0"
+    assert str(Usage().to_json()["cost"]) == "0"
 
 
 def test_one_unknown_price_makes_the_whole_cost_unknown() -> None:
@@ -43,16 +43,16 @@ def test_one_unknown_price_makes_the_whole_cost_unknown() -> None:
     made.add({"requests": 1, "cost": None})
     made.add({"requests": 1, "cost": 0.5})
     assert (made.cost, made.requests, made.to_json()["cost"]) == (None, 2, None)
-    again = Spent()
+    again = Usage()
     again.add(made.to_json())
     assert again.cost is None
 
 
 @pytest.mark.parametrize("given", [None, [], "usage", 5, {}, {"requests": "many"}, {"requests": None}])
 def test_what_is_no_sum_counts_as_nothing(given: Json) -> None:
-    made = Spent()
+    made = Usage()
     made.add(given)
-    assert made == Spent()
+    assert made == Usage()
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acts.errors import MAX_PROBLEMS_REPORTED, InvalidRequest, Problem, summary
-from acts.validate import MAX_CALLS, MAX_PARALLEL, prepare, validate
+from acts.language.errors import MAX_PROBLEMS_REPORTED, InvalidRequest, Problem, summary
+from acts.plan.validate import MAX_CALLS, MAX_PARALLEL, validate, validate_request
 from tests.cases import ROWS, Row, call, own, state, thought, tool
 from tests.property.drive import NOW, identify
 from tests.strategies import Case, cases, collisions
@@ -61,7 +61,7 @@ def test_all_problems_are_told_at_once() -> None:
 
 def test_a_request_that_does_not_validate_carries_each_problem_in_its_message_and_as_data() -> None:
     with pytest.raises(InvalidRequest) as caught:
-        prepare(request(call("a", "†state.a", x="†state.b"), {"_tool": 5}, context=[state(c=1)]))
+        validate_request(request(call("a", "†state.a", x="†state.b"), {"_tool": 5}, context=[state(c=1)]))
     error = caught.value
     found = error.to_json()
     assert json.loads(json.dumps(found)) == found
@@ -184,9 +184,9 @@ def test_a_write_that_the_schema_of_a_kind_forbids(path: str, allowed: bool, goo
     for value, state_ in ((good, "completed"), (bad, "failed")):
         if value is None:
             continue
-        from acts.walk import Walk
+        from acts.machines.walk import Walk
 
-        walk = Walk(prepare(raw), identify)
+        walk = Walk(validate_request(raw), identify)
         walk.begin(NOW)
         walk.completed(0, value, NOW)
         assert walk.runs[0].state == state_, value
@@ -274,7 +274,7 @@ def test_a_plan_that_names_an_instance_is_no_template() -> None:
         context=[own("A", v=1), own("B", z=2)],
     )
     assert fatal(raw) == []
-    assert [n.instance for n in prepare(raw).nodes] == ["A", None]
+    assert [n.instance for n in validate_request(raw).nodes] == ["A", None]
 
 
 def test_a_global_call_cannot_read_what_only_an_instance_holds() -> None:
@@ -309,12 +309,12 @@ def test_more_calls_than_allowed_are_one_problem() -> None:
 def test_too_much_at_once_is_lowered_with_a_warning() -> None:
     raw = request(call("t", "†state.a"), config={"maxParallel": MAX_PARALLEL + 1})
     assert [(p.code, p.fatal) for p in validate(raw)] == [("limitLowered", False)]
-    assert prepare(raw).max_parallel == MAX_PARALLEL
+    assert validate_request(raw).max_parallel == MAX_PARALLEL
 
 
 def test_ten_thousand_problems_make_a_message_that_can_be_sent() -> None:
     with pytest.raises(InvalidRequest) as caught:
-        prepare(request(*(call("t", "†state..x" + "y" * 2000, **{"_z" * 500: 1}) for _ in range(5_000))))
+        validate_request(request(*(call("t", "†state..x" + "y" * 2000, **{"_z" * 500: 1}) for _ in range(5_000))))
     assert len(str(caught.value)) < 100_000
     assert len(caught.value.to_json()) == MAX_PROBLEMS_REPORTED
     assert len(json.dumps(caught.value.to_json())) < 400_000
@@ -344,13 +344,13 @@ def test_errors_come_before_warnings_in_a_summary() -> None:
     ids=lambda c: str(c)[:60],
 )
 def test_a_hostile_call_ends_in_problems_that_can_be_sent_or_in_a_walk_whose_result_can(call_: dict[str, Any]) -> None:
-    from acts.walk import Walk
+    from acts.machines.walk import Walk
 
     raw = request(call_, context=[state(v=1)])
     problems = validate(raw)
     json.dumps([p.to_json() for p in problems], ensure_ascii=False).encode()
     if not any(p.fatal for p in problems):
-        walk = Walk(prepare(raw), identify)
+        walk = Walk(validate_request(raw), identify)
         walk.begin(NOW)
         walk.completed(0, {"v": 1}, NOW)
         json.dumps(walk.appended(), ensure_ascii=False).encode()
@@ -411,12 +411,12 @@ def replaced(value: Any, at: tuple[Any, ...], new: Any) -> Any:
 @settings(max_examples=100, deadline=None)
 @given(st.one_of(cases(most_calls=3), collisions(most_calls=3)), st.data())
 def test_a_request_with_one_part_replaced_is_answered_with_problems_or_walks(case: Case, data: st.DataObject) -> None:
-    from acts.walk import Walk
+    from acts.machines.walk import Walk
 
     at = data.draw(st.sampled_from(places(case.request)))
     raw = replaced(case.request, at, data.draw(weird))
     try:
-        prepared = prepare(raw)
+        prepared = validate_request(raw)
     except InvalidRequest:
         return
     Walk(prepared, identify).begin(NOW)

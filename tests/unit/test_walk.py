@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acts.context import Log
-from acts.errors import CallError, EngineError, InvalidRequest
-from acts.messages import parse_request
-from acts.references import Path
-from acts.values import UNKNOWN, get
+from acts.language.errors import CallError, EngineError, InvalidRequest
+from acts.language.messages import parse_request
+from acts.language.references import Path
+from acts.language.values import UNKNOWN, get
+from acts.plan.context_log import Log
 from tests import oracle
 from tests.cases import ROWS, Row, call, own, row, state, tool
 from tests.property.drive import NOW, Drive, assert_equal_to_the_serial_run, data_message, plain, views
@@ -489,17 +489,17 @@ def test_cancelling_settles_what_has_not_started_and_keeps_what_is_done() -> Non
 
 def count_steps(monkeypatch: pytest.MonkeyPatch, instance: str | None, calls: int) -> int:
     """How many effects are applied to values when a plan writes ``calls`` places and then reads them all as often."""
-    import acts.context
+    import acts.plan.context_log
 
     steps = 0
-    original = acts.context._put
+    original = acts.plan.context_log._put
 
     def counted(*given: Any) -> Any:
         nonlocal steps
         steps += 1
         return original(*given)
 
-    monkeypatch.setattr(acts.context, "_put", counted)
+    monkeypatch.setattr(acts.plan.context_log, "_put", counted)
     target = {} if instance is None else {"_instance": instance}
     plan = [call("t", f"†state.k{i}", **target) for i in range(calls)]
     plan += [call("t", f"†log.r{i}", x="†state", **target) for i in range(calls)]

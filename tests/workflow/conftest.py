@@ -14,7 +14,7 @@ from temporalio.client import Client
 
 import worker
 from activities import registry
-from cli.devserver import DevServer, dev_server
+from cli.dev.temporal_server import DevServer, dev_server
 from tests.workflow.foreign import Foreign
 
 SERVED = "tests.workflow.served"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from temporalio.client import WorkflowExecutionStatus
 
-from cli.devserver import DevServer
+from cli.dev.temporal_server import DevServer
 from tests.support import assert_eventually
 from tests.workflow.agents import Agents
 from tests.workflow.conftest import engine_on

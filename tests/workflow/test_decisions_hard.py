@@ -14,8 +14,8 @@ import pytest
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowUpdateFailedError
 from temporalio.service import RPCError
 
-from acts.wire import WAITS
-from cli.devserver import DevServer
+from acts.language.wire import WAITS
+from cli.dev.temporal_server import DevServer
 from tests.replay.test_replay import replayed
 from tests.support import assert_eventually
 from tests.workflow.agents import Agents

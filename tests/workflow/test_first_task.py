@@ -17,7 +17,7 @@ from temporalio.api.common.v1 import Payload
 from temporalio.client import Client
 from temporalio.common import RawValue
 
-from cli.devserver import DevServer
+from cli.dev.temporal_server import DevServer
 from tests.support import assert_eventually
 from tests.workflow.conftest import engine_on, renewing_server
 from tests.workflow.foreign import Foreign, Handle, call, ended, note_of, phase, status

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cli.devserver import DevServer
+from cli.dev.temporal_server import DevServer
 from tests.support import assert_eventually
 from tests.workflow.conftest import engine_on
 from tests.workflow.foreign import Foreign, Handle, call, ended, note_of, of_type, status, tool

@@ -13,8 +13,8 @@ from typing import Any
 
 from hypothesis import HealthCheck, Phase, assume, given, seed, settings
 
-from acts.errors import InvalidRequest
-from acts.validate import prepare
+from acts.language.errors import InvalidRequest
+from acts.plan.validate import validate_request
 from tests import oracle
 from tests.strategies import Case, cases, collisions
 from tests.workflow.foreign import Foreign, Handle, states
@@ -44,7 +44,7 @@ def drawn(count: int) -> list[tuple[Case, oracle.Outcome]]:
     def collect(case: Case) -> None:
         assume(not oracle.instances_of(case.request))
         try:
-            prepare(case.request)
+            validate_request(case.request)
         except InvalidRequest:
             assume(False)
         expected = oracle.run(case.request, case.results)

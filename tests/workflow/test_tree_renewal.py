@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from cli.devserver import DevServer
+from cli.dev.temporal_server import DevServer
 from tests.support import assert_eventually
 from tests.workflow.conftest import engine_on, renewing_server
 from tests.workflow.foreign import Foreign, Handle, call, ended, of_type, tool

@@ -1,0 +1,143 @@
+"""Settings of a Request and of a Tool, as closed, frozen models.
+
+An unknown key is a typo: it is refused, with the nearest known key as the hint.
+Durations are ``"30s"``, ``"5m"``, ``"24h"`` or a number of seconds, and are kept in
+seconds.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from acts.language.errors import Problem, suggest
+from acts.language.values import Json, pointer
+
+_DURATION: Final = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(ms|s|m|h|d)\s*")
+_UNIT_SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+# Temporal stores durations as 64-bit nanoseconds; ten years is beyond any use and within it
+# Queue names stand in ids and columns
+MAX_QUEUE: Final = 200
+MAX_SECONDS: Final = 10 * 365 * 86400.0
+# … and its timers count milliseconds
+MIN_SECONDS: Final = 0.001
+
+
+def seconds(value: Json) -> float:
+    """A duration in seconds: ``"30s"``, ``"5m"``, ``"24h"``, ``"250ms"``, ``"7d"`` or a number.
+
+    Raises:
+        ValueError: when it is none of these, not positive, or beyond ten years.
+    """
+    amount: float | None = None
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        amount = float(value)
+    elif isinstance(value, str) and (found := _DURATION.fullmatch(value)):
+        amount = float(found.group(1)) * _UNIT_SECONDS[found.group(2)]
+    if amount is None:
+        raise ValueError('a duration is a number of seconds or a string like "30s", "5m", "24h"')
+    if not MIN_SECONDS <= amount <= MAX_SECONDS:
+        raise ValueError("a duration is at least one millisecond and at most ten years")
+    return amount
+
+
+Duration = Annotated[float, BeforeValidator(seconds)]
+# JSON has lists; what is frozen has tuples
+Words = Annotated[tuple[str, ...], BeforeValidator(lambda v: tuple(v) if isinstance(v, list) else v)]
+
+
+class _Closed(BaseModel):
+    """Settings: frozen, camelCase on the wire, nothing unknown."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class Retry(_Closed):
+    """How often a failing Activity is tried again. ``initialInterval`` is in seconds."""
+
+    maxAttempts: int = Field(default=3, ge=1, le=1000)
+    initialInterval: Duration = 1.0
+    backoff: float = Field(default=2.0, ge=1, le=100)
+    nonRetryable: Words = ()
+
+
+def _queue(name: str) -> str:
+    if not 0 < len(name) <= MAX_QUEUE or not name.isprintable() or name.startswith("/_sys/"):
+        raise ValueError(f"a task queue is 1 to {MAX_QUEUE} printable characters, and not one of the server's own")
+    return name
+
+
+class Options(_Closed):
+    """``_options`` of a Tool: where and how patiently its Activity runs.
+
+    ``timeout`` bounds one attempt and, separately, the wait for a worker to take it (of a
+    delegate: all of it, and only where it is given); ``heartbeat`` is the longest silence of
+    a running attempt. All in seconds. ``resolve`` is about a delegate's definition.
+    """
+
+    taskQueue: Annotated[str, AfterValidator(_queue)] | None = None
+    timeout: Duration = 300.0
+    retry: Retry = Retry()
+    heartbeat: Duration | None = None
+    local: bool = False
+    resolve: Literal["runtime", "upfront"] | None = None
+
+
+class Approve(_Closed):
+    """What a human confirms. ``plan`` None means: true for lazy plans."""
+
+    plan: bool | None = None
+    calls: bool | Words = False
+    scopes: bool = False
+    timeout: Duration | None = None
+    onTimeout: Literal["reject", "approve", "fail"] = "reject"
+
+
+class Budget(_Closed):
+    """Limits of a whole run. ``cost`` is in US dollars."""
+
+    requests: int | None = Field(default=None, ge=0)
+    tokens: int | None = Field(default=None, ge=0)
+    cost: float | None = Field(default=None, ge=0)
+    calls: int | None = Field(default=None, ge=0)
+    depth: int | None = Field(default=None, ge=0)
+
+
+class Config(_Closed):
+    """``config`` of a Request. Every key is optional."""
+
+    model: str | None = None
+    temperature: float | None = Field(default=None, ge=0)
+    maxOutputTokens: int | None = Field(default=None, ge=1)
+    maxTicks: int = Field(default=50, ge=1)
+    step: Literal["plan", "call"] = "plan"
+    approve: Approve = Approve()
+    budget: Budget = Budget()
+    maxParallel: int = Field(default=100, ge=1)
+    instancesPerChild: int = Field(default=1, ge=1)
+    missing: Literal["fail", "wait"] = "fail"
+    resolve: Literal["runtime", "upfront"] = "runtime"
+
+
+def settings_problems(error: ValidationError, model: type[BaseModel], *at: str | int) -> list[Problem]:
+    """A ValidationError of ``model`` as Problems that say what is allowed."""
+    out = []
+    for item in error.errors(include_url=False):
+        place = [
+            t for t in item["loc"] if not (isinstance(t, str) and t.startswith(("function-", "literal[", "tuple[")))
+        ]
+        message, hint = item["msg"].removeprefix("Value error, "), None
+        if item["type"] == "extra_forbidden":
+            allowed = _keys_at(model, place[:-1])
+            message = f'unknown setting "{place[-1]}"; known: {", ".join(allowed)}'
+            hint = suggest(str(place[-1]), allowed)
+        out.append(Problem("invalidSetting", message, pointer(*at, *place), hint=hint))
+    return out
+
+
+def _keys_at(model: type[BaseModel], place: list[Any]) -> list[str]:
+    inner: dict[Any, type[BaseModel]] = {"retry": Retry, "approve": Approve, "budget": Budget}
+    return list(inner.get(place[-1] if place else None, model).model_fields)

@@ -1,0 +1,302 @@
+"""``†`` expressions: text → tree, and what a tree yields.
+
+    expression  = conjunction { "||" conjunction }
+    conjunction = term { "&&" term }
+    term        = path | "(" expression ")"
+    path        = "†" kind { "." name | "[" digits "]" | "[" JSON-string "]" }
+
+Values are never substituted into text, so nothing that a Tool returned can become
+an expression. Every (sub)expression is absent, null, or a value.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
+
+from acts.language.errors import ExpressionError
+from acts.language.values import ABSENT, Json, Names
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+MARK: Final = "†"
+
+# Nobody writes these by hand; the bounds keep a hostile string from costing more
+# than its length (parentheses recurse; ``(a||b)&&(c||d)&&…`` doubles per term).
+MAX_PARENTHESES: Final = 64
+MAX_ALTERNATIVES: Final = 64
+# A value at a path is nested as deep as the path is long, and JSON nests 100 deep at most
+MAX_NAMES: Final = 60
+
+_KIND = re.compile(r"[\w-]+")
+_NAME = re.compile(r'[^.\[\]()|&"\s]+')
+_DIGITS = re.compile(r"[0-9]{1,9}(?=\])")
+_SPACE = re.compile(r"\s*")
+_DECODER = json.JSONDecoder()
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """``†kind.name.name``. An index is kept as its digits: ``.0`` and ``[0]`` are one."""
+
+    kind: str
+    names: Names = ()
+
+    def __str__(self) -> str:
+        return _text(self.kind, self.names)
+
+    def holds(self, other: Path) -> bool:
+        """True when ``other`` is this path or lies below it."""
+        return self.kind == other.kind and other.names[: len(self.names)] == self.names
+
+    def overlaps(self, other: Path) -> bool:
+        """True when one of the two is a prefix of the other."""
+        return self.holds(other) or other.holds(self)
+
+
+@lru_cache(maxsize=65536)
+def _text(kind: str, names: Names) -> str:
+    tail = "".join(f".{n}" if _NAME.fullmatch(n) else f"[{json.dumps(n, ensure_ascii=False)}]" for n in names)
+    return f"{MARK}{kind}{tail}"
+
+
+@dataclass(frozen=True, slots=True)
+class AnyOf:
+    """``a || b``: the first that is a value."""
+
+    terms: tuple[Expression, ...]
+
+    def __str__(self) -> str:
+        return " || ".join(str(t) for t in self.terms)
+
+
+@dataclass(frozen=True, slots=True)
+class AllOf:
+    """``a && b``: the last, when all are values."""
+
+    terms: tuple[Expression, ...]
+
+    def __str__(self) -> str:
+        return " && ".join(f"({t})" if isinstance(t, AnyOf) else str(t) for t in self.terms)
+
+
+Expression = Path | AnyOf | AllOf
+
+
+def is_reference(value: Json) -> bool:
+    """True for a string that stands for something else (``†x``, not ``††x``)."""
+    return isinstance(value, str) and value[:1] == MARK and value[1:2] != MARK
+
+
+def literal(text: str) -> str:
+    """``††x`` is the string ``†x``; any other string is itself."""
+    return text[1:] if text.startswith(MARK * 2) else text
+
+
+@lru_cache(maxsize=65536)
+def parse(text: str) -> Expression:
+    """The tree of an expression.
+
+    Raises:
+        ExpressionError: with the column of what cannot be read.
+    """
+    parser = _Parser(text)
+    tree = parser.any_of(0)
+    parser.space()
+    if parser.at < len(text):
+        parser.fail(f"unexpected {text[parser.at]!r}; an expression goes on with ., [, || or &&")
+    return tree
+
+
+class _Parser:
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.at = 0
+
+    def fail(self, reason: str) -> None:
+        raise ExpressionError(reason, self.at + 1)
+
+    def space(self) -> None:
+        found = _SPACE.match(self.text, self.at)
+        self.at = found.end() if found else self.at
+
+    def take(self, token: str) -> bool:
+        self.space()
+        if self.text.startswith(token, self.at):
+            self.at += len(token)
+            return True
+        return False
+
+    def any_of(self, depth: int) -> Expression:
+        terms = [self.all_of(depth)]
+        while self.take("||"):
+            terms.append(self.all_of(depth))
+        return terms[0] if len(terms) == 1 else AnyOf(tuple(terms))
+
+    def all_of(self, depth: int) -> Expression:
+        terms = [self.term(depth)]
+        while self.take("&&"):
+            terms.append(self.term(depth))
+        return terms[0] if len(terms) == 1 else AllOf(tuple(terms))
+
+    def term(self, depth: int) -> Expression:
+        if depth > MAX_PARENTHESES:
+            self.fail(f"parentheses nest deeper than {MAX_PARENTHESES}")
+        if self.take("("):
+            inner = self.any_of(depth + 1)
+            if not self.take(")"):
+                self.fail("a parenthesis is not closed")
+            return inner
+        if not self.take(MARK):
+            found = repr(self.text[self.at]) if self.at < len(self.text) else "the end"
+            self.fail(f"expected a path like {MARK}state.name, found {found}")
+        return self.path()
+
+    def path(self) -> Path:
+        found = _KIND.match(self.text, self.at)
+        if not found:
+            self.fail(f"a kind (letters, digits, _ and -) must follow {MARK}")
+            raise AssertionError  # pragma: no cover - fail() raises
+        self.at = found.end()
+        names: list[str] = []
+        while self.at < len(self.text) and self.text[self.at] in ".[":
+            names.append(self.name() if self.text[self.at] == "." else self.bracket())
+            if len(names) > MAX_NAMES:
+                self.fail(f"a path has at most {MAX_NAMES} names")
+        return Path(found.group(), tuple(names))
+
+    def name(self) -> str:
+        self.at += 1
+        found = _NAME.match(self.text, self.at)
+        if not found:
+            self.fail('a name must follow "."; names with special characters are written ["like this"]')
+            raise AssertionError  # pragma: no cover
+        self.at = found.end()
+        return found.group()
+
+    def bracket(self) -> str:
+        self.at += 1
+        digits = _DIGITS.match(self.text, self.at)
+        if digits:
+            self.at = digits.end() + 1
+            return str(int(digits.group()))
+        if not self.text.startswith('"', self.at):
+            self.fail("brackets hold an index or a JSON string")
+        try:
+            name, end = _DECODER.raw_decode(self.text, self.at)
+        except ValueError:
+            self.fail("the JSON string in brackets is not closed or not valid")
+            raise AssertionError from None  # pragma: no cover
+        if not name.isascii() and not _valid(name):
+            self.fail("the name is not valid Unicode: it holds a lone surrogate")
+        self.at = end
+        if not self.text.startswith("]", self.at):
+            self.fail("a bracket is not closed")
+        self.at += 1
+        return str(name)
+
+
+def _valid(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def evaluate(tree: Expression, read: Callable[[Path], Json]) -> Json:
+    """ABSENT, None, or the value that the expression yields."""
+    if isinstance(tree, Path):
+        return read(tree)
+    results = [evaluate(term, read) for term in tree.terms]
+    if isinstance(tree, AnyOf):
+        for result in results:
+            if result is not ABSENT and result is not None:
+                return result
+        return None if any(r is None for r in results) else ABSENT
+    if any(r is ABSENT for r in results):
+        return ABSENT
+    return None if any(r is None for r in results) else results[-1]
+
+
+@lru_cache(maxsize=65536)
+def paths(tree: Expression) -> tuple[Path, ...]:
+    """Every path of the expression, left to right."""
+    if isinstance(tree, Path):
+        return (tree,)
+    return tuple(p for term in tree.terms for p in paths(term))
+
+
+@lru_cache(maxsize=65536)
+def alternatives(tree: Expression) -> tuple[tuple[Path, ...], ...]:
+    """The expression as alternatives of conjunctions, parentheses distributed.
+
+    Raises:
+        ExpressionError: when there are more than MAX_ALTERNATIVES.
+    """
+    if isinstance(tree, Path):
+        return ((tree,),)
+    if isinstance(tree, AnyOf):
+        out = tuple(a for term in tree.terms for a in alternatives(term))
+    else:
+        out = ((),)
+        for term in tree.terms:
+            right = alternatives(term)
+            if len(out) * len(right) > MAX_ALTERNATIVES:
+                raise ExpressionError(f"more than {MAX_ALTERNATIVES} alternatives", 1)
+            out = tuple(a + tuple(p for p in b if p not in a) for a in out for b in right)
+    if len(out) > MAX_ALTERNATIVES:
+        raise ExpressionError(f"more than {MAX_ALTERNATIVES} alternatives", 1)
+    return out
+
+
+def conjunction(paths_: Iterable[Path]) -> str:
+    """The expression of all of these paths; the empty text of none."""
+    return " && ".join(map(str, paths_))
+
+
+def scan(value: Json, *at: str | int) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Each string of ``value`` that begins with ``†`` and is an expression, with its place."""
+    if isinstance(value, str):
+        if is_reference(value):
+            yield at, value
+    elif isinstance(value, dict):
+        for key, child in value.items():
+            if isinstance(child, _MAY_HOLD):
+                yield from scan(child, *at, key)
+    elif isinstance(value, list):
+        for index, child in enumerate(value):
+            if isinstance(child, _MAY_HOLD):
+                yield from scan(child, *at, index)
+
+
+_MAY_HOLD: Final = (str, dict, list)
+
+
+def resolve(value: Json, read: Callable[[Path], Json], missing: list[str]) -> Json:
+    """``value`` with each expression replaced by what it yields.
+
+    Expressions that are absent are added to ``missing`` and left as they stand.
+    """
+    if isinstance(value, str):
+        if not is_reference(value):
+            return literal(value)
+        found = evaluate(parse(value), read)
+        if found is ABSENT:
+            missing.append(value)
+            return value
+        return found
+    if isinstance(value, dict):
+        return {key: resolve(child, read, missing) for key, child in value.items()}
+    if isinstance(value, list):
+        return [resolve(child, read, missing) for child in value]
+    return value
+
+
+def any_reference(value: Any) -> bool:
+    """True when an expression stands anywhere inside ``value``."""
+    return next(scan(value), None) is not None

@@ -1,0 +1,337 @@
+"""Every problem of a Request at once, before anything runs.
+
+``prepare`` turns a Request into what the walk needs (Tools, Calls, graph, log); the
+walk is only ever given what passed. ``validate`` gives the problems alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+from acts.language.errors import InvalidRequest, Problem, format_choices
+from acts.language.messages import Data, Request, read_request
+from acts.language.references import Path, alternatives
+from acts.language.schemas import part_of, schema_defect
+from acts.language.tools import Tool, read_tools
+from acts.language.values import ABSENT, Json, Names, get, pointer
+from acts.plan.call_reader import CallReader
+from acts.plan.context_log import Log
+from acts.plan.graph import Graph, WriterChain, build_graph
+from acts.plan.lint import lint
+from acts.plan.planned_call import PlannedCall
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+# The plan travels in the run's input, which Temporal bounds at 2 MB: about this many
+# Calls of the least size. More belongs into instances or several plans.
+MAX_CALLS: Final = 20_000
+# Above this, running calls of one workflow meet Temporal's limit of pending activities
+MAX_PARALLEL: Final = 2_000
+
+
+@dataclass(frozen=True)
+class ValidatedPlan:
+    """A Request that may run. ``given`` are the ranks whose ``_output`` is taken as it stands.
+
+    Of a template (a plan that runs once per instance) the graph is that of the first
+    instance. ``whole`` is the plan as it was written, where this is what one run of several
+    walks of it.
+    """
+
+    request: Request
+    tools: Mapping[str, Tool]
+    graph: Graph
+    given: frozenset[int]
+    warnings: tuple[Problem, ...]
+    whole: ValidatedPlan | None = None
+
+    @property
+    def nodes(self) -> tuple[PlannedCall, ...]:
+        """The Calls in plan order: ``nodes[rank]``."""
+        return self.graph.order
+
+    def log(self) -> Log:
+        """A fresh log of the context as it stands before the plan, for a walk to write to."""
+        return Log(self.request.data())
+
+    @cached_property
+    def start(self) -> Log:
+        """The context as it stands before the plan, to be read only."""
+        return self.log()
+
+    @property
+    def max_parallel(self) -> int:
+        """How many Calls may run at once."""
+        return min(self.request.config.maxParallel, MAX_PARALLEL)
+
+
+def validate(raw: Json, registry: Mapping[str, Json] | None = None, served: Iterable[str] = ()) -> list[Problem]:
+    """The problems of a Request, errors and warnings; empty when there are none.
+
+    ``registry`` are the Tools registered with the worker (name to schema), ``served``
+    the names of the Activities it has.
+    """
+    try:
+        prepared = validate_request(raw, registry, served)
+        return [*prepared.warnings, *lint(prepared.graph, prepared.start)]
+    except InvalidRequest as error:
+        return list(error.problems)
+
+
+def validate_request(
+    raw: Json, registry: Mapping[str, Json] | None = None, served: Iterable[str] = ()
+) -> ValidatedPlan:
+    """What the walk needs, from a Request that holds a plan.
+
+    Raises:
+        InvalidRequest: with every problem found, warnings among them.
+    """
+    return validate_parsed(read_request(raw), registry, served)
+
+
+def validate_parsed(
+    request: Request, registry: Mapping[str, Json] | None = None, served: Iterable[str] = (),
+    places: Sequence[int] | None = None,
+) -> ValidatedPlan:  # fmt: skip
+    """``prepare`` for a Request that was read already."""
+    problems = list(request.problems)
+    tools = read_tools(request, registry or {}, frozenset(served).__contains__)
+    problems.extend(tools.problems)
+    problems.extend(settings_problems_of(request))
+    plan = request.plan
+    if plan is None and not request.partial:
+        problems.append(Problem("noPlan", "the context holds no plan message", "/context",
+                                hint='add {"type": "plan", "plan": [ … calls … ]}'))  # fmt: skip
+    if plan is None:
+        raise InvalidRequest(problems)
+    return validate_plan(request, tools.by_name, Log(request.data()), ("context", plan.index, "plan"), problems, places)
+
+
+def validate_plan(
+    request: Request, tools: Mapping[str, Tool], log: Log, at: tuple[str | int, ...], found: Sequence[Problem] = (),
+    places: Sequence[int] | None = None,
+) -> ValidatedPlan:  # fmt: skip
+    """The latest plan of a Request, checked against its Tools and the log of its context.
+
+    ``at`` is where its Calls stand, ``found`` what is wrong already, ``places`` where its Calls stood in
+    the plan that they were taken from.
+
+    Raises:
+        InvalidRequest: with every problem, those of ``found`` among them.
+    """
+    problems = list(found)
+    plan = request.plan
+    if plan is None:
+        raise InvalidRequest(problems)
+    reader = CallReader(tools, request.instances(), at)
+    calls = enumerate(plan.calls[:MAX_CALLS]) if places is None else zip(places, plan.calls, strict=True)
+    nodes = [n for i, c in calls if (n := reader.read(c, i)) is not None]
+    problems[len(found) : len(found)] = _limits(request, len(plan.calls), at, template=is_template(request, nodes))
+    lost = ("unknownTool", "unknownInstance") if request.partial else ()
+    problems.extend(p for p in (*reader.problems, *log.problems) if p.code not in lost)
+    whole = len(nodes) == len(plan.calls) and not request.partial
+    graph, wrong = _graph(request, nodes, log, whole=whole)
+    problems.extend(wrong)
+    problems.extend(_state_writes(request, graph))
+    given, dropped = literal_outputs(graph, plan.mode)
+    problems.extend(dropped)
+    problems.extend(_model(request, graph, given))
+    if any(p.fatal for p in problems):
+        raise InvalidRequest(problems)
+    return ValidatedPlan(request, tools, graph, given, tuple(problems))
+
+
+def is_template(request: Request, nodes: Iterable[PlannedCall]) -> bool:
+    """True when the plan is run once for each instance: no Call of it names one."""
+    return bool(request.instances()) and all(n.call.get("_instance") is None for n in nodes)
+
+
+def _graph(request: Request, nodes: Sequence[PlannedCall], log: Log, *, whole: bool) -> tuple[Graph, list[Problem]]:
+    """The graph, and what is wrong with it; a template is checked for every instance."""
+    if not is_template(request, nodes):
+        graph, problems = build_graph(nodes, log.held)
+        return graph, problems + _references(request, graph, log, whole=whole and not problems)
+    first: Graph | None = None
+    seen: dict[tuple[str, str], list[Problem]] = {}
+    for instance in request.instances():
+        own = [replace(n, instance=instance) for n in nodes]
+        graph, problems = build_graph(own, log.held)
+        first = first or graph
+        for problem in problems + _references(request, graph, log, whole=whole and not problems):
+            seen.setdefault((problem.code, problem.pointer), []).append(replace(problem, instance=instance))
+    told = [_of_some(found, len(request.instances())) for found in seen.values()]
+    return first or build_graph(nodes, log.held)[0], told
+
+
+def _of_some(found: Sequence[Problem], instances: int) -> Problem:
+    """A problem of a template: one that only some instances have is theirs, and keeps no other from running."""
+    first = found[0]
+    if len(found) == instances or first.code != "unknownReference":
+        return first
+    names = format_choices(str(p.instance) for p in found)
+    return replace(first, message=f"{first.message}, in {len(found)} of {instances} instances: {names}",
+                   severity="warning")  # fmt: skip
+
+
+def settings_problems_of(request: Request) -> list[Problem]:
+    """What is wrong with a Request beside its Tools and its plan: schemas, and settings that are lowered."""
+    out = []
+    if request.schema is not None and (why := schema_defect(request.schema)):
+        out.append(Problem("invalidSchema", why, "/schema"))
+    out.extend(
+        Problem("invalidSchema", why, pointer("context", message.index, "schema"))
+        for message in request.data()
+        if message.schema is not None and (why := schema_defect(message.schema))
+    )
+    if request.config.maxParallel > MAX_PARALLEL:
+        text = f"maxParallel {request.config.maxParallel} was lowered to {MAX_PARALLEL}"
+        out.append(Problem("limitLowered", text, "/config/maxParallel", severity="warning"))
+    return out
+
+
+def _limits(request: Request, count: int, at: tuple[str | int, ...], *, template: bool) -> list[Problem]:
+    out = []
+    if count > MAX_CALLS:
+        text = f"the plan has {count} calls; at most {MAX_CALLS} are allowed"
+        hint = "split it, or run one plan over many instances"
+        out.append(Problem("limitExceeded", text, pointer(*at), hint=hint))
+    allowed = request.config.budget.calls
+    if allowed is not None and count > allowed:
+        out.append(Problem("limitExceeded", f"the plan has {count} calls; the budget allows {allowed}", pointer(*at)))
+    elif allowed is not None and template and count * len(request.instances()) > allowed:
+        times = f"{count} calls for each of {len(request.instances())} instances"
+        out.append(Problem("limitExceeded", f"the plan has {times}; the budget allows {allowed}", pointer(*at)))
+    return out
+
+
+def _references(request: Request, graph: Graph, log: Log, *, whole: bool) -> list[Problem]:
+    """References that nothing in the context or the plan can satisfy."""
+    severity = "warning" if request.config.missing == "wait" else "error"
+    if not whole:
+        return []  # a Call that could not be read may be the writer
+    out = []
+    for rank, node in enumerate(graph.order):
+        if node.index not in graph.ahead:
+            continue  # held, or written before it
+
+        def possible(path: Path, rank: int = rank, node: PlannedCall = node) -> bool:
+            chains = graph.chains.overlapping(path, node.instance)
+            return log.held(path, node.instance) or any(c.entries and c.entries[0] < rank for c in chains)
+
+        for read in node.reads:
+            if any(all(possible(p) for p in option) for option in alternatives(read.tree)):
+                continue
+            lacking = [p for p in read.paths if not possible(p)]
+            text = f"nothing in the context or the plan provides {' or '.join(str(p) for p in lacking)}"
+            hint = _nearest(lacking[0], log, node.instance) if lacking else None
+            out.append(Problem("unknownReference", text, node.pointer + pointer(*read.at), node.id, hint, severity))
+    return out
+
+
+def _nearest(path: Path, log: Log, instance: str | None) -> str:
+    """What is there instead, at the deepest place that the path reaches."""
+    for depth in range(len(path.names), -1, -1):
+        found = log.read(Path(path.kind, path.names[:depth]), 0, instance)
+        if isinstance(found, dict):
+            return f"{Path(path.kind, path.names[:depth])} has: {format_choices(found)}"
+        if found is not ABSENT:
+            return f"{Path(path.kind, path.names[:depth])} is {type(found).__name__}, not an object"
+    return f"kinds in the context: {format_choices(log.layer(instance).kinds())}"
+
+
+def state_schema(data: Sequence[Data], path: Path) -> Json:
+    """What the schemas of a kind say of one of its paths: a schema, False, or None.
+
+    Only plain ``properties`` are followed; anything else says nothing (None).
+    """
+    for message in reversed(data):
+        if message.kind == path.kind and message.schema is not None:
+            found = _schema_at(message.schema, path.names)
+            return part_of(found, message.schema) if isinstance(message.schema, dict) else found
+    return None
+
+
+def _schema_at(schema: Json, names: Names) -> Json:
+    for name in names:
+        if not isinstance(schema, dict):
+            return schema if schema is False else None
+        if {"$ref", "anyOf", "oneOf", "allOf", "if", "patternProperties", "nullable"} & set(schema):
+            return None
+        kind = schema.get("type", "object")
+        if kind not in ("object", ["object"]) and "object" not in kind:
+            return False
+        inner = get(schema, ("properties", name))
+        schema = schema.get("additionalProperties", None) if inner is ABSENT else inner
+        if schema is True:
+            return None
+    return schema
+
+
+def _state_writes(request: Request, graph: Graph) -> list[Problem]:
+    schemas = [m for m in request.data() if m.schema is not None]
+    if not schemas:
+        return []
+    out = []
+    for node in graph.order:
+        for path in node.writes:
+            if state_schema(schemas, path) is False:
+                key = "_outputPath" if path in [p for o in node.result_outcomes for p in o] else "_errorPath"
+                text = f"the schema of {path.kind} does not allow {path}"
+                hint = "write where the schema has a property"
+                out.append(Problem("forbiddenWrite", text, f"{node.pointer}/{key}", node.id, hint))
+    return out
+
+
+def literal_outputs(graph: Graph, mode: str) -> tuple[frozenset[int], list[Problem]]:
+    """The latent Calls whose ``_output`` counts; a guess about what is to come does not."""
+    given: dict[int, None] = {}
+    leading: dict[int, int] = {}  # by chain: how many of its first entries are given
+    out = []
+
+    def settled(chain: WriterChain, count: int) -> bool:
+        at = leading.get(id(chain), 0)
+        while at < count and chain.entries[at] in given:
+            at += 1
+        leading[id(chain)] = at
+        return at >= count
+
+    for rank, node in enumerate(graph.order):
+        if node.given is ABSENT:
+            continue
+        if mode == "lazy":
+            why = "a lazy plan only plans"
+        elif all(settled(chain, count) for chain, count in graph.waits[rank]):
+            given[rank] = None
+            continue
+        else:
+            why = "it depends on a result that was not there yet"
+        out.append(
+            Problem(
+                "droppedOutput", f"_output was dropped: {why}", f"{node.pointer}/_output", node.id, severity="warning"
+            )
+        )
+    return frozenset(given), out
+
+
+def _model(request: Request, graph: Graph, given: frozenset[int]) -> list[Problem]:
+    out = []
+    for rank, node in enumerate(graph.order):
+        if node.kind != "latent" or rank in given:
+            continue
+        if not node.outcomes:
+            out.append(
+                Problem(
+                    "thought",
+                    "a latent call without _outputPath is never run",
+                    node.pointer,
+                    node.id,
+                    severity="warning",
+                )
+            )
+        elif request.config.model is None:
+            out.append(Problem("noModel", f'"{node.tool.name}" has no Activity, and the run has no model to answer it',
+                               node.pointer, node.id, "set config.model, or give the tool an _activity"))  # fmt: skip
+    return out
