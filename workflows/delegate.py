@@ -1,206 +1,87 @@
 """``Delegate``: does one delegated Call in a clean room. An agent of its own, mostly.
 
-It is started with an errand, and with nothing else of its parent. A definition is loaded
-here, by an activity, so that its content stands in this history alone; ``anonymous`` has
-none, and is one Call of one Tool; one whose plan says ``run`` is walked as it stands.
+It is started with a ``DelegateInput``, and with nothing else of its parent. It loads its definition by an
+activity, so that the content is in this history alone. ``anonymous`` has no definition and makes one Call;
+a definition whose plan says ``run`` is walked without a planner.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 from temporalio import workflow
 from temporalio.common import RawValue
-from temporalio.exceptions import ActivityError, ApplicationError, ChildWorkflowError, is_cancelled_exception
+from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
 
-from acts.language.errors import CallError, InvalidRequest, Problem, truncate
-from acts.language.messages import Request, output_schema
-from acts.language.schemas import checker
-from acts.language.usage import Usage
-from acts.language.values import pointer
-from acts.language.wire import ANONYMOUS, BUDGET_SPENT, DELEGATE, PLAN, PLAN_FAILED, SCHEMA_MISMATCH
-from acts.machines.commands import StartCall
-from acts.plan.validate import ValidatedPlan, validate_parsed
-from acts.tree.decisions import REJECT
-from acts.tree.delegation import Place, anonymous_request, delegate_request, plan_output
-from workflows.agent import AgentWorkflow
-from workflows.asking import OPTIONS, Asking, material, own_context
-from workflows.dispatch import Dispatcher, call_error
-from workflows.parent import failed_with
-from workflows.payloads import NOTHING, decode, dump, encode, hand, handed, raw, unpack
+from acts.language.messages import read_request
+from acts.language.wire import ANONYMOUS, DELEGATE
+from acts.machines.delegate_run import AnonymousDelegate, DelegateMachine, WalkedDelegate
+from acts.plan.validate import validate_parsed
+from acts.tree.delegation import anonymous_request, delegate_request
+from acts.tree.records import AgentState, Capabilities, DelegateInput
+from acts.views.run_views import DelegateView
+from workflows.agent import go_on, plan_and_walk
 from workflows.plan import FATAL
-from workflows.purse import Purse
-from workflows.requests import load_definition
-
-# Of what went wrong inside, this much is told to the parent
-MAX_ERRORS_TOLD: Final = 20
+from workflows.runtime import results
+from workflows.runtime.handlers import RunWorkflow
+from workflows.runtime.model_calls import own_context
+from workflows.runtime.payloads import NOTHING, decode_record, record_type
+from workflows.runtime.startup import load_definition
 
 
 @workflow.defn(name=DELEGATE, failure_exception_types=FATAL)
-class DelegateWorkflow(AgentWorkflow):
+class DelegateWorkflow(RunWorkflow):
     """What is behind a Call with ``_delegate``."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._errand: dict[str, Any] = {}
-        self._origin: dict[str, str] = {}
-        self._alone: ValidatedPlan | None = None
-        self._spent_here = Usage()
-        self._walks = False
-
     @workflow.run
-    async def run(self, errand: RawValue = NOTHING) -> RawValue:
-        """``errand`` is what the run above handed over, or the run before."""
-        return await self._guarded(errand)
+    async def run(self, value: RawValue = NOTHING) -> RawValue:
+        """``value`` is what the run above sends, or the state of the run before."""
+        return await self.guarded(self._run(value))
 
-    async def _request_of(self, given: RawValue) -> Any:
-        errand = handed(given)
-        if errand is None:
-            text = "a Delegate is started by a run whose Call delegates to it"
-            raise InvalidRequest([Problem("invalidRequest", text, hint="start an Agent with the definition instead")])
-        self._errand = errand
-        self._place = Place.from_json(errand["tree"])
-        if errand["delegate"] == ANONYMOUS:
-            return anonymous_request(errand)
+    async def _run(self, value: RawValue) -> RawValue:
+        if record_type(value) == AgentState.__name__:
+            state = decode_record(value, AgentState)
+            run, view, actions = await go_on(self, state)
+            return results.agent_delegate_result(run, view, state.definition, actions)
+        own = decode_record(value, DelegateInput)
+        if own.delegate == ANONYMOUS:
+            return await self._make_one_call(own)
         workflow.set_current_details("**loading** the definition")
-        found = await self._loaded(errand)
-        self._origin = {"source": found["source"], "sha256": found["sha256"]}
-        return delegate_request(errand, found["definition"])
+        loaded = await _load(own)
+        origin = {"source": loaded["source"], "sha256": loaded["sha256"]}
+        raw = delegate_request(own, loaded["definition"])
+        parsed = read_request(raw)
+        if parsed.plan is not None and parsed.plan.run:
+            position = own.position.with_budget(workflow.info().workflow_id, parsed.config.budget)
+            machine = WalkedDelegate(workflow.info().workflow_id, own, position, parsed, raw)
+            return await self._drive_machine(machine, DelegateView(machine), origin)
+        run, view, actions = await plan_and_walk(self, raw, own.position, own.grant, {"definition": origin})
+        return results.agent_delegate_result(run, view, origin, actions)
 
-    @staticmethod
-    async def _loaded(errand: dict[str, Any]) -> dict[str, Any]:
-        try:
-            return await load_definition(errand["delegate"], errand.get("sha256"))
-        except ActivityError as error:
-            cause = error.__cause__
-            if is_cancelled_exception(error) or not isinstance(cause, ApplicationError):
-                raise
-            raise ApplicationError(cause.message, type=cause.type, non_retryable=True) from None
+    async def _make_one_call(self, own: DelegateInput) -> RawValue:
+        parsed = read_request(anonymous_request(own))
+        served = [own.call.tool] if own.call is not None and own.call.served else []
+        prepared = validate_parsed(parsed, {}, served)
+        info = workflow.info()
+        position = own.position.with_budget(info.workflow_id, parsed.config.budget)
+        source = own_context(len(parsed.context))
+        machine = AnonymousDelegate(info.workflow_id, own, position, prepared, Capabilities(), source)
+        return await self._drive_machine(machine, DelegateView(machine, machine), {})
 
-    async def _work(self, parsed: Request, carried: dict[str, Any]) -> RawValue:
-        self._origin = carried.get("origin", self._origin)
-        self._walks = self._errand.get("delegate") == ANONYMOUS or (
-            parsed.plan is not None and parsed.plan.run and not carried
-        )
-        if self._errand.get("delegate") == ANONYMOUS:
-            return await self._one_call(parsed)
-        if self._walks:
-            return await self._as_it_stands(parsed)
-        return await super()._work(parsed, carried)
-
-    def _ready(self) -> bool:
-        """A room that walks, or does one Call, has nothing of its own that waits: what does is below it."""
-        return self._walks or super()._ready()
-
-    def _more_carried(self) -> dict[str, Any]:
-        return {"origin": self._origin}
-
-    def _delivered(self, result: dict[str, Any]) -> RawValue:
-        """What the parent is given: the output, and what it must know besides."""
-        out: dict[str, Any] = {k: result[k] for k in ("status", "output", "ticks", "usage", "decisions") if k in result}
-        out["definition"] = self._origin
-        if result["status"] != "completed":
-            out["errors"] = result["errors"][-MAX_ERRORS_TOLD:]
-        return self._handed_back(out)
-
-    def _handed_back(self, out: dict[str, Any]) -> RawValue:
-        """A result as it is recorded; one that is too large is this Call's failure, and costs what it cost."""
-        try:
-            return encode(out)
-        except CallError as error:
-            told = raw(dump({"status": "failed", **{k: out[k] for k in ("usage", "decisions") if k in out}}))
-            raise ApplicationError(error.message, told, type=error.code, non_retryable=True) from None
-
-    # -- a definition that is walked as it stands ----------------------------------
-
-    async def _as_it_stands(self, parsed: Request) -> RawValue:
-        self._show("running")
-        try:
-            await self._purse.more_calls(parsed.calls_of(parsed.plan.calls if parsed.plan is not None else ()))
-        except CallError as error:
-            raise self._failure(error) from error
-        given = hand({"request": self._raw, "tree": self._place.to_json()})
-        label = f"the plan of {truncate(self._errand['delegate'], 150)}"
-        try:
-            ended = await self._children.run(PLAN, "plan", given, label, ended=self._desk.forget)
-        except ChildWorkflowError as error:
-            if is_cancelled_exception(error):
-                raise
-            failed = call_error(error, OPTIONS, workflow.info().task_queue)
-            found = failed_with(error)
-            found = found if isinstance(found, dict) else {}
-            rest = {"usage": found.get("usage") or Usage().to_json(), "decisions": found.get("decisions") or []}
-            raise ApplicationError(failed.message, rest, type=failed.code, non_retryable=True) from None
-        result = unpack(ended) or decode(ended)
-        status, errors = result["status"], result["errors"]
-        out = {"status": status, "usage": result["usage"], "definition": self._origin}
-        if result.get("decisions"):
-            out["decisions"] = result["decisions"]
-        if status != "completed":
-            why = "; ".join(f"{e['call']}: [{e['code']}] {truncate(str(e['message']), 300)}" for e in errors[:5])
-            why = why or f"its plan was {status}" + _reason(result.get("decisions") or [])
-            told = raw(dump({**out, "errors": errors[-MAX_ERRORS_TOLD:]}))
-            raise ApplicationError(why, told, type=PLAN_FAILED, non_retryable=True)
-        output = plan_output(parsed.data(), result["context"])
-        schema = output_schema(parsed.schema)
-        defects = [] if schema is None else checker(schema).defects(output)
-        if defects:
-            why = "; ".join(f"{pointer(*at) or 'it'}: {text}" for at, text in defects[:5])
-            text = f"what the plan yields breaks the definition's schema: {why}"
-            raise ApplicationError(text, raw(dump(out)), type=SCHEMA_MISMATCH, non_retryable=True)
-        self._show("completed")
-        return self._handed_back({**out, "output": output})
-
-    # -- one Call of one Tool --------------------------------------------------------
-
-    async def _one_call(self, parsed: Request) -> RawValue:
-        """``anonymous``: what is behind the Tool, with the scopes for all of its context."""
-        self._purse = Purse(parsed.config.budget, self._place.bank)
-        tool = self._errand["tool"]
-        served = [tool["name"]] if tool["served"] else []
-        self._alone = prepared = validate_parsed(parsed, {}, served)
-        node = prepared.nodes[0]
-        call = {**node.call, **self._errand["input"], "_id": self._errand["id"]}
-        command = StartCall(0, node, call, self._errand["context"])
-        workflow.set_current_details(f"**running** {node.id}")
-        out: dict[str, Any] = {"status": "completed"}
-        try:
-            if node.kind == "latent":
-                asking = Asking(parsed.config, own_context(len(parsed.context)), self._spent_here, self._purse)
-                task = asking.start(command, 0)
-                await workflow.wait_condition(task.done)
-                out["output"], out["path"] = asking.settled(task)
-            else:
-                dispatch = Dispatcher()
-                args, _ = dispatch.arguments(command)
-                value = await dispatch.activity(node, args)
-                out["output"] = None if value is None else decode(value)
-        except CallError as error:
-            await self._purse.told()
-            raise self._failure(error) from error
-        except ActivityError as error:
-            if is_cancelled_exception(error):
-                raise
-            await self._purse.told()
-            failed = call_error(
-                error, OPTIONS if node.kind == "latent" else node.tool.options, workflow.info().task_queue
-            )
-            raise self._failure(failed) from None
-        await self._purse.told()
-        workflow.set_current_details("**completed**")
-        return self._handed_back({**out, "usage": self._spent_here.to_json()})
-
-    def _failure(self, error: CallError) -> ApplicationError:
-        told = raw(dump({"status": "failed", "usage": self._spent_here.to_json()}))
-        return ApplicationError(error.message, told, type=error.code or BUDGET_SPENT, non_retryable=True)
-
-    def _material(self, page: Any) -> dict[str, Any]:
-        if self._alone is None:
-            return super()._material(page)
-        return material(self._alone.request, self._alone.tools.values(), "lazy", page)
+    async def _drive_machine(self, machine: DelegateMachine, view: DelegateView, origin: dict[str, str]) -> RawValue:
+        actions = await self.drive(machine, view, _cannot_carry, 0)
+        return results.delegate_result(machine, origin, actions)
 
 
-def _reason(decisions: list[dict[str, Any]]) -> str:
-    """Why somebody rejected a plan, for the end of a sentence."""
-    said = [d.get("reason") for d in decisions if (d.get("what"), d.get("decision")) == ("plan", REJECT)]
-    return f": {truncate(str(said[-1]), 300)}" if said and said[-1] else ""
+def _cannot_carry(_actions: int) -> Any:
+    raise AssertionError("a delegate without a planner does not continue as new")
+
+
+async def _load(own: DelegateInput) -> dict[str, Any]:
+    try:
+        return await load_definition(own.delegate, own.sha256)
+    except ActivityError as error:
+        cause = error.__cause__
+        if is_cancelled_exception(error) or not isinstance(cause, ApplicationError):
+            raise
+        raise ApplicationError(cause.message, type=cause.type, non_retryable=True) from None

@@ -26,12 +26,14 @@ PROVIDE: Final = "provide"
 PAUSE: Final = "pause"
 RESUME: Final = "resume"
 DECIDE: Final = "decide"
-# From a run to the one above: what waits there
-WAITS: Final = "waits"
-# From a run to the one that keeps its budget: may I ask a model? and what that cost; back: the answer
-SPEND: Final = "spend"
-SPENT: Final = "spent"
-GRANTED: Final = "granted"
+# Between our own runs: to the root of the tree, and from there to the run that it concerns
+PENDING_CHANGED: Final = "pendingChanged"
+DECISION: Final = "decision"
+DECISION_ANSWER: Final = "decisionAnswer"
+BUDGET_REQUEST: Final = "budgetRequest"
+BUDGET_GRANT: Final = "budgetGrant"
+BUDGET_REPORT: Final = "budgetReport"
+RUN_ENDED: Final = "runEnded"
 
 # Queries
 STATUS: Final = "status"
@@ -39,9 +41,10 @@ PLAN_QUERY: Final = "plan"
 CONTEXT: Final = "context"
 PENDING: Final = "pending"
 GRAPH: Final = "graph"
-# Ours: what the model activity asks a run for, so that no history holds a prompt
-MATERIAL: Final = "material"
-ASKED: Final = "asked"
+# The model activity reads the context of a run by this query, so that no history holds a prompt
+PROMPT_CONTEXT: Final = "promptContext"
+# What the Calls that wait for a decision would be called with
+PENDING_PARAMETERS: Final = "pendingParameters"
 
 # The activity that tells which Tools and Activities this worker serves
 REGISTRY: Final = "acts.registry"
@@ -53,6 +56,8 @@ LOAD_DELEGATE: Final = "acts.delegate"
 # Types of ApplicationError
 INVALID_REQUEST: Final = "InvalidRequest"
 PLAN_FAILED: Final = "PlanFailed"
+ENGINE_ERROR: Final = "EngineError"
+ALREADY_STARTED: Final = "WorkflowAlreadyStarted"
 APPROVAL_TIMEOUT: Final = "ApprovalTimeout"
 REFUSED: Final = "DecisionRefused"
 LIMIT_EXCEEDED: Final = "LimitExceeded"
@@ -86,3 +91,6 @@ NOT_JSON: Final = "NotJson"
 OUTSIDE_OUTPUT: Final = "OutsideOutputPath"
 BUDGET_SPENT: Final = "BudgetExceeded"
 INVALID_ANSWER: Final = "InvalidAnswer"
+
+# The server refuses a payload above 2 MiB (limit.blobSize.error); the rest is room for what wraps it
+MAX_PAYLOAD_BYTES: Final = 2 * 1024 * 1024 - 64 * 1024

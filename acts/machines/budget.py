@@ -1,10 +1,20 @@
-"""What a tree of runs may spend: kept by one run, asked before each request wherever it is made.
+"""The budget of a tree of runs: one ledger at the root, asked before each request to a model.
 
-Handing each child what is left would let a hundred of them spend it a hundred times. So
-the budget has one keeper; a run below asks it before each request, and says afterwards
-what the request cost. Requests are counted when they are granted, so ``requests`` is never
-overrun; tokens and money are known afterwards, so they are overrun by no more than what is
-in flight.
+Laws of this file:
+
+* the ledger is kept at the root and nowhere else; every other run asks it in one hop and holds a
+  *grant* before it makes a request;
+* a grant *reserves* what its request may cost (the prompt's estimated tokens and the cap on the
+  answer), so requests in flight cannot overrun a budget together; what was not used comes back;
+* several grants travel in one message, and so do several reports of what requests cost.
+
+A definition with a budget of its own is a sub-account: a request counts in every account on the way
+from the root to the run that makes it.
+
+When a budget has no room for a request, but some of it is reserved for requests in flight, the ledger
+keeps the request and grants it when enough comes back. It refuses when nothing can come back.
+
+``Ledger`` decides; ``BudgetMachine`` is the same thing seen from one run, be it the root or not.
 """
 
 from __future__ import annotations
@@ -13,127 +23,495 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from acts.language.usage import Usage
+from acts.language.wire import BUDGET_GRANT, BUDGET_REPORT, BUDGET_REQUEST
+from acts.tree.records import (
+    BudgetAccount,
+    BudgetGrant,
+    BudgetReport,
+    BudgetRequest,
+    GrantedRequest,
+    SettledRequest,
+    TreePosition,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from acts.language.config import Budget
+    from acts.tree.records import VersionedRecord
 
 
 @dataclass(frozen=True, slots=True)
-class BudgetGrant:
-    """The answer to a question: ``refused`` says why not; ``left`` is what a second turn may still spend."""
+class RequestSize:
+    """What one request may cost: ``least`` is the prompt and a short answer, ``most`` the prompt and the longest.
 
-    refused: str | None = None
-    left: Mapping[str, float] = field(default_factory=dict)
-    repair: bool = True
+    Tokens, and US dollars at the model's price (0 where the price is unknown).
+    """
 
-    def to_json(self) -> dict[str, Any]:
-        """``{refused?, left?, repair?}``."""
-        out: dict[str, Any] = {} if self.refused is None else {"refused": self.refused}
-        if self.left:
-            out["left"] = dict(self.left)
-        return out if self.repair else {**out, "repair": False}
+    least_tokens: int = 0
+    most_tokens: int = 0
+    least_cost: float = 0.0
+    most_cost: float = 0.0
 
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> BudgetGrant:
-        """What ``to_json`` gave."""
-        return cls(data.get("refused"), data.get("left") or {}, data.get("repair", True))
 
-    def within(self, other: BudgetGrant) -> BudgetGrant:
-        """What two keepers allow together."""
-        left = {k: min(g.left[k] for g in (self, other) if k in g.left) for k in {**self.left, **other.left}}
-        return BudgetGrant(self.refused or other.refused, left, self.repair and other.repair)
+@dataclass(slots=True)
+class _Account:
+    """One budget: what was used of it and what is reserved."""
+
+    limits: Budget
+    used: Usage = field(default_factory=Usage)
+    calls: int = 0
+    requests_reserved: int = 0
+    tokens_reserved: int = 0
+    cost_reserved: float = 0.0
+
+    def refusal(self, size: RequestSize) -> str | None:
+        """Why no request of this size fits even when everything that is reserved comes back, or None."""
+        limits, used = self.limits, self.used
+        if limits.requests is not None and used.requests + self.requests_reserved >= limits.requests:
+            return f"the budget of {limits.requests:,} requests is spent"
+        if limits.tokens is not None:
+            tokens = used.inputTokens + used.outputTokens
+            if tokens >= limits.tokens:
+                return f"the budget of {limits.tokens:,} tokens is spent"
+            if limits.tokens - tokens < size.least_tokens:
+                left = f"the budget of {limits.tokens:,} tokens has {limits.tokens - tokens:,} left"
+                return f"{left}, and a request of about {size.least_tokens:,} does not fit"
+        if limits.cost is not None:
+            cost = used.cost or 0.0
+            if cost >= limits.cost:
+                return f"the budget of {limits.cost:,.6g} US dollars is spent"
+            if limits.cost - cost < size.least_cost:
+                left = f"the budget of {limits.cost:,.6g} US dollars has {limits.cost - cost:,.6g} left"
+                return f"{left}, and a request of about {size.least_cost:,.6g} does not fit"
+        return None
+
+    def room(self) -> tuple[float, float, float]:
+        """Requests, tokens and US dollars that are neither used nor reserved; infinite where nothing limits them."""
+        limits, used, none = self.limits, self.used, float("inf")
+        return (
+            none if limits.requests is None else limits.requests - used.requests - self.requests_reserved,
+            none if limits.tokens is None else limits.tokens - used.inputTokens - used.outputTokens
+            - self.tokens_reserved,
+            none if limits.cost is None else limits.cost - (used.cost or 0.0) - self.cost_reserved,
+        )  # fmt: skip
+
+    @property
+    def is_idle(self) -> bool:
+        """True when nothing is reserved: nothing can come back."""
+        return self.requests_reserved == 0
+
+    def reserve(self, requests: int, tokens: int, cost: float) -> None:
+        """Reserve, or with negative amounts give back."""
+        self.requests_reserved += requests
+        self.tokens_reserved += tokens
+        self.cost_reserved = 0.0 if self.requests_reserved == 0 else self.cost_reserved + cost
+
+
+@dataclass(frozen=True, slots=True)
+class _Reservation:
+    owner: tuple[str, ...]  # the run that asked, and those above it
+    accounts: tuple[str, ...]
+    requests: int
+    tokens: int
+    cost: float
 
 
 class Ledger:
-    """One budget. ``spent`` are the requests that have ended, ``flying`` those that were granted and have not.
+    """All accounts of one tree. Account ids are workflow ids."""
 
-    ``lent`` is the part of ``spent`` that runs were given which go on alone. ``whole`` is the budget that somebody
-    set, where ``budget`` is what was left of it. ``calls`` counts those made or planned, here and below; ``planned``
-    of them are those of the run's plan as it began.
+    def __init__(self) -> None:
+        self._accounts: dict[str, _Account] = {}
+        self._reservations: dict[str, _Reservation] = {}
+        self._queue: list[BudgetRequest] = []
+        self._next = 0
+
+    def answer(self, request: BudgetRequest) -> list[tuple[str, BudgetGrant]]:
+        """The grants that follow from a request, with the run each is for; none while it has to wait."""
+        self._open(request.accounts)
+        out = self.settle(request.settled)
+        ids = [account.id for account in request.accounts]
+        if request.parts:
+            return [*out, (request.workflowId, BudgetGrant(id=request.id, share=self._share(ids, request.parts)))]
+        refusal = self.calls_refusal(ids, request.calls)
+        if refusal is not None:
+            return [*out, (request.workflowId, BudgetGrant(id=request.id, refused=refusal))]
+        for id_ in ids:
+            self._accounts[id_].calls += request.calls
+        if not request.requests:
+            return [*out, (request.workflowId, BudgetGrant(id=request.id))]
+        self._queue.append(request)
+        return [*out, *self._serve_queue()]
+
+    def settle(self, settled: Iterable[SettledRequest]) -> list[tuple[str, BudgetGrant]]:
+        """Take the usage of requests; returns the grants that became possible. A second report changes nothing."""
+        changed = False
+        for item in settled:
+            reservation = self._reservations.pop(item.id, None)
+            if reservation is None:
+                continue
+            changed = True
+            for id_ in reservation.accounts:
+                account = self._accounts[id_]
+                account.reserve(-reservation.requests, -reservation.tokens, -reservation.cost)
+                account.used.add(item.usage)
+        return self._serve_queue() if changed else []
+
+    def release(self, workflow_id: str) -> list[tuple[str, BudgetGrant]]:
+        """Give back all that is reserved for a run that is gone and for those below it."""
+        self._queue = [r for r in self._queue if workflow_id not in (*r.ancestors, r.workflowId)]
+        lost = [id_ for id_, r in self._reservations.items() if workflow_id in r.owner]
+        return self.settle(SettledRequest(id=id_) for id_ in lost)
+
+    def add_calls(self, accounts: Sequence[BudgetAccount], count: int) -> None:
+        """Count Calls (or, after an edit, fewer of them)."""
+        self._open(accounts)
+        for account in accounts:
+            self._accounts[account.id].calls += count
+
+    def calls_refusal(self, ids: Iterable[str], count: int) -> str | None:
+        """Why ``count`` more Calls are not allowed, or None."""
+        for id_ in ids:
+            account = self._accounts.get(id_)
+            limit = account.limits.calls if account is not None else None
+            if account is not None and limit is not None and count > 0 and account.calls + count > limit:
+                text = f"the budget of {limit:,} calls does not allow {count:,} more"
+                return f"{text}: {account.calls:,} were made or planned"
+        return None
+
+    def _open(self, accounts: Iterable[BudgetAccount]) -> None:
+        for account in accounts:
+            self._accounts.setdefault(account.id, _Account(account.limits))
+
+    def _serve_queue(self) -> list[tuple[str, BudgetGrant]]:
+        """Grant what fits, in the order of asking; a request that does not fit holds up no other account."""
+        out: list[tuple[str, BudgetGrant]] = []
+        waiting: list[BudgetRequest] = []
+        for request in self._queue:
+            granted, refused = self._serve(request)
+            if granted or refused is not None:
+                grant = BudgetGrant(id=request.id, granted=tuple(granted), refused=refused)
+                out.append((request.workflowId, grant))
+            rest = request.requests - len(granted)
+            if rest and refused is None:
+                waiting.append(request.model_copy(update={"requests": rest, "settled": (), "calls": 0}))
+        self._queue = waiting
+        return out
+
+    def _serve(self, request: BudgetRequest) -> tuple[list[GrantedRequest], str | None]:
+        granted: list[GrantedRequest] = []
+        ids = [account.id for account in request.accounts]
+        accounts = [self._accounts[id_] for id_ in ids]
+        size = RequestSize(request.leastTokens, request.tokens, request.leastCost, request.cost)
+        for left in range(request.requests, 0, -1):
+            for account in accounts:
+                refusal = account.refusal(size)
+                if refusal is not None:
+                    return granted, refusal
+            requests, tokens, cost = map(min, zip(*(account.room() for account in accounts), strict=True))
+            if (tokens < size.most_tokens or cost < size.most_cost) and not all(a.is_idle for a in accounts):
+                return granted, None  # what is in flight may give back enough
+            # With nothing in flight the last of a budget goes to a shorter answer
+            tokens_given = int(min(size.most_tokens, tokens))
+            cost_given = min(size.most_cost, cost)
+            repairs = requests >= left + 1 + request.others
+            repairs = repairs and tokens >= 2 * tokens_given and cost >= 2 * cost_given
+            grant = self._reserve(request, ids, tokens_given, cost_given, repairs=repairs)
+            granted.append(grant)
+        return granted, None
+
+    def _reserve(
+        self, request: BudgetRequest, ids: list[str], tokens: int, cost: float, *, repairs: bool
+    ) -> GrantedRequest:
+        self._next += 1
+        turns = 2 if repairs else 1
+        grant = GrantedRequest(id=f"{request.workflowId}#{self._next}", tokens=tokens, cost=cost, mayRepair=repairs)
+        owner = (*request.ancestors, request.workflowId)
+        self._reservations[grant.id] = _Reservation(owner, tuple(ids), turns, turns * tokens, turns * cost)
+        for id_ in ids:
+            self._accounts[id_].reserve(turns, turns * tokens, turns * cost)
+        return grant
+
+    def _share(self, ids: Sequence[str], parts: int) -> dict[str, Any]:
+        """One of so many parts of what is left, for a run that outlives the tree; it counts as used."""
+        out: dict[str, Any] = {}
+        for name, unlimited in (("requests", True), ("tokens", True), ("cost", False), ("calls", True)):
+            left = [n for id_ in ids if (n := self._left(id_, name)) is not None]
+            if left:
+                part = max(0, min(left)) / parts
+                out[name] = -int(-part // 1) if unlimited else part
+        lent = {"requests": out.get("requests", 0), "inputTokens": out.get("tokens", 0), "cost": out.get("cost", 0.0)}
+        for id_ in ids:
+            self._accounts[id_].used.add(lent)
+            self._accounts[id_].calls += out.get("calls", 0)
+        return out
+
+    def _left(self, id_: str, name: str) -> float | None:
+        account = self._accounts[id_]
+        if getattr(account.limits, name) is None:
+            return None
+        if name == "calls":
+            return (account.limits.calls or 0) - account.calls
+        return dict(zip(("requests", "tokens", "cost"), account.room(), strict=True))[name]
+
+    def snapshot(self) -> dict[str, Any]:
+        """``{id: {limits, used, calls}}``: what the next run must know. Nothing is reserved at a quiet moment."""
+        return {
+            id_: {"limits": a.limits.model_dump(exclude_none=True), "used": a.used.to_json(), "calls": a.calls}
+            for id_, a in self._accounts.items()
+        }
+
+    def restore(self, data: Mapping[str, Any]) -> None:
+        """Take over a snapshot."""
+        for id_, item in data.items():
+            account = BudgetAccount.from_json({"id": id_, "limits": item["limits"]})
+            self._accounts[id_] = _Account(account.limits, calls=item["calls"])
+            self._accounts[id_].used.add(item["used"])
+
+
+# -- seen from one run ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """The purpose ``key`` has what it asked for; ``request`` is the grant, None where nothing limits requests."""
+
+    key: str
+    request: GrantedRequest | None = None
+    share: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetRefused:
+    """The purpose ``key`` is not allowed: ``reason`` names the limit."""
+
+    key: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SendRecord:
+    """Signal another run. ``key`` names the message where a failure to deliver it matters to the sender."""
+
+    workflow_id: str
+    signal: str
+    record: VersionedRecord
+    key: str = ""
+
+
+BudgetEffect = Granted | BudgetRefused | SendRecord
+
+
+class BudgetMachine:
+    """The budget as one run sees it: it asks the root, or is the root and keeps the ledger.
+
+    ``own`` is the workflow id. Every method returns effects, in order. A ``key`` is a purpose of the
+    run (a Call's key, a tick); it is answered once.
     """
 
-    def __init__(self, budget: Budget, whole: Budget | None = None) -> None:
-        self.budget, self.whole = budget, whole
-        self.spent = Usage()
-        self.lent = Usage()
-        self.flying = 0
-        self.calls = 0
-        self.planned = 0
+    def __init__(self, own: str, position: TreePosition, advance: GrantedRequest | None = None) -> None:
+        self.own, self.position = own, position
+        self.ledger = Ledger() if position.is_root else None
+        self.limits_requests = any(
+            limit is not None
+            for account in position.accounts
+            for limit in (account.limits.requests, account.limits.tokens, account.limits.cost)
+        )
+        self.limits_calls = any(account.limits.calls is not None for account in position.accounts)
+        self._advance = advance
+        self._next = 0
+        self._asked: dict[int, list[str]] = {}
+        self._grants: dict[str, GrantedRequest] = {}
+        self._settled: list[SettledRequest] = []
+        self._calls_changed = 0
+        self._reporting = False
 
-    @property
-    def limited(self) -> bool:
-        """True when there is anything to keep."""
-        budget = self.budget
-        return any(n is not None for n in (budget.requests, budget.tokens, budget.cost, budget.calls))
+    # -- what the run asks for -----------------------------------------------------------
 
-    def request(self, others: int = 0) -> BudgetGrant:
-        """Grant one request, or say which limit does not allow it. ``others`` are still to come besides."""
-        why = self.spent.exhausted(self.budget, flying=self.flying, whole=self.whole)
-        if why is not None:
-            return BudgetGrant(why)
-        self.flying += 1
-        left = self.spent.left(self.budget, flying=self.flying)
-        # Each request in flight may need a second turn; nobody's turn must take another's request
-        repair = "requests" not in left or left["requests"] >= self.flying + others
-        return BudgetGrant(None, {k: v for k, v in left.items() if k != "requests"}, repair)
+    def request(self, keys: Sequence[str], size: RequestSize, others: int = 0) -> list[BudgetEffect]:
+        """Ask for one request per key; ``others`` requests of this run may follow."""
+        if not self.limits_requests:
+            return [Granted(key) for key in keys]
+        keys = list(keys)
+        out: list[BudgetEffect] = []
+        advance, self._advance = self._advance, None
+        if advance is not None and keys:
+            if size.least_tokens <= advance.tokens and size.least_cost <= advance.cost:
+                self._grants[keys[0]] = advance
+                out.append(Granted(keys.pop(0), advance))
+            else:
+                self._settled.append(SettledRequest(id=advance.id))
+        if not keys:
+            return out
+        return out + self._ask(
+            keys, requests=len(keys), tokens=size.most_tokens, leastTokens=size.least_tokens, cost=size.most_cost,
+            leastCost=size.least_cost, others=others,
+        )  # fmt: skip
 
-    def settle(self, usage: Mapping[str, Any] | None) -> None:
-        """A granted request has ended."""
-        self.flying = max(0, self.flying - 1)
-        self.spent.add(usage)
+    def request_calls(self, key: str, count: int) -> list[BudgetEffect]:
+        """Ask for ``count`` Calls."""
+        return self._ask([key], calls=count) if self.limits_calls else [Granted(key)]
 
-    def plan(self, count: int) -> None:
-        """The run's plan begins with so many Calls."""
-        self.calls = self.planned = count
+    def request_share(self, key: str, parts: int) -> list[BudgetEffect]:
+        """Ask for one part of what is left, for a run that outlives the tree."""
+        if not self.position.accounts:
+            return [Granted(key, share={})]
+        return self._ask([key], parts=parts)
 
-    def too_many(self, count: int) -> str | None:
-        """Why ``count`` more Calls are not allowed, or None."""
-        limit = self.budget.calls
-        if limit is None or count <= 0 or self.calls + count <= limit:
-            return None
-        whole = limit if self.whole is None or self.whole.calls is None else self.whole.calls
-        made = f"{whole - limit + self.calls:,} were made or planned"
-        return f"the budget of {whole:,} calls does not allow {count:,} more: {made}"
+    def count_calls(self, count: int) -> None:
+        """Count Calls that were allowed when the Request was validated, or that an edit added."""
+        if not self.limits_calls or not count:
+            return
+        if self.ledger is not None:
+            self.ledger.add_calls(self.position.accounts, count)
+        else:
+            self._calls_changed += count
 
-    def more_calls(self, count: int) -> BudgetGrant:
-        """Allow ``count`` more Calls, or say why not."""
-        why = self.too_many(count)
-        self.calls += count if why is None else 0
-        return BudgetGrant(why)
+    def calls_refusal(self, count: int) -> str | None:
+        """Why ``count`` more Calls are beyond a budget that is kept here; None where the root has to be asked."""
+        return None if self.ledger is None else self.ledger.calls_refusal((a.id for a in self.position.accounts), count)
 
-    def share(self, parts: int, most: Mapping[str, float] | None = None) -> dict[str, float]:
-        """One part of what is left (and at most so much), for a run that goes on alone; it counts as spent here.
+    def _ask(self, keys: list[str], **what: Any) -> list[BudgetEffect]:
+        self._next += 1
+        self._asked[self._next] = keys
+        request = BudgetRequest(
+            workflowId=self.own, id=self._next, accounts=self.position.accounts, ancestors=self.position.ancestors,
+            settled=tuple(self._settled), **what,
+        )  # fmt: skip
+        self._settled.clear()
+        if self.ledger is not None:
+            return self._deliver(self.ledger.answer(request))
+        return [SendRecord(self.position.ancestors[0], BUDGET_REQUEST, request, key=f"budget/{request.id}")]
 
-        However many such runs there are, together they never have more than there was.
-        """
-        out = self.part(parts, most)
-        lent = {"requests": int(out.get("requests", 0)), "inputTokens": int(out.get("tokens", 0))}
-        for sums in (self.spent, self.lent):
-            sums.add({**lent, "cost": out.get("cost", 0.0)})
-        self.calls += int(out.get("calls", 0))
-        return {k: v if k == "cost" else int(v) for k, v in out.items()}
+    # -- answers ----------------------------------------------------------------------------
 
-    def part(self, parts: int, most: Mapping[str, float] | None = None) -> dict[str, float]:
-        """What ``share`` would give, before it counts as spent."""
-        left = {k: max(0, v) for k, v in self.spent.left(self.budget, flying=self.flying).items()}
-        if self.budget.calls is not None:
-            left["calls"] = max(0, self.budget.calls - self.calls)
-        out = {k: v / parts if k == "cost" else -(-v // parts) for k, v in left.items()}
-        return out | {k: min(v, out.get(k, v)) for k, v in (most or {}).items()}
+    def on_grant(self, grant: BudgetGrant) -> list[BudgetEffect]:
+        """The root answers."""
+        keys = self._asked.get(grant.id)
+        if keys is None:
+            return []
+        out: list[BudgetEffect] = []
+        for item in grant.granted:
+            if keys:
+                self._grants[keys[0]] = item
+                out.append(Granted(keys.pop(0), item))
+            else:
+                self._settled.append(SettledRequest(id=item.id))
+        if grant.refused is not None:
+            out += [BudgetRefused(key, grant.refused) for key in keys]
+            keys.clear()
+        elif not grant.granted:  # Calls, or a share
+            out += [Granted(key, share=grant.share) for key in keys]
+            keys.clear()
+        if not keys:
+            del self._asked[grant.id]
+        return out
 
-    def to_json(self) -> dict[str, Any]:
-        """``{spent, lent, flying, calls, planned}``, for the next run."""
-        return {
-            "spent": self.spent.to_json(), "lent": self.lent.to_json(), "flying": self.flying, "calls": self.calls,
-            "planned": self.planned,
-        }  # fmt: skip
+    def root_is_gone(self, number: int) -> list[BudgetEffect]:
+        """The request of this number did not reach the root: nothing more may be spent."""
+        keys = self._asked.pop(number, [])
+        text = f"the run that keeps the budget, {self.position.ancestors[0]}, has ended: nothing more may be spent"
+        return [BudgetRefused(key, text) for key in keys]
 
-    def restore(self, data: Mapping[str, Any] | None) -> None:
-        """Take over what ``to_json`` gave."""
-        if data is not None:
-            self.spent.add(data["spent"])
-            self.lent.add(data.get("lent"))
-            self.flying, self.calls = data["flying"], data["calls"]
-            self.planned = data.get("planned", self.planned)
+    def withdraw(self, key: str) -> None:
+        """The purpose is void, though it may still be granted."""
+        for keys in self._asked.values():
+            if key in keys:
+                keys.remove(key)
+
+    # -- what requests cost ---------------------------------------------------------------------
+
+    def settle(self, key: str, usage: Mapping[str, Any] | None) -> list[BudgetEffect]:
+        """The request of a purpose has ended; ``usage`` None: it was not made."""
+        grant = self._grants.pop(key, None)
+        return [] if grant is None else self.take([SettledRequest(id=grant.id, usage=dict(usage) if usage else None)])
+
+    def hand_on(self, key: str) -> GrantedRequest | None:
+        """Give a grant to a child, which settles it."""
+        return self._grants.pop(key, None)
+
+    def take(self, settled: Iterable[SettledRequest]) -> list[BudgetEffect]:
+        """Settle requests that were made here or by a child."""
+        if self.ledger is not None:
+            return self._deliver(self.ledger.settle(settled))
+        self._settled += settled
+        return []
+
+    def return_advance(self) -> None:
+        """This run makes no request of its own: the one that it was started with goes back."""
+        if self._advance is not None:
+            self._settled.append(SettledRequest(id=self._advance.id))
+            self._advance = None
+
+    def take_unreported(self) -> tuple[SettledRequest, ...]:
+        """What the root has not heard of, for the result of this run: the run above reports it."""
+        self.return_advance()
+        out = tuple(self._settled)
+        self._settled.clear()
+        return out
+
+    def flush(self) -> list[BudgetEffect]:
+        """One report of everything that the root has not heard of; the next when this one has arrived."""
+        if self.ledger is not None or self._reporting or not (self._settled or self._calls_changed):
+            return []
+        report = BudgetReport(
+            workflowId=self.own, accounts=self.position.accounts, settled=tuple(self._settled),
+            calls=self._calls_changed,
+        )  # fmt: skip
+        self._settled.clear()
+        self._calls_changed = 0
+        self._reporting = True
+        return [SendRecord(self.position.ancestors[0], BUDGET_REPORT, report, key="report")]
+
+    def report_delivered(self) -> None:
+        """The last report has arrived, or cannot."""
+        self._reporting = False
+
+    # -- at the root ------------------------------------------------------------------------------
+
+    def on_request(self, request: BudgetRequest) -> list[BudgetEffect]:
+        """A run below asks."""
+        return [] if self.ledger is None else self._deliver(self.ledger.answer(request))
+
+    def on_report(self, report: BudgetReport) -> list[BudgetEffect]:
+        """A run below says what its requests cost."""
+        if self.ledger is None:
+            return []
+        self.ledger.add_calls(report.accounts, report.calls)
+        return self._deliver(self.ledger.settle(report.settled))
+
+    def release(self, workflow_id: str) -> list[BudgetEffect]:
+        """A run below ended without a last word."""
+        return [] if self.ledger is None else self._deliver(self.ledger.release(workflow_id))
+
+    def _deliver(self, grants: Iterable[tuple[str, BudgetGrant]]) -> list[BudgetEffect]:
+        out: list[BudgetEffect] = []
+        for workflow_id, grant in grants:
+            if workflow_id == self.own:
+                out += self.on_grant(grant)
+            else:
+                out.append(SendRecord(workflow_id, BUDGET_GRANT, grant, key=f"grant/{workflow_id}"))
+        return out
+
+    # -- carrying over ------------------------------------------------------------------------------
+
+    def snapshot(self) -> dict[str, Any]:
+        """``{ledger?, settled?, advance?}``: what the next run must know, at a quiet moment."""
+        out: dict[str, Any] = {}
+        if self.ledger is not None and self.position.accounts:
+            out["ledger"] = self.ledger.snapshot()
+        elif self.ledger is not None and (accounts := self.ledger.snapshot()):
+            out["ledger"] = accounts
+        if self._settled:
+            out["settled"] = [item.to_json() for item in self._settled]
+        if self._advance is not None:
+            out["advance"] = self._advance.to_json()
+        return out
+
+    def restore(self, data: Mapping[str, Any]) -> None:
+        """Take over a snapshot."""
+        if self.ledger is not None:
+            self.ledger.restore(data.get("ledger") or {})
+        self._settled = [SettledRequest.from_json(item) for item in data.get("settled", ())]
+        if "advance" in data:
+            self._advance = GrantedRequest.from_json(data["advance"])

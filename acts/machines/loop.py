@@ -1,11 +1,10 @@
-"""The Loop of an agent as a state machine: answers and results in, what to do next out.
+"""The loop of an agent: Solutions and results in, the next step out.
 
-Each tick is one request to the model: it answers with a Solution, ``{calls, output}``;
-the Calls are checked and walked as a plan of their own; what came of it joins the
-context, and so do errors, which are the model's to deal with. The loop is over when an
-output stands, or when a limit is reached.
+Each tick is one request to the model, which answers with a Solution, ``{calls, output}``. Its Calls are
+validated and walked as a plan of their own; what came of them joins the context, and so do errors, which
+are the model's to deal with. The loop ends when an output holds, or at a limit.
 
-Like ``walk`` it is plain data and knows no clock and no Temporal.
+Plain data, like the walk: no clock, no Temporal. ``AgentRun`` performs the steps.
 """
 
 from __future__ import annotations
@@ -14,38 +13,35 @@ import contextlib
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from acts.language.errors import DecisionRefused, EngineError, InvalidRequest, Problem, truncate
-from acts.language.messages import Data, Message, Request, output_schema, parse_message
-from acts.language.references import Expression, evaluate
+from acts.language.errors import DecisionRefused, EngineError, InvalidRequest, Problem
+from acts.language.messages import Data, Request, output_schema, parse_message
 from acts.language.schemas import Checker, checker, schema_defect
 from acts.language.tools import Tool, read_tools
 from acts.language.usage import Usage
-from acts.language.values import ABSENT, MAX_DEPTH, Json, defect, pointer
+from acts.language.values import MAX_DEPTH, Json, defect, pointer
 from acts.language.wire import LIMIT_EXCEEDED, REJECTED, SCHEMA_MISMATCH, UNRESOLVED
-from acts.machines.budget import BudgetGrant
-from acts.plan.context_log import Log
+from acts.machines.agent_context import MAX_ERRORS_SHOWN, AgentContext
+from acts.machines.tick_results import TickResults
 from acts.plan.planned_call import approval_needed
 from acts.plan.validate import ValidatedPlan, settings_problems_of, validate_plan
-from acts.planner.solution import ROOM, call_at, output_problems, resolved_output, shape_problems
+from acts.planner.solution import ROOM, output_problems, resolved_output, shape_problems
 from acts.tree.decisions import DECIDED
 from acts.tree.plan_request import full_request, minimal_request
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from acts.plan.planned_call import PlannedCall
 
-# What of a tick's errors a model is shown; more of them say nothing new
-MAX_ERRORS_SHOWN: Final = 20
-_FAILED: Final = ("failed", "rejected", "cancelled")
+_NOT_FOR_PLANS: Final = ("maxTicks", "step", "budget", "approve")
 
 
 @dataclass(frozen=True, slots=True)
 class AskModel:
-    """Ask the model: tick ``tick``, the first ``upto`` messages of the context being what it is shown."""
+    """Ask the model: tick ``tick``, the first ``message_count`` messages of the context being what it is shown."""
 
     tick: int
-    upto: int
+    message_count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,108 +73,89 @@ class AwaitApproval:
     tick: int
 
 
-Next = AskModel | AwaitApproval | StartPlan | Finished
+Step = AskModel | AwaitApproval | StartPlan | Finished
 
 
 class Loop:
     """One agent. ``begin``, then feed each answer and each result; do what comes back.
 
+    ``calls_refusal`` says why the budget does not allow so many more Calls, as far as that is known here.
+
     Raises:
         InvalidRequest: when the Request cannot be run, with every problem.
     """
 
-    def __init__(self, request: Request, registry: Mapping[str, Json], served: Iterable[str]) -> None:
+    def __init__(
+        self, request: Request, registry: Mapping[str, Json], served: Iterable[str],
+        calls_refusal: Callable[[int], str | None] = lambda _: None,
+    ) -> None:  # fmt: skip
         problems = [*request.problems, *settings_problems_of(request)]
-        found = read_tools(request, registry, frozenset(served).__contains__)
-        problems.extend(found.problems)
+        tools = read_tools(request, registry, frozenset(served).__contains__)
+        problems.extend(tools.problems)
         if request.config.model is None:
-            hint = (
-                'set config.model, e.g. "anthropic:…", "openai:…" or "scripted:…"; a plan without a planner is a Plan'
-            )
+            models = '"anthropic:…", "openai:…" or "scripted:…"'
+            hint = f"set config.model, e.g. {models}; a plan without a planner is a Plan"
             problems.append(Problem("noModel", "an agent needs a model to plan", "/config/model", hint=hint))
         self.output_schema = output_schema(request.schema)
         why = None if self.output_schema is None else schema_defect(self.output_schema)
         if why and not any(p.pointer == "/schema" for p in problems):
             problems.append(Problem("invalidSchema", why, "/schema"))
-        self.log = Log(request.data())
-        problems.extend(self.log.problems)
+        self.context = AgentContext(request)
+        problems.extend(self.context.log.problems)
         if any(p.fatal for p in problems):
             raise InvalidRequest(problems)
         self.warnings = tuple(problems)
-        self.request = request
-        self.tools: Mapping[str, Tool] = found.by_name
+        self.tools: Mapping[str, Tool] = tools.by_name
         self.mode = request.plan.mode if request.plan is not None else "eager"
-        self.given = len(request.context)
         self.tick = 0
-        self.spent = Usage()
-        self.lent = Usage()
-        self.started = 0
+        self.usage = Usage()
+        self.results = TickResults()
         self.output: Json = None
         self.plan_tick = 0
         self.prepared: ValidatedPlan | None = None
-        self.calls: list[dict[str, Any]] = []
-        self.errors: list[dict[str, Any]] = []
+        self._calls_refusal = calls_refusal
         self._proposal: tuple[ValidatedPlan, list[Json]] | None = None
-        self._wanted: Json = None
-        self._planned: list[PlannedCall] = []
-        self._open: list[dict[str, Any]] = []
-        self._left_out = False
-        self.instances: dict[str, dict[str, Any]] = {}
+        self._output_wanted: Json = None
+        self._is_partly_run = False
 
-    # -- the loop --------------------------------------------------------------
+    @property
+    def request(self) -> Request:
+        """The Request, with everything that joined its context since."""
+        return self.context.request
 
-    def next(self) -> AskModel | Finished:
+    # -- ticks ----------------------------------------------------------------------------------
+
+    def begin(self) -> Step:
+        """The first step: a plan that was proposed before continue-as-new still is; else the next tick."""
+        return AwaitApproval(self.tick) if self.is_proposing else self.next_tick()
+
+    def next_tick(self) -> AskModel | Finished:
         """The next tick, or the limit that allows none."""
-        config = self.request.config
-        if self.tick >= config.maxTicks:
-            text = f"maxTicks {config.maxTicks} is reached and there is no output"
-            return Finished(
-                "failed", f"{text}: raise maxTicks, or see in the errors why no output stood", LIMIT_EXCEEDED
-            )
-        spent = self._gone.exhausted(config.budget)
-        if spent is not None:
-            return Finished("failed", f"{spent} and there is no output", LIMIT_EXCEEDED)
+        limit = self.request.config.maxTicks
+        if self.tick >= limit:
+            text = f"maxTicks {limit} is reached and there is no output"
+            return Finished("failed", f"{text}: raise maxTicks, or see the errors", LIMIT_EXCEEDED)
         self.tick += 1
         return AskModel(self.tick, len(self.request.context))
 
-    @property
-    def _gone(self) -> Usage:
-        """What of the budget is gone: spent here and below, and given to runs that go on alone."""
-        out = Usage()
-        out.add(self.spent.to_json())
-        out.add(self.lent.to_json())
-        return out
-
-    def grant(self) -> BudgetGrant:
-        """What a request may still spend of this run's own budget; nothing else of it is in flight."""
-        left = self._gone.left(self.request.config.budget, flying=1)
-        repair = left.get("requests", 1) >= 1
-        return BudgetGrant(None, {k: v for k, v in left.items() if k != "requests"}, repair)
-
-    def begin(self) -> Next:
-        """The first step: what was proposed when the loop was carried over still is; else the next tick."""
-        return AwaitApproval(self.tick) if self.proposes else self.next()
-
-    def untick(self) -> None:
-        """Take back a ``next`` that was not acted on."""
+    def undo_tick(self) -> None:
+        """Take back a tick that was not begun."""
         self.tick -= 1
 
-    def answered(self, solution: Json) -> Next:
+    def answered(self, solution: Json) -> Step:
         """The model's Solution for this tick."""
         problems = list(shape_problems(solution))
         if problems:
             return self._refuse(problems, [])
-        calls, self._wanted = solution.get("calls") or [], solution.get("output")
-        problems = list(output_problems(self._wanted))
+        calls, self._output_wanted = solution.get("calls") or [], solution.get("output")
+        problems = list(output_problems(self._output_wanted))
         if not calls:
-            if problems:
-                return self._refuse(problems, calls)
-            return self._finish() or self.next()
-        over = self._too_many(calls)
-        if over:
-            return Finished("failed", over, LIMIT_EXCEEDED)
+            return self._refuse(problems, calls) if problems else self._finish() or self.next_tick()
+        refusal = self._refusal_of(calls)
+        if refusal:
+            return Finished("failed", refusal, LIMIT_EXCEEDED)
         try:
-            prepared = self._prepare(calls)
+            prepared = self._validate(calls)
         except InvalidRequest as error:
             return self._refuse([*problems, *(p for p in error.problems if p.fatal)], calls)
         if problems:
@@ -187,184 +164,113 @@ class Loop:
         self.prepared, self.plan_tick = prepared, self.tick
         return AwaitApproval(self.tick) if self.asks_for_plan else self.approved()
 
-    # -- decisions about the plan of a tick ---------------------------------------
+    def answer_unusable(self, code: str, message: str) -> Step:
+        """The model's answer was no Solution, or none that can be run."""
+        self.results.walking = []
+        return self._refuse([Problem(code, message)], [])
+
+    def plan_ended(self, result: Mapping[str, Any]) -> Step:
+        """The plan of this tick has been walked; ``result`` is that of a Plan."""
+        self.context.append(result.get("context") or ())
+        failures = self.results.record(result, self.tick)
+        self.context.append({"type": "error", "data": data} for data in failures[:MAX_ERRORS_SHOWN])
+        if failures or self._output_wanted is None or self._is_partly_run:
+            return self.next_tick()
+        return self._finish() or self.next_tick()
+
+    # -- decisions about the plan of a tick -------------------------------------------------------
 
     @property
     def asks_for_plan(self) -> bool:
         """True when a person approves each plan: the default where the model only plans."""
-        wanted = self.request.config.approve.plan
-        return self.mode == "lazy" if wanted is None else wanted
+        required = self.request.config.approve.plan
+        return self.mode == "lazy" if required is None else required
 
     @property
-    def proposes(self) -> bool:
+    def is_proposing(self) -> bool:
         """True while a plan waits for a person."""
         return self._proposal is not None
 
     @property
-    def proposed(self) -> list[Json]:
+    def proposed_calls(self) -> list[Json]:
         """The Calls that are proposed."""
         return [] if self._proposal is None else self._proposal[1]
 
-    def approved(self) -> Next:
+    def approved(self) -> Step:
         """Run what was proposed."""
         if self._proposal is None:
             raise EngineError("nothing is proposed")
         (prepared, calls), self._proposal = self._proposal, None
-        return self._run(prepared, calls)
+        return self._start(prepared, calls)
 
-    def rejected(self, reason: str) -> Next:
+    def rejected(self, reason: str) -> Step:
         """Nothing of it runs; the model is told why and plans again."""
-        calls, self._proposal = self.proposed, None
-        self._append([{"type": "plan", "plan": calls, "mode": self.mode}])
-        self._say([Problem(REJECTED, reason)], [])
-        return self.next()
+        calls, self._proposal = self.proposed_calls, None
+        self.context.append([{"type": "plan", "plan": calls, "mode": self.mode}])
+        self._append_problems([Problem(REJECTED, reason)], [])
+        return self.next_tick()
 
-    def check_edit(self, calls: list[Json]) -> ValidatedPlan:
-        """An edited proposal, validated.
+    def check_edit(self, id_: str | None, changed: Json, plan: tuple[Json, ...] | None) -> ValidatedPlan:
+        """The proposed plan as an edit makes it, validated: a whole plan, or one Call of it changed.
 
         Raises:
-            InvalidRequest: with every problem.
+            InvalidRequest, DecisionRefused: with every problem.
         """
-        over = self._too_many(calls)
-        if over:
-            raise InvalidRequest([Problem("limitExceeded", over, "/calls")])
-        return self._fit(calls)
-
-    def _fit(self, calls: list[Json]) -> ValidatedPlan:
+        calls = list(plan) if plan is not None else self._with_changed_call(id_, changed)
+        refusal = self._refusal_of(calls)
+        if refusal:
+            raise InvalidRequest([Problem("limitExceeded", refusal, "/calls")])
         broken = defect(calls, MAX_DEPTH - ROOM)
         if broken:
             raise InvalidRequest([Problem("invalidSolution", broken[1], "/calls" + broken[0])])
-        return self._prepare(calls)
+        return self._validate(calls)
 
-    def check_walked(self, id_: str | None, with_: Json, plan: tuple[Json, ...] | None) -> None:
-        """An edit of the plan that is being walked, validated as the plan was when it began.
+    def _with_changed_call(self, id_: str | None, changed: Json) -> list[Json]:
+        nodes = self.prepared.nodes if self.prepared is not None else ()
+        place = next((n.index for n in nodes if n.id == id_), None)
+        if place is None:
+            raise DecisionRefused(f"there is no call {id_} in the plan that waits")
+        calls = list(self.proposed_calls)
+        calls[place] = changed
+        return calls
 
-        Raises:
-            InvalidRequest: with every problem.
-        """
-        calls = [n.planned for n in self._planned] if plan is None else list(plan)
-        if plan is None:
-            number = (id_ or "").partition(":")[0]
-            place = int(number) if number.isdecimal() else 0
-            if not 0 < place <= len(calls):
-                raise DecisionRefused(f"there is no call {id_} in the plan that is walked")
-            calls[place - 1] = with_
-        self._fit(calls)
+    def edited(self, prepared: ValidatedPlan) -> None:
+        """Another plan is proposed instead, as ``check_edit`` returned it."""
+        plan = prepared.request.plan
+        self.prepared = prepared
+        self._proposal = (prepared, list(plan.calls) if plan is not None else [])
 
-    def _too_many(self, calls: list[Json]) -> str | None:
-        limit = self.request.config.budget.calls
-        wanted = self.request.calls_of(calls)
-        if limit is None or self.started + wanted <= limit:
-            return None
-        text = f"the budget of {limit:,} calls does not allow the {wanted:,} that were planned"
-        return f"{text}: {self.started} were made"
-
-    def edited(self, calls: list[Json]) -> None:
-        """Another plan is proposed instead; raises InvalidRequest."""
-        self.prepared = self.check_edit(calls)
-        self._proposal = (self.prepared, calls)
-
-    def decision(self, record: Mapping[str, Any]) -> None:
+    def append_decision(self, record: Mapping[str, Any]) -> None:
         """Who decided what becomes part of the context, in place of the decision before.
 
         What is about an instance belongs to it: models of the others are not shown it.
         """
-        told = {k: v for k, v in record.items() if k in DECIDED}
-        message = {"type": "data", "kind": "decision", "data": told, "_outputPath": "†decision"}
+        data = {k: v for k, v in record.items() if k in DECIDED}
+        message = {"type": "data", "kind": "decision", "data": data, "_outputPath": "†decision"}
         instance = record.get("instance")
-        self._append([{**message, "_instance": instance} if instance in self.log.own else message])
+        own = instance in self.context.log.own
+        self.context.append([{**message, "_instance": instance} if own else message])
 
-    def unusable(self, code: str, message: str) -> Next:
-        """The model's answer was no Solution, or none that can be run."""
-        self._open = []
-        return self._refuse([Problem(code, message)], [])
+    def _refusal_of(self, calls: list[Json]) -> str | None:
+        return self._calls_refusal(self.request.calls_of(calls))
 
-    def walked(self, result: Mapping[str, Any]) -> Next:
-        """The plan of this tick has been walked; ``result`` is that of a Plan."""
-        self.spent.add(result.get("usage"))
-        self.lent.add(result.get("lent"))
-        self.started += result.get("made", 0)
-        self._append(result.get("context") or ())
-        self._open = []
-        failed = [f for call in result["calls"] if (f := self._walked_call(call)) is not None]
-        for id_, item in (result.get("instances") or {}).items():
-            failed += [f for call in item["calls"] if (f := self._walked_call(call, id_)) is not None]
-            self._walked_instance(id_, item)
-            if item["status"] != "completed" and not any(c["state"] in _FAILED for c in item["calls"]):
-                why = item["errors"][0] if item["errors"] else {"code": item["status"], "message": item["status"]}
-                failed.append({"call": {"_instance": id_}, "error": {k: why[k] for k in ("code", "message")}})
-        self._append({"type": "error", "data": data} for data in failed[:MAX_ERRORS_SHOWN])
-        if failed or self._wanted is None or self._left_out:
-            return self.next()
-        return self._finish() or self.next()
+    # -- parts ------------------------------------------------------------------------------------
 
-    def named(self, record: dict[str, Any]) -> dict[str, Any]:
-        """A decision that was made in a tick's plan, with its Call's id in the whole plan."""
-        node = None if "below" in record or record.get("call") is None else self._node_of(record["call"])
-        return record if node is None else {**record, "call": node.id}
-
-    def _node_of(self, id_: str) -> PlannedCall | None:
-        """The Call that is walked under this id; None of one that a person has put there."""
-        number, _, tool = id_.partition(":")
-        place = int(number) - 1 if number.isdecimal() else len(self._planned)
-        node = self._planned[place] if 0 <= place < len(self._planned) else None
-        return node if node is not None and node.tool.name == tool else None
-
-    def _walked_call(self, call: dict[str, Any], instance: str | None = None) -> dict[str, Any] | None:
-        """Take note of one Call of a plan that was walked; its error, as the model is told of it."""
-        node = self._node_of(call["id"])
-        id_ = call["id"] if node is None else node.id
-        where = {} if instance is None else {"instance": instance}
-        self.calls.append({**call, "id": id_, "tick": self.tick, **where})
-        if call["state"] not in _FAILED:
-            return None
-        error = call.get("error") or {"code": call["state"], "message": f"the call was {call['state']}"}
-        self.errors.append({"call": id_, "tick": self.tick, **where, **error})
-        planned = call.get("call") or ({"_tool": call["tool"]} if node is None else node.planned)
-        return {"call": planned if instance is None else {**planned, "_instance": instance}, "error": error}
-
-    def _walked_instance(self, id_: str, item: Mapping[str, Any]) -> None:
-        """What an instance has come to so far."""
-        known = self.instances.setdefault(id_, {"status": "", "calls": [], "errors": []})
-        if item["calls"] or item["errors"] or not known["status"]:
-            known["status"] = item["status"]
-        known["calls"] += [{**c, "tick": self.tick} for c in item["calls"]]
-        known["errors"] += [{**e, "tick": self.tick} for e in item["errors"]]
-
-    def provide(self, message: Data) -> None:
-        """A message from outside joins the context.
-
-        Raises:
-            InvalidRequest: it cannot be folded into it, or would not fit into the Request of a plan.
-        """
-        broken = defect(message.raw, MAX_DEPTH - ROOM)
-        if broken:
-            raise InvalidRequest([Problem("invalidMessage", broken[1], broken[0])])
-        if message.instance is not None and message.instance not in self.log.own:
-            raise InvalidRequest([Problem("unknownInstance", f"unknown instance {message.instance!r}", "/_instance")])
-        refused = self.log.layer(message.instance).take(message, set())
-        if refused:
-            raise InvalidRequest([Problem("invalidMessage", refused.message)])
-        again = replace(message, index=len(self.request.context))
-        self.request = replace(self.request, context=(*self.request.context, again))
-
-    # -- parts -----------------------------------------------------------------
-
-    def _prepare(self, calls: list[Json]) -> ValidatedPlan:
+    def _validate(self, calls: list[Json]) -> ValidatedPlan:
         plan = parse_message({"type": "plan", "plan": calls, "mode": self.mode}, len(self.request.context))
-        config = self.request.config.model_copy(update={"budget": self.request.config.budget.model_copy(
-            update={"calls": None})})  # fmt: skip
+        unlimited = self.request.config.budget.model_copy(update={"calls": None})
+        config = self.request.config.model_copy(update={"budget": unlimited})
         request = replace(self.request, config=config, context=(*self.request.context, plan))
-        return validate_plan(request, self.tools, self.log, ("calls",))
+        return validate_plan(request, self.tools, self.context.log, ("calls",))
 
-    def to_walk(self) -> tuple[ValidatedPlan, dict[str, Any]]:
+    def pending_plan_request(self) -> tuple[ValidatedPlan, dict[str, Any]]:
         """What of the proposal would be walked, and the Request that it would be walked by."""
         if self._proposal is None:
             raise EngineError("nothing is proposed")
         prepared = self._proposal[0]
         nodes = self._next_nodes(prepared)
-        part = prepared if len(nodes) == len(prepared.nodes) else self._prepare([n.planned for n in nodes])
-        return part, self._handed(prepared, nodes, 0)
+        part = prepared if len(nodes) == len(prepared.nodes) else self._validate([n.planned for n in nodes])
+        return part, self._plan_request(prepared, nodes)
 
     def _next_nodes(self, prepared: ValidatedPlan) -> list[PlannedCall]:
         """All Calls of a plan as listed, or with ``step: call`` the first one that is to be run."""
@@ -373,157 +279,112 @@ class Loop:
             return [next((n for n in prepared.nodes if n.outcomes or n.kind != "latent"), nodes[0])]
         return nodes
 
-    def _handed(self, prepared: ValidatedPlan, nodes: list[PlannedCall], made: int) -> dict[str, Any]:
-        """The Request that these Calls are walked by; ``made`` of them count as started already."""
+    def _plan_request(self, prepared: ValidatedPlan, nodes: list[PlannedCall]) -> dict[str, Any]:
+        """The Request that these Calls are walked by."""
+        settings = self.request.raw.get("config") or {}
+        approve = {**(settings.get("approve") or {}), "plan": False}
+        config = {**{k: v for k, v in settings.items() if k not in _NOT_FOR_PLANS}, "approve": approve}
+        # A person may change a Call that waits into any that the agent could make
         whole = any(approval_needed(n, self.request.config.approve) for n in nodes)
-        hand = full_request if whole else minimal_request
-        return hand(prepared, self.log, nodes, self._child_config(made))
+        return (full_request if whole else minimal_request)(prepared, self.context.log, nodes, config)
 
-    def _run(self, prepared: ValidatedPlan, calls: list[Json]) -> StartPlan:
-        """Hand the plan over: all of it, or with ``step: call`` the first Call that is to be run."""
+    def _start(self, prepared: ValidatedPlan, calls: list[Json]) -> StartPlan:
+        """Start the plan: all of it, or with ``step: call`` the first Call that is to be run."""
         nodes = self._next_nodes(prepared)
-        self._left_out = len(nodes) < len(prepared.nodes)
-        self._planned = nodes
-        made = self.request.calls_of([n.planned for n in nodes])
-        self.started += made
-        self._open = [{"id": n.id, "tool": n.tool.name, "state": "pending", "tick": self.tick} for n in nodes]
-        request = self._handed(prepared, nodes, made)
-        self._append([{"type": "plan", "plan": calls, "mode": self.mode}])
-        return StartPlan(self.tick, request, tuple(n.id for n in nodes), made)
-
-    def _child_config(self, made: int) -> dict[str, Any]:
-        """The settings that the walk of a plan has a use for, with what is left of the budget.
-
-        ``made`` of its Calls are counted already: of the rest, delegates may make some.
-        """
-        given = self.request.raw.get("config") or {}
-        out = {k: v for k, v in given.items() if k not in ("maxTicks", "step", "budget", "approve")}
-        budget = self.request.config.budget
-        left = {k: max(0, v) for k, v in self._gone.left(budget).items()}
-        if budget.calls is not None:
-            left["calls"] = budget.calls - self.started + made
-        return {**out, "approve": {**(given.get("approve") or {}), "plan": False}, "budget": left}
+        self._is_partly_run = len(nodes) < len(prepared.nodes)
+        self.results.begin(nodes, self.tick)
+        request = self._plan_request(prepared, nodes)
+        self.context.append([{"type": "plan", "plan": calls, "mode": self.mode}])
+        count = self.request.calls_of([n.planned for n in nodes])
+        return StartPlan(self.tick, request, tuple(n.id for n in nodes), count)
 
     def _finish(self) -> Finished | None:
-        """The end, when the output stands; else an error message that says why it does not."""
-        if self._wanted is None:
-            problem = Problem("emptySolution", "the answer has neither calls nor an output: give one of them")
-            self._say([problem], [])
+        """The end, when the output holds; else an error message that says why it does not."""
+        problems = self._output_problems()
+        if problems:
+            self._append_problems(problems, [])
             return None
+        return Finished("completed")
+
+    def _output_problems(self) -> list[Problem]:
+        if self._output_wanted is None:
+            return [Problem("emptySolution", "the answer has neither calls nor an output: give one of them")]
         missing: list[str] = []
-        output = resolved_output(self._wanted, lambda path: self.log.read(path, 0), missing)
+        output = resolved_output(self._output_wanted, lambda path: self.context.log.read(path, 0), missing)
         if missing:
             listed = ", ".join(dict.fromkeys(missing))
-            self._say([Problem(UNRESOLVED, f"the output refers to {listed}, and nothing is there", "/output")], [])
-            return None
+            return [Problem(UNRESOLVED, f"the output refers to {listed}, and nothing is there", "/output")]
         if output is None:
-            self._say([Problem("emptySolution", "the output refers to null: that is no output", "/output")], [])
-            return None
+            return [Problem("emptySolution", "the output refers to null: that is no output", "/output")]
         defects = self._check.defects(output) if self._check is not None else []
-        if defects:
-            self._say(
-                [Problem(SCHEMA_MISMATCH, f"the output: {why}", pointer("output", *at)) for at, why in defects], []
-            )
-            return None
-        self.output = output
-        return Finished("completed")
+        self.output = None if defects else output
+        return [Problem(SCHEMA_MISMATCH, f"the output: {why}", pointer("output", *at)) for at, why in defects]
 
     @property
     def _check(self) -> Checker | None:
         return None if self.output_schema is None else checker(self.output_schema)
 
     def _refuse(self, problems: list[Problem], calls: list[Json]) -> AskModel | Finished:
-        self._say(problems, calls)
-        return self.next()
+        self._append_problems(problems, calls)
+        return self.next_tick()
 
-    def _say(self, problems: list[Problem], calls: list[Json]) -> None:
-        """Problems as error messages for the model, each with the Call that it is about."""
-        for problem in problems[:MAX_ERRORS_SHOWN]:
-            error = {"code": problem.code, "message": truncate(problem.message)}
-            error.update({k: v for k, v in (("pointer", problem.pointer), ("hint", problem.hint)) if v})
-            call = call_at(problem.pointer, calls)
-            self.errors.append({"call": problem.call, "tick": self.tick, **error})
-            self._append([{"type": "error", "data": {"call": call, "error": error}}])
-        more = len(problems) - MAX_ERRORS_SHOWN
-        if more > 0:
-            error = {"code": "moreProblems", "message": f"… and {more} more problems"}
-            self._append([{"type": "error", "data": {"call": None, "error": error}}])
+    def _append_problems(self, problems: list[Problem], calls: list[Json]) -> None:
+        for shown in self.context.append_problems(problems, calls):
+            call = shown.pop("call")
+            self.results.errors.append({"call": call, "tick": self.tick, **shown})
 
-    def _append(self, raws: Iterable[Json]) -> None:
-        """Messages join the context, and the log."""
-        at = len(self.request.context)
-        parsed: list[Message] = [parse_message(raw, at + i) for i, raw in enumerate(raws)]
-        owned: set[int] = set()
-        for message in parsed:
-            if isinstance(message, Data):
-                self.log.layer(message.instance, create=True).take(message, owned)
-        self.request = replace(self.request, context=(*self.request.context, *parsed))
+    # -- what can be seen -------------------------------------------------------------------------
 
-    # -- what can be seen ------------------------------------------------------
+    def provide(self, message: Data) -> None:
+        """A message from outside joins the context; raises InvalidRequest when it cannot."""
+        self.context.provide(message)
 
-    def appended(self) -> list[Json]:
-        """The messages that came after the Request's."""
-        return [m.raw for m in self.request.context[self.given :]]
-
-    def current(self) -> list[dict[str, Any]]:
+    def current_calls(self) -> list[dict[str, Any]]:
         """Every Call so far, those of the plan that is being walked at the end."""
-        return [*self.calls, *self._open]
+        return [*self.results.calls, *self.results.walking]
 
-    def walking(self) -> list[dict[str, Any]]:
+    def latest_calls(self) -> list[dict[str, Any]]:
         """The Calls of the latest plan, those of a template once for each instance that was walked."""
-        return [c for c in self.current() if c["tick"] == self.plan_tick]
-
-    def value(self, tree: Expression, instance: str | None = None) -> Json:
-        """What an expression yields now."""
-        return evaluate(tree, lambda path: self.log.read(path, 0, instance))
+        return [c for c in self.current_calls() if c["tick"] == self.plan_tick]
 
     def result(self, status: str) -> dict[str, Any]:
         """The result of an Agent."""
-        more = {"instances": {i: self._instance(i, status) for i in ids}} if (ids := self.request.instances()) else {}
+        ids = self.request.instances()
+        more = {"instances": {i: self._instance(i, status) for i in ids}} if ids else {}
         return {
-            "status": status, "output": self.output, "ticks": self.tick, "state": self._state(), **more,
-            "calls": self.calls, "context": self.appended(), "errors": self.errors, "usage": self.spent.to_json(),
+            "status": status, "output": self.output, "ticks": self.tick, "state": self.context.state(), **more,
+            "calls": self.results.calls, "context": self.context.appended(), "errors": self.results.errors,
+            "usage": self.usage.to_json(),
         }  # fmt: skip
-
-    def _state(self, instance: str | None = None) -> Json:
-        found = self.log.view("state", instance=instance)
-        return {} if found is ABSENT else found
 
     def _instance(self, id_: str, status: str) -> dict[str, Any]:
         """The result of one instance: ``{status, state, calls, errors}``; ``status`` is that of the run."""
-        known = self.instances.get(id_, {"status": status, "calls": [], "errors": []})
+        item = self.results.instances.get(id_, {"status": status, "calls": [], "errors": []})
         return {
-            "status": known["status"],
-            "state": self._state(id_),
-            "calls": known["calls"],
-            "errors": known["errors"],
-        }
+            "status": item["status"], "state": self.context.state(id_), "calls": item["calls"],
+            "errors": item["errors"],
+        }  # fmt: skip
 
-    # -- carrying over ---------------------------------------------------------
+    # -- carrying over ------------------------------------------------------------------------------
 
     def snapshot(self) -> dict[str, Any]:
         """The loop as JSON, between two ticks or while a plan is proposed."""
-        waits = None if self._proposal is None else {"calls": self.proposed, "output": self._wanted}
+        proposal = {"calls": self.proposed_calls, "output": self._output_wanted} if self.is_proposing else None
         return {
-            "context": self.appended(), "tick": self.tick, "spent": self.spent.to_json(), "started": self.started,
-            "lent": self.lent.to_json(),
-            "calls": self.calls, "errors": self.errors, "planTick": self.plan_tick, "instances": self.instances,
-            "proposal": waits,
+            "context": self.context.appended(), "tick": self.tick, "usage": self.usage.to_json(),
+            "planTick": self.plan_tick, "results": self.results.snapshot(), "proposal": proposal,
         }  # fmt: skip
 
     def restore(self, data: Mapping[str, Any]) -> None:
         """Take over a snapshot of the same Request."""
-        self._append(data["context"])
-        self.tick, self.started = data["tick"], data["started"]
-        self.spent.add(data["spent"])
-        self.lent.add(data.get("lent"))
-        self.calls, self.errors = list(data["calls"]), list(data["errors"])
-        self.plan_tick = data.get("planTick", 0)
-        self.instances = dict(data.get("instances") or {})
-        if self.plan_tick and self.request.plan is not None:  # for who asks for its picture
+        self.context.append(data["context"])
+        self.tick, self.plan_tick = data["tick"], data["planTick"]
+        self.usage.add(data["usage"])
+        self.results.restore(data["results"])
+        if self.plan_tick and self.request.plan is not None:  # for whoever asks for its drawing
             with contextlib.suppress(InvalidRequest):
-                self.prepared = self._prepare(list(self.request.plan.calls))
-        waits = data.get("proposal")
-        if waits is not None:
-            self._wanted = waits["output"]
-            self.edited(list(waits["calls"]))
+                self.prepared = self._validate(list(self.request.plan.calls))
+        proposal = data["proposal"]
+        if proposal is not None:
+            self._output_wanted = proposal["output"]
+            self.edited(self._validate(list(proposal["calls"])))

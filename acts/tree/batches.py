@@ -24,7 +24,6 @@ from acts.language.values import Json
 from acts.plan.graph import Graph, WriterIndex, build_graph, paths_read
 from acts.plan.planned_call import UNIT, PlannedCall, approval_needed
 from acts.plan.validate import ValidatedPlan, is_template, literal_outputs
-from acts.tree.compression import packed, unpacked
 from acts.tree.plan_request import all_tools, needed_messages, own_messages, schema_messages, tool_messages
 
 if TYPE_CHECKING:
@@ -119,8 +118,13 @@ class Batch:
                 self._nodes.setdefault(node.instance, []).append(node)
         self._shared: list[Json] | None = None
 
-    def handed(self, group_instances: Sequence[str], provided: Sequence[Data] = ()) -> dict[str, Any]:
-        """``{request, instances, places?}`` for the child that walks these instances."""
+    def request_for(
+        self, instances: Sequence[str], provided: Sequence[Data] = ()
+    ) -> tuple[dict[str, Any], tuple[int, ...] | None]:
+        """The Request of the child that walks these instances, and where its Calls stand in the whole plan.
+
+        None: the plan is a template, all of which runs for each instance.
+        """
         request = self._prepared.request
         plan = request.plan
         mode = plan.mode if plan is not None else "eager"
@@ -128,16 +132,13 @@ class Batch:
             nodes = list(self._prepared.nodes)
             calls = list(plan.calls) if plan is not None else []
         else:
-            nodes = sorted((n for i in group_instances for n in self._nodes.get(i, ())), key=lambda n: n.index)
+            nodes = sorted((n for i in instances for n in self._nodes.get(i, ())), key=lambda n: n.index)
             calls = [n.planned for n in nodes]
-        context = [*self._common(nodes), *(m for i in group_instances for m in self._instance(i, nodes))]
-        context += [m.raw for m in provided if m.instance is None or m.instance in group_instances]
+        context = [*self._common(nodes), *(m for i in instances for m in self._instance(i, nodes))]
+        context += [m.raw for m in provided if m.instance is None or m.instance in instances]
         context.append({"type": "plan", "plan": calls, **({"mode": mode} if mode != "eager" else {})})
-        out: dict[str, Any] = {
-            "request": {"config": self._config, "context": context},
-            "instances": list(group_instances),
-        }
-        return out if self._template else {**out, "places": [n.index for n in nodes]}
+        places = None if self._template else tuple(n.index for n in nodes)
+        return {"config": self._config, "context": context}, places
 
     def _common(self, nodes: Sequence[PlannedCall]) -> list[Json]:
         """Tools and global data: the same for every child of a template."""
@@ -181,35 +182,6 @@ def keep_instance(planned: Mapping[str, Any], changed: Json, instance: str | Non
     return rest if own is None else {"_instance": own, **rest}
 
 
-def slim(handed: Mapping[str, Any]) -> dict[str, Any]:
-    """What a child is handed, as it is recorded, twice for each child: ``{instances, context, shared}``.
-
-    ``context`` are the messages of its own, to be read by a person; ``shared`` is what other children are
-    handed as well, packed.
-    """
-    request = handed["request"]
-    context = request["context"]
-    first = next((i for i, m in enumerate(context) if m.get("_instance") is not None), len(context) - 1)
-    rest = {k: v for k, v in handed.items() if k != "instances"}
-    shared = {**rest, "request": {**request, "context": [*context[:first], context[-1]]}}
-    return {"instances": handed["instances"], "context": context[first:-1], "shared": packed(shared)}
-
-
-def opened(handed: Mapping[str, Any]) -> dict[str, Any]:
-    """What was handed over, of what ``slim`` made of it.
-
-    Raises:
-        ValueError: it is something else.
-    """
-    try:
-        shared = unpacked(handed["shared"])
-        *common, plan = shared["request"]["context"]
-        request = {**shared["request"], "context": [*common, *handed["context"], plan]}
-        return {**shared, "request": request, "instances": handed["instances"]}
-    except (KeyError, TypeError) as error:
-        raise ValueError(f"not what a child is handed: {error!r}") from None
-
-
 def _config(config: Mapping[str, Json]) -> dict[str, Any]:
     """The settings that hold in a child; its parent keeps the budget, and the plan has been approved."""
     kept = ("model", "temperature", "maxOutputTokens", "maxParallel", "missing", "resolve")
@@ -225,11 +197,11 @@ def count_calls(prepared: ValidatedPlan) -> int:
     return len(prepared.nodes) * max(1, times)
 
 
-def expand_template(prepared: ValidatedPlan, group_instances: Sequence[str]) -> ValidatedPlan:
+def expand_template(prepared: ValidatedPlan, instances: Sequence[str]) -> ValidatedPlan:
     """What a child of several instances of a template walks: its Calls once for each, side by side."""
-    if len(group_instances) <= 1 or not is_template(prepared.request, prepared.nodes):
+    if len(instances) <= 1 or not is_template(prepared.request, prepared.nodes):
         return prepared
-    nodes = [replace(n, instance=i, name=f"{i}/{n.id}") for i in group_instances for n in _listed(prepared)]
+    nodes = [replace(n, instance=i, name=f"{i}/{n.id}") for i in instances for n in _listed(prepared)]
     graph, _ = build_graph(nodes, prepared.start.held)
     mode = prepared.request.plan.mode if prepared.request.plan is not None else "eager"
     return replace(prepared, graph=graph, given=literal_outputs(graph, mode)[0])

@@ -1,27 +1,21 @@
-"""JSON that is alike in many histories, as a short text.
+"""Compression of what all children of a batch are sent: Tools and the plan.
 
-What all children of a batch have in common (Tools, the plan) is recorded twice for each of
-them: as what the run above sent, and as what the child was given. Compressed by itself a
-small plan shrinks to a quarter; with the words that are in all of them known beforehand, to
-a sixth.
+It is recorded twice for each child, by the run above and by the child. Compressed by itself a small plan
+shrinks to a quarter; with the words that most of them use known beforehand, to a sixth.
 
-WARNING: ``_WORDS`` is part of every text that was ever packed, and histories keep those. It
-never changes; other words are another dictionary under a letter of its own.
+WARNING: ``_WORDS`` is part of everything that was ever compressed, and histories keep that. It never
+changes; other words are another dictionary under a letter of its own.
 """
 
 from __future__ import annotations
 
-import base64
-import json
 import zlib
 from functools import lru_cache
 from typing import Final
 
-from acts.language.values import Json
-
-# The most that a text may unpack to: more than any Request that can be recorded, and no bomb
+# More than any Request that can be recorded: a bomb is refused
 MAX_UNPACKED: Final = 16 * 1024 * 1024
-_LETTER: Final = "a"
+_LETTER: Final = b"a"
 # What is frequent in Requests, the most frequent last: near words cost least
 _WORDS: Final = (
     '"nullable":true,"default":"title":"examples":["minLength":1,"maxLength":"pattern":"^†"},"format":"date-time"},'
@@ -44,30 +38,26 @@ _WORDS: Final = (
 ).encode()
 
 
-def packed(value: Json) -> str:
-    """A text that ``unpacked`` reads."""
-    return _pressed(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+@lru_cache(maxsize=4)  # a batch compresses the same again for each of its children
+def compress(data: bytes) -> bytes:
+    """Bytes that ``decompress`` reads."""
+    compressor = zlib.compressobj(9, zdict=_WORDS)
+    return _LETTER + compressor.compress(data) + compressor.flush()
 
 
-@lru_cache(maxsize=4)  # a batch packs the same again for each of its children
-def _pressed(text: str) -> str:
-    press = zlib.compressobj(9, zdict=_WORDS)
-    return _LETTER + base64.b64encode(press.compress(text.encode()) + press.flush()).decode()
-
-
-def unpacked(text: str) -> Json:
-    """What was packed.
+def decompress(data: bytes) -> bytes:
+    """What was compressed.
 
     Raises:
-        ValueError: it is no text of ``packed``, or of one that is too large.
+        ValueError: it is nothing that ``compress`` made, or too large.
     """
-    if text[:1] != _LETTER:
-        raise ValueError(f"a packed text begins with {_LETTER!r}, not {text[:1]!r}")
-    press = zlib.decompressobj(zdict=_WORDS)
+    if data[:1] != _LETTER:
+        raise ValueError(f"compressed data begins with {_LETTER!r}, not {data[:1]!r}")
+    decompressor = zlib.decompressobj(zdict=_WORDS)
     try:
-        data = press.decompress(base64.b64decode(text[1:], validate=True), MAX_UNPACKED)
+        out = decompressor.decompress(data[1:], MAX_UNPACKED)
     except zlib.error as error:
-        raise ValueError(f"what was packed cannot be read: {error}") from None
-    if not press.eof:
-        raise ValueError(f"what was packed is cut off, or more than {MAX_UNPACKED:,} bytes")
-    return json.loads(data)
+        raise ValueError(f"compressed data cannot be read: {error}") from None
+    if not decompressor.eof:
+        raise ValueError(f"compressed data is cut off, or holds more than {MAX_UNPACKED:,} bytes")
+    return out

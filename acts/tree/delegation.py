@@ -1,38 +1,35 @@
-"""What a delegate gets: a Request put together here, of nothing but what was named.
+"""What the child of a delegated Call is started with, and the Request that it makes of it.
 
-An *errand* is what a run hands to the child that does a delegated Call: the name of the
-definition, the Call's parameters, what its scopes show, and the settings that are
-inherited. It is built by the parent, so what is not in it is not in the child's history
-either. The definition (a saved Request) is loaded by the child; ``anonymous`` has none.
+The parent builds a ``DelegateInput`` of the definition's name, the Call's parameters, what its scopes
+show, and the inherited settings. What is not in it is not in the child's history either. The child
+loads the definition (a saved Request) itself; ``anonymous`` has none.
 
-Upfront resolution puts the definition's schemas into the Tool before anybody plans, and
-pins its content by the SHA-256 that was found then.
+Upfront resolution puts the definition's schemas into the Tool before anybody plans, and pins the
+definition by the SHA-256 of its content.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from acts.language.errors import EngineError
 from acts.language.messages import Data, output_schema, parse_message, read_request
 from acts.language.schemas import subschemas
 from acts.language.tools import META
 from acts.language.values import ABSENT, Json
 from acts.language.wire import ANONYMOUS
 from acts.plan.context_log import Log
+from acts.tree.records import AnonymousCall, DelegateInput
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from acts.language.config import Budget
     from acts.language.messages import Request
     from acts.language.tools import Tool
-    from acts.machines.commands import StartCall
     from acts.plan.planned_call import PlannedCall
+    from acts.tree.records import GrantedRequest, TreePosition
 
-# How deep delegates may call delegates, where no budget says otherwise
-DEFAULT_DEPTH: Final = 8
 # Settings that a definition takes over from the run that uses it, unless it has its own
 INHERITED: Final = ("model", "temperature", "maxOutputTokens", "maxParallel", "resolve")
 _LOCAL: Final = "#/$defs/"
@@ -40,59 +37,34 @@ _LOCAL: Final = "#/$defs/"
 _DROPPED: Final = "†state.output"
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a run stands in its tree: how deep, how deep it may go, and who keeps the budget."""
-
-    depth: int = 0
-    limit: int = DEFAULT_DEPTH
-    bank: str | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """``{depth, limit, bank}``."""
-        return {"depth": self.depth, "limit": self.limit, "bank": self.bank}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any] | None) -> Place:
-        """What ``to_json`` gave; None: a root."""
-        return cls() if data is None else cls(data["depth"], data["limit"], data["bank"])
-
-    def within(self, budget: Budget) -> Place:
-        """The same place, with a run's own limit of depth."""
-        if budget.depth is None:
-            return self
-        own = self.depth + budget.depth
-        return replace(self, limit=own if self.depth == 0 else min(self.limit, own))
-
-    def below(self, bank: str | None) -> Place:
-        """The place of a delegate of this run."""
-        return replace(self, depth=self.depth + 1, bank=bank)
-
-
-def too_deep(place: Place, node: PlannedCall) -> str | None:
+def depth_problem(position: TreePosition, node: PlannedCall) -> str | None:
     """Why a delegate may not be started here, or None."""
-    if place.depth < place.limit:
+    if position.depth < position.maxDepth:
         return None
-    return f'delegates may be nested {place.limit} deep (budget.depth), and "{node.delegate}" would be one deeper'
+    limit = f"delegates may be nested {position.maxDepth} deep (budget.depth)"
+    return f'{limit}, and "{node.delegate}" would be one deeper'
 
 
 def build_delegate_input(
-    command: StartCall, config: Mapping[str, Json], place: Place, pinned: Mapping[str, str]
-) -> dict[str, Any]:
-    """What the child that does a delegated Call is handed, as JSON. ``config`` is that of the Request of the parent."""
-    node = command.node
-    parameters = {k: v for k, v in command.call.items() if k not in META and k != "_id"}
-    out: dict[str, Any] = {
-        "delegate": node.delegate, "input": parameters, "context": command.context,
-        "config": inherited_config(config), "tree": place.to_json(),
-    }  # fmt: skip
-    if node.delegate is not None and node.delegate in pinned:
-        out["sha256"] = pinned[node.delegate]
+    call: Mapping[str, Any], context: Sequence[Json], node: PlannedCall, config: Mapping[str, Json],
+    position: TreePosition, pins: Mapping[str, str], *, grant: GrantedRequest | None = None,
+    share: Mapping[str, Any] | None = None,
+) -> DelegateInput:  # fmt: skip
+    """What the child that does a delegated Call is started with. ``config`` is that of the parent's Request.
+
+    ``share`` is the budget of a delegate that outlives its tree.
+    """
+    own: AnonymousCall | None = None
     if node.delegate == ANONYMOUS:
-        out["id"] = command.call.get("_id")
-        out["tool"] = {"name": node.tool.name, "schema": _own_schema(node.tool), "served": node.tool.served}
-        out["path"] = " || ".join(node.outcome_texts) or _DROPPED
-    return out
+        own = AnonymousCall(
+            tool=node.tool.name, schema_=_own_schema(node.tool), served=node.tool.served, id=str(call.get("_id")),
+            path=" || ".join(node.outcome_texts) or _DROPPED,
+        )  # fmt: skip
+    return DelegateInput(
+        delegate=str(node.delegate), input={k: v for k, v in call.items() if k not in META and k != "_id"},
+        context=tuple(context), config={**inherited_config(config), **({"budget": dict(share)} if share else {})},
+        position=position, sha256=pins.get(str(node.delegate)), call=own, grant=grant,
+    )  # fmt: skip
 
 
 def _own_schema(tool: Tool) -> dict[str, Any]:
@@ -115,21 +87,21 @@ def inherited_config(config: Mapping[str, Json]) -> dict[str, Any]:
     return out
 
 
-def delegate_request(errand_: Mapping[str, Any], definition: Mapping[str, Any]) -> dict[str, Any]:
+def delegate_request(own_input: DelegateInput, definition: Mapping[str, Any]) -> dict[str, Any]:
     """The Request of a delegate: the definition's context, then the scoped messages, then the input."""
     own = definition.get("config") or {}
-    given = errand_["config"]
+    given = own_input.config
     config = {**given, **own}
     if isinstance(given.get("budget"), dict) and isinstance(own.get("budget"), dict):  # within what it was given
         config["budget"] = {**own["budget"], **{k: _least(v, own["budget"].get(k)) for k, v in given["budget"].items()}}
     approve = _approval(given.get("approve"), own.get("approve"))
     if approve is not None:
         config["approve"] = approve
-    message: dict[str, Any] = {"type": "input", "input": errand_["input"]}
+    message: dict[str, Any] = {"type": "input", "input": own_input.input}
     schema = input_schema(definition)
     if schema is not None:
         message["schema"] = schema
-    context = [*definition.get("context", []), *errand_["context"], message]
+    context = [*definition.get("context", []), *own_input.context, message]
     out: dict[str, Any] = {"config": config, "context": context}
     if definition.get("schema") is not None:
         out["schema"] = definition["schema"]
@@ -160,19 +132,21 @@ def _approval(above: Json, own: Json) -> Json:
     return out
 
 
-def anonymous_request(errand_: Mapping[str, Any]) -> dict[str, Any]:
+def anonymous_request(own_input: DelegateInput) -> dict[str, Any]:
     """The Request of a delegate without a definition: one Call of one Tool, beside its scopes and its input."""
-    tool, parameters = errand_["tool"], errand_["input"]
-    properties = tool["schema"].get("properties")
-    own = {**(properties if isinstance(properties, dict) else {}), "_tool": {"const": tool["name"]}}
-    own["_outputPath"] = {"const": errand_["path"]}
-    config = {k: v for k, v in errand_["config"].items() if k not in ("approve", "resolve")}
+    call, parameters = own_input.call, own_input.input
+    if call is None:
+        raise EngineError("an anonymous delegate without its Call")
+    properties = call.schema_.get("properties")
+    own = {**(properties if isinstance(properties, dict) else {}), "_tool": {"const": call.tool}}
+    own["_outputPath"] = {"const": call.path}
+    config = {k: v for k, v in own_input.config.items() if k not in ("approve", "resolve")}
     return {
         "config": config,
         "context": [
-            *errand_["context"], {"type": "input", "input": parameters},
-            {"type": "tool", "tool": {**tool["schema"], "properties": own}},
-            {"type": "plan", "plan": [{"_tool": tool["name"], **_literal(parameters)}]},
+            *own_input.context, {"type": "input", "input": parameters},
+            {"type": "tool", "tool": {**call.schema_, "properties": own}},
+            {"type": "plan", "plan": [{"_tool": call.tool, **_literal(parameters)}]},
         ],
     }  # fmt: skip
 

@@ -11,15 +11,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from acts.language.errors import InvalidRequest, Problem
 from acts.language.references import Path
 from acts.language.scopes import scoped_context, wrap_message
+from acts.language.strict_json import json_size
 from acts.language.values import ABSENT, Json, Names, deep_merge, nest
+from acts.language.wire import MAX_PAYLOAD_BYTES
 from acts.plan.graph import paths_read
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from acts.language.messages import Data, Request
+    from acts.language.tools import Tool
     from acts.plan.context_log import Log
     from acts.plan.planned_call import PlannedCall
     from acts.plan.validate import ValidatedPlan
@@ -148,3 +152,42 @@ def _under(frame: Json, value: Json) -> Json:
     if isinstance(frame, list) and isinstance(value, (list, dict)):
         return value
     return deep_merge(frame, value)
+
+
+def edited_request(request: dict[str, Any], index: int, calls: list[Json]) -> dict[str, Any]:
+    """A Request with other Calls in its plan message, which stands at ``index`` of the context.
+
+    Raises:
+        InvalidRequest: it does not fit one payload.
+    """
+    context = list(request["context"])
+    context[index] = {**context[index], "plan": calls}
+    out = {**request, "context": context}
+    size = json_size(out)
+    if size > MAX_PAYLOAD_BYTES:
+        text = f"the edited Request has {size:,} bytes; at most {MAX_PAYLOAD_BYTES:,} can be recorded"
+        raise InvalidRequest([Problem("limitExceeded", text)])
+    return out
+
+
+def prompt_context(request: Request, tools: Iterable[Tool], mode: str, page: Json, limit: int) -> dict[str, Any]:
+    """A page of what a model is shown of a context, of at most ``limit`` bytes: the answer to ``promptContext``.
+
+    ``page`` is ``{offset?, upto?, known?}``; with the first page come the Tools and what else a prompt needs.
+    """
+    page = page if isinstance(page, dict) else {}
+    offset = int(page.get("offset", 0))
+    upto = min(int(page.get("upto", len(request.context))), len(request.context))
+    out: dict[str, Any] = {"messages": []}
+    if not page.get("known"):
+        out.update(
+            tools={t.name: {"schema": t.schema, "served": t.served} for t in tools}, output=request.schema, mode=mode,
+            step=request.config.step, instances=list(request.instances()),
+        )  # fmt: skip
+    size = json_size(out)
+    for message in request.context[offset:upto]:
+        size += json_size(message.raw)
+        if out["messages"] and size > limit:
+            break
+        out["messages"].append(message.raw)
+    return out

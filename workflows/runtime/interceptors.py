@@ -21,14 +21,15 @@ from temporalio.worker import (
     WorkflowInboundInterceptor,
 )
 
+from acts.language.strict_json import write_json
 from acts.language.wire import RESULT_TOO_LARGE
-from workflows.payloads import MAX_LOCAL_RESULT, dump, raw
+from workflows.runtime.payloads import MAX_LOCAL_RESULT, raw
 
 if TYPE_CHECKING:
     from temporalio.worker import WorkflowInterceptorClassInput
 
 
-class Inbound(Interceptor):
+class SanitizingInterceptor(Interceptor):
     """For the worker."""
 
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:  # noqa: A002 - the SDK's name
@@ -62,5 +63,5 @@ class _Signals(WorkflowInboundInterceptor):
     async def handle_signal(self, input: HandleSignalInput) -> None:  # noqa: A002 - the SDK's name
         if len(input.args) > 1:
             first = input.args[0]
-            input.args = [first if isinstance(first, RawValue) else raw(dump(first))]
+            input.args = [first if isinstance(first, RawValue) else raw(write_json(first))]
         await super().handle_signal(input)

@@ -1,13 +1,12 @@
-"""A command of the walk → an activity or a child; what came of it → an event.
+"""The Activity behind a Call: scheduled by its Tool's options, and what its failure means.
 
-Retries, timeouts and queues come from the Tool's ``_options`` and nowhere else. The
-activity id is the Call's id: replay then notices when Calls are started in another
-order, and a person finds the Call in the Web UI.
+Retries, timeouts and queues come from the Tool's ``_options`` and nowhere else. The activity id is the
+Call's key: replay then notices when Calls are started in another order, and a person finds the Call in
+the Web UI.
 """
 
 from __future__ import annotations
 
-import hashlib
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,17 +25,23 @@ from temporalio.exceptions import (
 )
 
 from acts.language.errors import CallError, truncate
-from acts.language.wire import CANCELLED, NOT_SERVED, RESULT_TOO_LARGE, SDK_PAYLOADS_TOO_LARGE, TIMEOUT
-from workflows.payloads import MAX_PAYLOAD, encode, size
+from acts.language.wire import (
+    CANCELLED,
+    MAX_PAYLOAD_BYTES,
+    NOT_SERVED,
+    RESULT_TOO_LARGE,
+    SDK_PAYLOADS_TOO_LARGE,
+    TIMEOUT,
+)
+from acts.tree.child_ids import short_id
+from workflows.runtime.payloads import encode, payload_bytes
 
 if TYPE_CHECKING:
     from acts.language.config import Options
     from acts.language.tools import Tool
-    from acts.machines.commands import StartCall
+    from acts.machines.run_commands import StartActivity
     from acts.plan.planned_call import PlannedCall
 
-# Temporal's limit for ids is 1,000 bytes; the rest is room for suffixes
-MAX_ID: Final = 900
 # Results of local activities are recorded by the workflow task they ran in, all of them
 # in one message of 4 MiB: so few run at once (others are run as ordinary ones), and each
 # is so small, that they fit beside MAX_TASK_BYTES
@@ -44,59 +49,61 @@ MAX_LOCAL: Final = 8
 # However short an attempt may be, a worker that is being replaced gets this long to
 # come back: a wait in the queue that times out is not retried
 MIN_QUEUE_SECONDS: Final = 20.0
+# Details of a Tool's failure are kept up to this size; they stand in results and prompts
+MAX_DETAILS_BYTES: Final = 64 * 1024
 
-_PATIENCE: Final = {
+_TIMEOUT_TEXT: Final = {
     TimeoutType.SCHEDULE_TO_START: "no worker took it from task queue {queue!r} within {wait:g} s",
     TimeoutType.HEARTBEAT: "it sent no heartbeat for {heartbeat:g} s",
     TimeoutType.START_TO_CLOSE: "an attempt took longer than {timeout:g} s",
 }
 
 
-def short_id(text: str) -> str:
-    """An id that Temporal accepts: a long one ends in a hash of itself."""
-    data = text.encode()
-    if len(data) <= MAX_ID:
-        return text
-    return data[: MAX_ID - 33].decode(errors="ignore") + "-" + hashlib.sha256(data).hexdigest()[:32]
-
-
-class Dispatcher:
-    """Starts what runs behind the Calls of one plan."""
+class ActivityCalls:
+    """Starts the Activities of one run."""
 
     def __init__(self) -> None:
         self._tools: dict[str, RawValue] = {}
         self._policies: dict[str, RetryPolicy] = {}
-        self._empty = encode([])
+        self._no_context = encode([])
         self._local_running = 0
 
-    def arguments(self, command: StartCall) -> tuple[list[RawValue], int]:
+    def arguments(self, command: StartActivity) -> tuple[list[RawValue], int]:
         """The three arguments of an Activity, and how many bytes they are.
 
         Raises:
-            CallError: one of them is too large.
+            CallError: they are too large to be recorded.
         """
         tool = command.node.tool
         if tool.name not in self._tools:
             self._tools[tool.name] = encode(tool.schema)
-        context = encode(command.context) if command.context else self._empty
+        context = encode(command.context) if command.context else self._no_context
         args = [encode(command.call), self._tools[tool.name], context]
-        total = sum(size(a) for a in args)
-        if total > MAX_PAYLOAD:
-            text = f"its parameters, tool and scopes are {total:,} bytes; at most {MAX_PAYLOAD:,} can be recorded"
+        total = sum(payload_bytes(a) for a in args)
+        if total > MAX_PAYLOAD_BYTES:
+            text = f"its parameters, tool and scopes are {total:,} bytes; at most {MAX_PAYLOAD_BYTES:,} can be recorded"
             raise CallError(RESULT_TOO_LARGE, f"{text}: pass a reference to large data")
         return args, total
 
-    def activity(self, node: PlannedCall, args: list[RawValue]) -> workflow.ActivityHandle[Any]:
-        """The Call's Activity, scheduled."""
+    def start(self, node: PlannedCall, args: list[RawValue]) -> workflow.ActivityHandle[Any]:
+        """The Call's Activity, scheduled.
+
+        Raises:
+            CallError: a ``local`` Activity that this worker does not have.
+        """
         tool, name = node.tool, str(node.tool.activity)
-        if tool.options.local and self._local_running < MAX_LOCAL:
-            return self._local(node, name, args)
+        if self.is_local(node):
+            return self._start_local(node, name, args)
         return workflow.start_activity(
             name, args=args, result_type=RawValue, activity_id=short_id(node.key), summary=node.label,
             **activity_options(tool.options, self._policy(tool)),
         )  # fmt: skip
 
-    def _local(self, node: PlannedCall, name: str, args: list[RawValue]) -> workflow.ActivityHandle[Any]:
+    def is_local(self, node: PlannedCall) -> bool:
+        """True when the Call's Activity runs in the workflow task: it says ``local``, and few do now."""
+        return node.tool.options.local and self._local_running < MAX_LOCAL
+
+    def _start_local(self, node: PlannedCall, name: str, args: list[RawValue]) -> workflow.ActivityHandle[Any]:
         try:
             handle = workflow.start_local_activity(
                 name, args=args, result_type=RawValue, activity_id=short_id(node.key), summary=node.label,
@@ -161,12 +168,12 @@ def call_error(error: BaseException, options: Options, queue: str) -> CallError:
     if isinstance(cause, CancelledError):
         return CallError(CANCELLED, "the call was cancelled")
     if isinstance(cause, ActivityTimeout):
-        text = _PATIENCE.get(cause.type or TimeoutType.START_TO_CLOSE, "it took too long")
-        known = {
+        text = _TIMEOUT_TEXT.get(cause.type or TimeoutType.START_TO_CLOSE, "it took too long")
+        figures = {
             "queue": options.taskQueue or queue, "wait": queue_seconds(options), "timeout": options.timeout,
             "heartbeat": options.heartbeat or 0,
         }  # fmt: skip
-        return CallError(TIMEOUT, text.format(**known))
+        return CallError(TIMEOUT, text.format(**figures))
     if isinstance(cause, ApplicationError):
         return CallError(cause.type or "ApplicationError", truncate(cause.message, 10_000), _details(cause))
     if isinstance(cause, CallError):
@@ -178,9 +185,9 @@ def call_error(error: BaseException, options: Options, queue: str) -> CallError:
 def _details(error: ApplicationError) -> Any:
     """The details a Tool attached, when they are JSON of a bearable size."""
     try:
-        found = list(error.details)
-        if not found or size(encode(found)) > 64 * 1024:
+        details = list(error.details)
+        if not details or payload_bytes(encode(details)) > MAX_DETAILS_BYTES:
             return None
     except Exception:  # noqa: BLE001 - whatever a foreign SDK put there must not fail the plan
         return None
-    return found[0] if len(found) == 1 else found
+    return details[0] if len(details) == 1 else details

@@ -23,7 +23,7 @@ from acts.language.wire import INVALID_REQUEST, REFUSED
 _REFUSALS: Final = frozenset({INVALID_REQUEST, REFUSED})
 
 
-class TolerantFailures(DefaultFailureConverter):
+class LenientFailureConverter(DefaultFailureConverter):
     """The default failure converter, for details of any kind."""
 
     def to_failure(self, exception: BaseException, payload_converter: PayloadConverter, failure: Failure) -> None:

@@ -1,0 +1,318 @@
+"""A run that plans and walks, tick after tick: the machine of ``Agent``, and of a ``Delegate`` with a planner.
+
+It holds the loop and turns its steps into commands: a request to the model (after the budget was asked),
+a child that walks the plan of the tick, or a wait for a person. One step is under way at a time.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from acts.language.errors import CallError, InvalidRequest, truncate
+from acts.language.wire import APPROVAL_TIMEOUT, LIMIT_EXCEEDED, PAUSE, PROVIDE, RESUME
+from acts.machines.budget import BudgetRefused, Granted
+from acts.machines.events import (
+    Begin,
+    CancelRequested,
+    ChildEnded,
+    Event,
+    ModelAnswered,
+    ModelFailed,
+    PauseRequested,
+    Provided,
+    ResumeRequested,
+    StartsHeld,
+    StartsReleased,
+)
+from acts.machines.loop import AskModel, AwaitApproval, Finished, Loop, StartPlan, Step
+from acts.machines.request_size import request_size
+from acts.machines.run_commands import AskSolution, Finish, SignalChildren, StartPlanRun
+from acts.machines.run_machine import RunMachine
+from acts.tree.decisions import APPROVE, EDIT, REJECT, Decision
+from acts.tree.records import Capabilities, ContextRef, GrantedRequest, PlanInput, TreePosition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from acts.language.config import Config
+    from acts.language.messages import Data, Request
+    from acts.machines.approvals import Decided
+    from acts.plan.validate import ValidatedPlan
+    from acts.tree.records import AgentState
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSetup:
+    """What an agent knows before it begins. ``raw`` is its Request as JSON; ``run_id`` that of this run."""
+
+    raw: dict[str, Any]
+    request: Request
+    capabilities: Capabilities
+    position: TreePosition
+    run_id: str
+    advance: GrantedRequest | None = None
+
+
+class AgentRun(RunMachine):
+    """``forecast`` says what a proposed plan will cost: of the part that is walked, and the bytes it is sent as."""
+
+    def __init__(self, own: str, setup: AgentSetup, forecast: Callable[[ValidatedPlan], dict[str, Any] | None]) -> None:
+        super().__init__(own, setup.position, setup.advance)
+        self.setup = setup
+        capabilities = setup.capabilities
+        self.loop = Loop(setup.request, capabilities.tools, capabilities.served, self.budget.calls_refusal)
+        self.loop.usage = self.usage
+        self.version = 0
+        self.forecasts: list[dict[str, Any]] = []
+        self.failure: Finished | None = None
+        self._forecast_plan = forecast
+        self._forecast: dict[str, Any] | None = None
+        self._phase = "planning"
+        self._is_paused = False
+        self._is_held = False
+        self._held_step: AskModel | StartPlan | None = None
+        self._step: Step | None = None
+        self._provided: list[Data] = []
+        self.notes += [p.text() for p in self.loop.warnings if p.code == "limitLowered"]
+
+    # -- what can be seen -----------------------------------------------------------------------
+
+    @property
+    def config(self) -> Config:
+        """The settings of the Request."""
+        return self.setup.request.config
+
+    @property
+    def phase(self) -> str:
+        """``awaiting`` also while something waits in a run below, as far as this run is the root."""
+        if self.finished is not None:
+            return self.finished
+        if self.is_cancelling:
+            return "cancelled"
+        if self._is_paused and self._held_step is not None:
+            return "paused"
+        return "awaiting" if self._phase == "running" and self.approvals.runs_waiting_below else self._phase
+
+    @property
+    def in_flight(self) -> int:
+        """1 while the model is asked or a plan is walked."""
+        return int(isinstance(self._step, (AskModel, StartPlan)) and self._held_step is None)
+
+    @property
+    def can_continue_as_new(self) -> bool:
+        """True between two ticks, and while a plan waits for a person."""
+        return self.in_flight == 0 and not isinstance(self._held_step, StartPlan)
+
+    # -- steps ----------------------------------------------------------------------------------
+
+    def react(self, event: Event, now: str) -> list[Any]:
+        """The effects of an event on the loop."""
+        handler = _HANDLERS.get(type(event))
+        return [] if handler is None else handler(self, event, now)
+
+    def _begin(self, _event: Begin, now: str) -> list[Any]:
+        return self._take_step(self.loop.begin(), now)
+
+    def _take_step(self, step: Step, now: str) -> list[Any]:
+        """Do the next step of the loop, or keep it while the run is paused or about to continue as new."""
+        self._step = step
+        if isinstance(step, Finished):
+            return self._finish(step)
+        if isinstance(step, AwaitApproval):
+            self._phase = "awaiting"
+            return list(self.approvals.open("plan", self.version, self.config.approve, now))
+        if self._is_paused or self._is_held:
+            self._held_step = step
+            return []
+        if isinstance(step, StartPlan):
+            self._phase = "running"
+            return list(self.budget.request_calls(f"plan-{step.tick}", step.calls))
+        self._absorb()
+        self._phase = "planning"
+        self._step = step = AskModel(step.tick, len(self.loop.request.context))
+        size = request_size(self.config, self.setup.capabilities.price, self._context_bytes())
+        return list(self.budget.request([f"tick-{step.tick}"], size))
+
+    def _take_held_step(self, now: str) -> list[Any]:
+        step, self._held_step = self._held_step, None
+        return [] if step is None else self._take_step(step, now)
+
+    def _context_bytes(self) -> int:
+        if not self.budget.limits_requests:
+            return 0
+        return sum(len(json.dumps(m.raw, ensure_ascii=False)) for m in self.loop.request.context)
+
+    def on_granted(self, effect: Granted, now: str) -> list[Any]:
+        """The budget allows the request of a tick, or the Calls of its plan."""
+        step = self._step
+        if isinstance(step, AskModel) and effect.key == f"tick-{step.tick}":
+            return [AskSolution(step.tick, step.message_count, effect.request)]
+        if isinstance(step, StartPlan) and effect.key == f"plan-{step.tick}":
+            return [self._start_plan(step)]
+        return list(self.budget.settle(effect.key, None))
+
+    def on_refused(self, effect: BudgetRefused, now: str) -> list[Any]:
+        """A limit of the budget ends the run; what was done is kept."""
+        step = self._step
+        tick = f"tick {self.loop.tick}: "
+        if isinstance(step, AskModel):
+            self.loop.undo_tick()
+            return self._finish(Finished("failed", f"{effect.reason}, and there is no output", LIMIT_EXCEEDED))
+        return self._finish(Finished("failed", f"{tick}{effect.reason}", LIMIT_EXCEEDED))
+
+    def _start_plan(self, step: StartPlan) -> StartPlanRun:
+        forecast, self._forecast = self._forecast, None
+        own = PlanInput(
+            request=step.request, position=self.position.child(self.own), part=True,
+            capabilities=self.setup.capabilities.model_copy(update={"tools": {}}),
+            context=ContextRef(workflowId=self.own, runId=self.setup.run_id,
+                               messageCount=len(self.loop.request.context)),
+            approve=(self.setup.raw.get("config") or {}).get("approve"), forecast=forecast,
+        )  # fmt: skip
+        return StartPlanRun(f"plan-{step.tick}", f"tick {step.tick}: {', '.join(step.ids)}", own)
+
+    def _finish(self, end: Finished) -> list[Any]:
+        self.failure = end if end.status != "completed" else None
+        self.finished = end.status
+        return [*self.approvals.close_all(), Finish(end.status)]
+
+    # -- results ----------------------------------------------------------------------------------
+
+    def _answered(self, event: ModelAnswered, now: str) -> list[Any]:
+        answer = event.answer
+        self.usage.add(answer["usage"])
+        out: list[Any] = list(self.budget.settle(f"tick-{self.loop.tick}", answer["usage"]))
+        self._absorb()
+        if "unusable" in answer:
+            return out + self._take_step(self.loop.answer_unusable(**answer["unusable"]), now)
+        step = self.loop.answered(answer["solution"])
+        self.version += isinstance(step, AwaitApproval)
+        return out + self._take_step(step, now)
+
+    def _model_failed(self, event: ModelFailed, _now: str) -> list[Any]:
+        self.usage.add(event.usage)
+        out: list[Any] = list(self.budget.settle(f"tick-{self.loop.tick}", event.usage))
+        if self.is_cancelling:
+            return out
+        text = f"tick {self.loop.tick}: the model gave no answer: {event.error.message}"
+        return out + self._finish(Finished("failed", text, event.error.code))
+
+    def _plan_ended(self, event: ChildEnded, now: str) -> list[Any]:
+        report, tick = event.report or {}, self.loop.tick
+        decisions = report.get("decisions") or ()
+        if event.error is not None:
+            self.approvals.records += [{**record, "tick": tick} for record in decisions]
+            if self.is_cancelling:
+                return []
+            if event.is_unstarted and isinstance(self._step, StartPlan):
+                self.budget.count_calls(-self._step.calls)
+                text = f"what this plan reads is too large for one plan: {event.error.message}"
+                return self._take_step(self.loop.answer_unusable(event.error.code, text), now)
+            text = f"tick {tick}: its plan did not end by itself: {event.error.code}: {event.error.message}"
+            return self._finish(Finished("failed", text, event.error.code))
+        self._absorb()
+        if "forecast" in report:
+            self.forecasts.append(report["forecast"])
+        named = [self.loop.results.with_full_id(record) for record in decisions]
+        self.approvals.records += [{**record, "tick": tick} for record in named]
+        for record in named:
+            self.loop.append_decision(record)
+        return self._take_step(self.loop.plan_ended(report), now)
+
+    # -- people -------------------------------------------------------------------------------------
+
+    def _provide(self, event: Provided, _now: str) -> list[Any]:
+        """A message joins the context before the next step; the plan that is walked gets it too."""
+        self._provided.append(event.message)
+        return [SignalChildren(PROVIDE, event.message.raw, has_payload=True)]
+
+    def _absorb(self) -> None:
+        for message in self._provided:
+            try:
+                self.loop.provide(message)
+            except (InvalidRequest, CallError) as error:
+                self.note(f"a message was refused: {truncate(str(error), 200)}")
+        self._provided.clear()
+
+    def _pause(self, _event: PauseRequested, _now: str) -> list[Any]:
+        self._is_paused = True
+        return [SignalChildren(PAUSE)]
+
+    def _resume(self, _event: ResumeRequested, now: str) -> list[Any]:
+        self._is_paused = False
+        return [SignalChildren(RESUME), *([] if self._is_held else self._take_held_step(now))]
+
+    def _hold(self, _event: StartsHeld, _now: str) -> list[Any]:
+        self._is_held = True
+        return []
+
+    def _release(self, _event: StartsReleased, now: str) -> list[Any]:
+        self._is_held = False
+        return [] if self._is_paused else self._take_held_step(now)
+
+    def _cancel(self, _event: CancelRequested, _now: str) -> list[Any]:
+        self.is_cancelling = True
+        self._held_step = None
+        return list(self.approvals.close_all())
+
+    def check_decision(self, decision: Decision) -> ValidatedPlan | None:
+        """The edited proposal, validated; None for what is no edit."""
+        if decision.decision != EDIT:
+            return None
+        return self.loop.check_edit(decision.call, decision.call_with, decision.calls)
+
+    def on_decided(self, effect: Decided, now: str) -> list[Any]:
+        """A person decided about the plan of this tick."""
+        wait, decision = effect.wait, effect.decision
+        if decision.decision == REJECT:
+            return self._take_step(self.loop.rejected(decision.reason or ""), now)
+        if decision.decision not in (APPROVE, EDIT):
+            text = self.approvals.expired or "nobody decided in time"
+            return self._finish(Finished("failed", text, APPROVAL_TIMEOUT))
+        if decision.decision == EDIT:
+            self.loop.edited(effect.token)
+            self.version += 1
+            self.approvals.raise_version(self.version)
+            self.loop.append_decision(decision.record(wait, ""))
+            return []
+        part, _ = self.loop.pending_plan_request()
+        self._forecast = self._forecast_plan(part)
+        self.loop.append_decision(decision.record(wait, ""))
+        return self._take_step(self.loop.approved(), now)
+
+    # -- carrying over ---------------------------------------------------------------------------
+
+    def snapshot_fields(self) -> dict[str, Any]:
+        """The fields of ``AgentState`` that an agent fills."""
+        if isinstance(self._held_step, AskModel):
+            self.loop.undo_tick()
+        return {
+            "request": self.setup.raw, "capabilities": self.setup.capabilities, "position": self.position,
+            "loop": self.loop.snapshot(), "isPaused": self._is_paused, "version": self.version,
+            "forecasts": tuple(self.forecasts), "provided": tuple(m.raw for m in self._provided),
+        }  # fmt: skip
+
+    def restore(self, state: AgentState, provided: Iterable[Data]) -> None:
+        """Take over what the run before carried over."""
+        self.loop.restore(state.loop)
+        self.restore_common(state.approvals, state.budget)
+        self._is_paused = state.isPaused
+        self.version = state.version
+        self.forecasts = list(state.forecasts)
+        self._provided = list(provided)
+
+
+_HANDLERS: Final[dict[type, Callable[[AgentRun, Any, str], list[Any]]]] = {
+    Begin: AgentRun._begin,  # noqa: SLF001 - the table of this class
+    ModelAnswered: AgentRun._answered,  # noqa: SLF001
+    ModelFailed: AgentRun._model_failed,  # noqa: SLF001
+    ChildEnded: AgentRun._plan_ended,  # noqa: SLF001
+    Provided: AgentRun._provide,  # noqa: SLF001
+    PauseRequested: AgentRun._pause,  # noqa: SLF001
+    ResumeRequested: AgentRun._resume,  # noqa: SLF001
+    StartsHeld: AgentRun._hold,  # noqa: SLF001
+    StartsReleased: AgentRun._release,  # noqa: SLF001
+    CancelRequested: AgentRun._cancel,  # noqa: SLF001
+}

@@ -1,0 +1,546 @@
+"""A run that walks a plan: the machine of ``Plan`` and of ``Instance``.
+
+It holds the walk and turns its commands into those of a run: what stands behind a Call decides whether
+an activity, a request to the model, a child or a run of its own starts, and whether the budget is asked
+before. It judges decisions about its plan and its Calls. Nothing here waits for anything.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from acts.language.errors import CallError, DecisionRefused, EngineError, InvalidRequest
+from acts.language.messages import parse_request
+from acts.language.wire import BUDGET_SPENT, CANCELLED, LIMIT_EXCEEDED, PAUSE, PROVIDE, REJECTED, RESUME
+from acts.machines.budget import BudgetRefused, Granted, RequestSize
+from acts.machines.call_state import SETTLED
+from acts.machines.commands import AskHuman, PlanFinished, StartCall
+from acts.machines.events import (
+    Begin,
+    CallCompleted,
+    CallDetached,
+    CallFailed,
+    CancelRequested,
+    ChildEnded,
+    Event,
+    PauseRequested,
+    Provided,
+    ResumeRequested,
+    StartsHeld,
+    StartsReleased,
+)
+from acts.machines.request_size import request_size
+from acts.machines.run_commands import (
+    AskOutput,
+    Finish,
+    SignalChildren,
+    StartActivity,
+    StartBackground,
+    StartDelegate,
+    StartInstances,
+)
+from acts.machines.run_machine import RunMachine
+from acts.machines.walk import Walk
+from acts.plan.planned_call import UNIT, PlannedCall
+from acts.plan.validate import ValidatedPlan, validate_parsed
+from acts.tree.batches import Batch, count_calls, expand_template, keep_instance, needs_children, split_into_children
+from acts.tree.decisions import APPROVE, EDIT, INNER, REJECT, Decision
+from acts.tree.delegation import build_delegate_input, depth_problem
+from acts.tree.plan_request import edited_request
+from acts.tree.records import BackgroundInput, Capabilities, ContextRef, InstanceInput, PlanInput, TreePosition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from acts.language.config import Config
+    from acts.language.messages import Data
+    from acts.machines.approvals import Decided
+    from acts.machines.commands import Command
+    from acts.tree.records import GrantedRequest, PlanState
+
+    Forecast = Callable[[ValidatedPlan], dict[str, Any] | None]
+
+# What a child says of an instance
+REPORT_FIELDS: Final = ("status", "state", "calls", "errors", "written", "made", "order")
+# Bytes of a parameter that the root is shown of a Call that waits below it
+MAX_REPORTED_BYTES: Final = 600
+
+
+@dataclass(frozen=True, slots=True)
+class PlanSetup:
+    """What a run of a plan knows before it begins. ``input`` is None for a run that a person started.
+
+    ``raw`` is its Request as JSON, ``source`` the run whose context a model is shown.
+    """
+
+    raw: dict[str, Any]
+    prepared: ValidatedPlan
+    capabilities: Capabilities
+    position: TreePosition
+    source: ContextRef
+    input: PlanInput | None = None
+
+    @property
+    def instances(self) -> tuple[str, ...]:
+        """The instances that this run was started for."""
+        return self.input.instances if isinstance(self.input, InstanceInput) else ()
+
+    @property
+    def places(self) -> tuple[int, ...] | None:
+        """Where the Calls stand in the plan that they were taken from, or None."""
+        return self.input.places if isinstance(self.input, InstanceInput) else None
+
+    @property
+    def approve(self) -> Any:
+        """What the person asked to confirm who started the tree: ``plan`` does not hold for a part of a plan."""
+        if self.input is not None and self.input.part:
+            return self.input.approve
+        return (self.raw.get("config") or {}).get("approve")
+
+
+class PlanRun(RunMachine):
+    """``identify`` gives a Call its ``_id``: stable, and different for every Call of every run.
+
+    ``forecast`` says what a plan will cost that a person approves.
+    """
+
+    def __init__(self, own: str, setup: PlanSetup, identify: Callable[[PlannedCall], str], forecast: Forecast) -> None:
+        super().__init__(own, setup.position)
+        self.setup = setup
+        self.raw = setup.raw
+        self.walk = Walk(self._own_part(setup.prepared), identify)
+        self.version = 1
+        self.is_approved = not asks_for_plan(setup.prepared)
+        self.forecast: dict[str, Any] | None = None if setup.input is None else setup.input.forecast
+        self._forecast_plan = forecast
+        self._batch: Batch | None = None
+        self._starting: dict[str, StartCall] = {}
+        self._checked: tuple[Any, ValidatedPlan] | None = None
+        self.notes += [p.text() for p in setup.prepared.warnings if p.code == "limitLowered"]
+        self.budget.count_calls(count_calls(setup.prepared) if setup.input is None else 0)
+
+    # -- the run ------------------------------------------------------------------------------
+
+    @property
+    def config(self) -> Config:
+        """The settings of the Request."""
+        return self.walk.prepared.request.config
+
+    @property
+    def whole_plan(self) -> ValidatedPlan:
+        """The plan as it was written, where the run walks a part of it and children the rest."""
+        return self.walk.prepared.whole or self.walk.prepared
+
+    @property
+    def in_flight(self) -> int:
+        """Activities, children and requests that the walk waits for."""
+        return self.walk.running
+
+    @property
+    def can_continue_as_new(self) -> bool:
+        """True when nothing is in flight."""
+        return self.walk.quiet and not self._starting
+
+    @property
+    def phase(self) -> str:
+        """``awaiting`` while something waits for a person and nothing else of the run goes on."""
+        if self.finished is not None:
+            return self.finished
+        if self.is_cancelling:
+            return "cancelled"
+        if self.walk.paused:
+            return "paused"
+        if not self.is_approved:
+            return "awaiting"
+        waiting = self.approvals.children_waiting(self.children.values())
+        waits = self.walk.running <= waiting and (self.walk.running or self.walk.counts.get("awaiting"))
+        return "awaiting" if waits else "running"
+
+    def react(self, event: Event, now: str) -> list[Any]:
+        """The effects of an event: what it does to the walk, and what the walk wants done."""
+        handler = _HANDLERS.get(type(event))
+        return [] if handler is None else handler(self, event, now)
+
+    def _begin(self, _event: Begin, now: str) -> list[Any]:
+        if self.is_approved:
+            return self._perform(self.walk.begin(now), now)
+        return list(self.approvals.open("plan", self.version, self.config.approve, now))
+
+    def _completed(self, event: CallCompleted, now: str) -> list[Any]:
+        self.usage.add(event.usage)
+        out: list[Any] = [*self.budget.settle(event.key, event.usage)]
+        return out + self._on_call(
+            event.key, lambda rank: self.walk.completed(rank, event.value, now, chosen=event.chosen), now
+        )
+
+    def _failed(self, event: CallFailed, now: str) -> list[Any]:
+        self.usage.add(event.usage)
+        self._starting.pop(event.key, None)
+        out: list[Any] = [*self.budget.settle(event.key, event.usage)]
+        return out + self._on_call(event.key, lambda rank: self.walk.failed(rank, event.error, now), now)
+
+    def _detached(self, event: CallDetached, now: str) -> list[Any]:
+        return self._on_call(event.key, lambda rank: self.walk.detached(rank, now), now)
+
+    def _on_call(self, key: str, event: Callable[[int], list[Command]], now: str) -> list[Any]:
+        rank = self.walk.ids.get(key)
+        return [] if rank is None else self._perform(event(rank), now)
+
+    def _child_result(self, event: ChildEnded, now: str) -> list[Any]:
+        """What a child came to: an instance's report, or the result of a delegated Call."""
+        rank = self.walk.ids.get(event.key)
+        if rank is None:
+            return []
+        node, report = self.walk.nodes[rank], event.report
+        self.approvals.records += [_seen_from_above(node, r) for r in (report or {}).get("decisions") or ()]
+        if node.kind == UNIT:
+            return self._perform(self.walk.unit_ended(rank, _instances_of(node, report, event.error), now), now)
+        if event.error is not None or report is None:
+            error = event.error or CallError("EngineError", "the child said nothing of its result")
+            return self._perform(self.walk.failed(rank, CallError(error.code, error.message), now), now)
+        return self._perform(self.walk.completed(rank, report.get("output"), now, chosen=report.get("path")), now)
+
+    def _provided(self, event: Provided, now: str) -> list[Any]:
+        """A message joins the context of the plan, and of the children that walk its instances."""
+        message = event.message
+        out: list[Any] = [
+            SignalChildren(PROVIDE, message.raw, has_payload=True, instance=message.instance, instances_only=True)
+        ]
+        try:
+            return self._perform(self.walk.provide(message, now), now) + out
+        except InvalidRequest as error:
+            self.note(f"a message was refused: {error.problems[0].message}")
+            return out
+
+    def _pause(self, _event: PauseRequested, now: str) -> list[Any]:
+        return [*self._perform(self.walk.pause(), now), SignalChildren(PAUSE)]
+
+    def _resume(self, _event: ResumeRequested, now: str) -> list[Any]:
+        return [*self._perform(self.walk.resume(), now), SignalChildren(RESUME)]
+
+    def _hold(self, _event: StartsHeld, now: str) -> list[Any]:
+        return self._perform(self.walk.drain(on=True), now)
+
+    def _release(self, _event: StartsReleased, now: str) -> list[Any]:
+        return self._perform(self.walk.drain(on=False), now)
+
+    def _cancel(self, _event: CancelRequested, now: str) -> list[Any]:
+        """Nothing more starts; Calls that wait for a grant never will."""
+        self.is_cancelling = True
+        self.is_approved = True
+        out: list[Any] = [*self.approvals.close_all(), *self._perform(self.walk.cancel(now), now)]
+        for key in list(self._starting):
+            self.budget.withdraw(key)
+            self._starting.pop(key)
+            out += self._on_call(key, self._cancelled_before_start(now), now)
+        return out
+
+    def _cancelled_before_start(self, now: str) -> Callable[[int], list[Command]]:
+        error = CallError(CANCELLED, "the call was cancelled before it was started")
+        return lambda rank: self.walk.failed(rank, error, now)
+
+    # -- what the walk wants done -----------------------------------------------------------------
+
+    def _perform(self, commands: Iterable[Command], now: str) -> list[Any]:
+        """Commands of the walk as effects of the run."""
+        out: list[Any] = []
+        asking: list[StartCall] = []
+        for command in commands:
+            if isinstance(command, PlanFinished):
+                self.finished = command.status
+                out.append(Finish(command.status))
+            elif isinstance(command, AskHuman):
+                node, settings = command.node, self.config.approve
+                out += self.approvals.open(
+                    command.what, self.version, settings, now, call=node.id, instance=node.instance,
+                    about=self._reported_parameters(command.call),
+                )  # fmt: skip
+            elif self._needs_grant(command.node):
+                asking.append(command)
+            else:
+                out += self._start(command, None, now)
+        return out + self._ask_budget(asking)
+
+    def _needs_grant(self, node: PlannedCall) -> bool:
+        """True for a Call that begins with a request to a model, where requests are limited."""
+        if node.kind == "delegate":
+            limited = self.budget.limits_requests or self.budget.limits_calls
+            return limited if node.detached else self.budget.limits_requests and not node.acts
+        return node.kind == "latent" and self.budget.limits_requests
+
+    def _ask_budget(self, commands: list[StartCall]) -> list[Any]:
+        """Ask once for all Calls that start now."""
+        out: list[Any] = []
+        detached = [c for c in commands if c.node.detached]
+        requests = [c for c in commands if not c.node.detached]
+        self._starting |= {c.node.key: c for c in commands}
+        for command in detached:
+            out += self.budget.request_share(command.node.key, 1 + max(1, self._open_detached()))
+        if requests:
+            out += self.budget.request([c.node.key for c in requests], self._size(requests), self._open_latent())
+        return out
+
+    def _open_detached(self) -> int:
+        pairs = zip(self.walk.nodes, self.walk.runs, strict=True)
+        return sum(n.detached and n.kind == "delegate" and r.state not in SETTLED for n, r in pairs)
+
+    def _open_latent(self) -> int:
+        """How many latent Calls may still need a request."""
+        pairs = zip(self.walk.nodes, self.walk.runs, strict=True)
+        return sum(n.kind == "latent" and r.state in ("pending", "ready", "awaiting") for n, r in pairs)
+
+    def _size(self, commands: list[StartCall]) -> RequestSize:
+        """The size of the largest of these requests."""
+        largest = max(len(json.dumps([c.call, c.context], ensure_ascii=False)) for c in commands)
+        return request_size(self.config, self.setup.capabilities.price, self._context_bytes() + largest)
+
+    def _context_bytes(self) -> int:
+        request = self.walk.prepared.request
+        return sum(len(json.dumps(m.raw, ensure_ascii=False)) for m in request.context)
+
+    def on_granted(self, effect: Granted, now: str) -> list[Any]:
+        """A Call has its request: start it, unless it does not run any more."""
+        command = self._starting.pop(effect.key, None)
+        rank = self.walk.ids.get(effect.key)
+        if command is None or rank is None or self.walk.runs[rank].state != "running":
+            return list(self.budget.settle(effect.key, None))
+        return self._start(command, effect, now)
+
+    def on_refused(self, effect: BudgetRefused, now: str) -> list[Any]:
+        """A Call needs a request that the budget does not allow."""
+        self._starting.pop(effect.key, None)
+        error = CallError(BUDGET_SPENT, f"{effect.reason}, and this call needs a request to a model")
+        return self._on_call(effect.key, lambda rank: self.walk.failed(rank, error, now), now)
+
+    def _start(self, command: StartCall, granted: Granted | None, now: str) -> list[Any]:
+        node = command.node
+        if node.kind == UNIT:
+            return [StartInstances(node, self._instance_input(node))]
+        if node.kind == "latent":
+            grant = None if granted is None else granted.request
+            return [AskOutput(node, command.call, command.context, self.setup.source, grant)]
+        if node.kind == "delegate":
+            return self._start_delegate(command, granted, now)
+        if not node.detached:
+            return [StartActivity(node, command.call, command.context)]
+        options = node.tool.options.model_dump(mode="json")
+        own = BackgroundInput(
+            label=node.label, activity=node.tool.activity, options=options, call=command.call,
+            tool=dict(node.tool.schema), context=tuple(command.context),
+        )  # fmt: skip
+        return [StartBackground(node, own)]
+
+    def _start_delegate(self, command: StartCall, granted: Granted | None, now: str) -> list[Any]:
+        node = command.node
+        problem = depth_problem(self.position, node)
+        if problem is not None:
+            error = CallError(LIMIT_EXCEEDED, problem)
+            settled = list(self.budget.settle(node.key, None))
+            return settled + self._on_call(node.key, lambda rank: self.walk.failed(rank, error, now), now)
+        config = {**(self.raw.get("config") or {}), "approve": self.setup.approve}
+        position = self.position.detached() if node.detached else self.position.delegate(self.own, node.instance)
+        share = granted.share if granted is not None and granted.share else None
+        grant: GrantedRequest | None = self.budget.hand_on(node.key)
+        own = build_delegate_input(command.call, command.context, node, config, position,
+                                   self.setup.capabilities.pins, grant=grant, share=share)  # fmt: skip
+        if node.detached:
+            return [StartBackground(node, BackgroundInput(label=node.label, delegate=own))]
+        return [StartDelegate(node, own)]
+
+    def _instance_input(self, node: PlannedCall) -> InstanceInput:
+        whole = self.walk.prepared.whole
+        if whole is None:
+            raise EngineError("a unit of no batch")
+        if self._batch is None:
+            self._batch = Batch(whole, self.raw.get("config") or {})
+        instance = node.members[0] if len(node.members) == 1 else None
+        capabilities = self.setup.capabilities.model_copy(update={"tools": {}})
+        request, places = self._batch.request_for(node.members, self.walk.provided_data())
+        return InstanceInput(
+            request=request, instances=tuple(node.members), places=places, capabilities=capabilities,
+            context=self.setup.source, position=self.position.child(self.own, instance), approve=self.setup.approve,
+            part=True,
+        )  # fmt: skip
+
+    def _reported_parameters(self, call: Mapping[str, Any]) -> dict[str, Any]:
+        """What the root is shown of a Call that waits below it: its parameters, large ones left out."""
+        if self.position.is_root:
+            return {}
+        shown = {k: v for k, v in call.items() if not k.startswith("_")}
+        return {"parameters": shown} if len(json.dumps(shown)) <= MAX_REPORTED_BYTES else {}
+
+    def child_of_instance(self, instance: str) -> str:
+        """The name of the child that walks an instance: that of its first one."""
+        return next((n.members[0] for n in self.walk.nodes if instance in n.members), instance)
+
+    # -- decisions -------------------------------------------------------------------------------
+
+    def check_decision(self, decision: Decision) -> ValidatedPlan | None:
+        """The edited plan, validated; None for what is no edit.
+
+        Raises:
+            InvalidRequest, DecisionRefused: it cannot be carried out, and why.
+        """
+        if decision.decision != EDIT:
+            return None
+        key = (json.dumps(decision.raw, sort_keys=True, default=str), self.version)
+        if self._checked is not None and self._checked[0] == key:
+            prepared = self._checked[1]
+        else:
+            prepared = self._edited_plan(decision)
+            self._checked = (key, prepared)
+        refusal = self.budget.calls_refusal(self._added_calls(prepared))
+        if refusal is not None:
+            raise DecisionRefused(refusal)
+        if self.is_approved:
+            self.walk.check_change(self._edited_part(prepared))
+        return prepared
+
+    def _edited_plan(self, decision: Decision) -> ValidatedPlan:
+        plan, places = self.walk.prepared.request.plan, self.setup.places
+        if plan is None:
+            raise EngineError("a plan without a plan message")
+        calls = list(decision.calls) if decision.calls is not None else list(plan.calls)
+        if not self.takes_edits:
+            text = "this run walks several instances, and takes no edits: set instancesPerChild to 1 for that"
+            raise DecisionRefused(text)
+        if places is not None and decision.calls is not None:
+            raise DecisionRefused("this run walks a part of a plan: one call of it can be edited, and no more")
+        if decision.calls is None:
+            node = next((n for n in self.whole_plan.nodes if n.id == decision.call), None)
+            if node is None:
+                raise DecisionRefused(f"there is no call {decision.call}")
+            at = node.index if places is None else places.index(node.index)
+            calls[at] = keep_instance(calls[at], decision.call_with, node.instance)
+        request = edited_request(self.raw, plan.index, calls)
+        capabilities = self.setup.capabilities
+        return validate_parsed(parse_request(request), capabilities.tools, capabilities.served, places)
+
+    @property
+    def takes_edits(self) -> bool:
+        """False for a child of several instances: which of them an edit is for cannot be said."""
+        return len(self.setup.instances) <= 1
+
+    def _added_calls(self, prepared: ValidatedPlan) -> int:
+        return count_calls(prepared.whole or prepared) - count_calls(self.whole_plan)
+
+    def _own_part(self, prepared: ValidatedPlan) -> ValidatedPlan:
+        """What this run walks itself: all of a plan, or what children of its own do not."""
+        self._batch = None
+        if self.setup.input is not None and isinstance(self.setup.input, InstanceInput):
+            return expand_template(prepared, self.setup.instances)
+        return split_into_children(prepared) if needs_children(prepared) else prepared
+
+    def _edited_part(self, prepared: ValidatedPlan) -> ValidatedPlan:
+        """What this run walks of an edited plan; what children walk already stays theirs."""
+        by_children = self.walk.prepared.whole is not None
+        if self.is_approved and by_children and not needs_children(prepared):
+            raise DecisionRefused("its instances are walked by children: no call of them can depend on a global one")
+        return self._own_part(prepared) if by_children or not self.is_approved else prepared
+
+    def on_decided(self, effect: Decided, now: str) -> list[Any]:
+        """Carry out a decision."""
+        wait, decision = effect.wait, effect.decision
+        if decision.decision == EDIT:
+            return self._replan(effect.token, now)
+        if wait.what == "plan":
+            return self._decided_plan(decision, now)
+        rank = self.walk.find(wait.call, wait.instance)
+        if rank is None:
+            return []
+        return self._perform(self.walk.decide(rank, decision.decision, decision.reason or "", now), now)
+
+    def _decided_plan(self, decision: Decision, now: str) -> list[Any]:
+        if decision.decision == APPROVE:
+            self.is_approved = True
+            self.forecast = self._forecast_plan(self.walk.prepared)
+            return self._perform(self.walk.begin(now), now)
+        self.finished = REJECTED if decision.decision == REJECT else "failed"
+        return [Finish(self.finished)]
+
+    def _replan(self, prepared: ValidatedPlan, now: str) -> list[Any]:
+        """Walk the edited plan from now on; it waits for an approval of its own."""
+        part = self._edited_part(prepared)
+        self.budget.count_calls(self._added_calls(prepared))
+        out: list[Any] = []
+        commands: list[Command] = []
+        if self.is_approved:
+            self.walk, commands = self.walk.changed_plan(part, now)
+            for wait in self.approvals.own_pending:
+                if self.walk.awaits(wait.call, wait.instance) is None:
+                    out += self.approvals.close_call(str(wait.call), wait.instance)
+                    same = [n.id for n in self.walk.nodes if n.instance == wait.instance]
+                    self.approvals.inherit_deadline(wait, same)
+        else:
+            self.walk = self.walk.anew(part)
+        self.raw = prepared.request.raw
+        self._checked = None
+        self.version += 1
+        self.approvals.raise_version(self.version)
+        return out + self._perform(commands, now)
+
+    # -- carrying over ---------------------------------------------------------------------------
+
+    def snapshot_fields(self) -> dict[str, Any]:
+        """The fields of ``PlanState`` that a plan fills."""
+        own = self.setup.input
+        return {
+            "request": self.raw, "capabilities": self.setup.capabilities, "walk": self.walk.snapshot(),
+            "input": None if own is None else {**own.to_json(), "request": {}, "capabilities": None},
+            "usage": self.usage.to_json(), "version": self.version, "isApproved": self.is_approved,
+            "forecast": self.forecast,
+        }  # fmt: skip
+
+    def restore(self, state: PlanState, parse: Callable[[Any], Data]) -> None:
+        """Take over what the run before carried over."""
+        self.walk.restore(state.walk, parse)
+        self.restore_common(state.approvals, state.budget)
+        self.usage.add(state.usage)
+        self.version, self.is_approved, self.forecast = state.version, state.isApproved, state.forecast
+
+
+def asks_for_plan(prepared: ValidatedPlan) -> bool:
+    """True when a person approves the plan before any of it runs: the default for lazy plans."""
+    request = prepared.request
+    required = request.config.approve.plan
+    return required is True or (required is None and request.plan is not None and request.plan.mode == "lazy")
+
+
+def _seen_from_above(node: PlannedCall, record: dict[str, Any]) -> dict[str, Any]:
+    """A decision that was made in a child: of which instance of this run, or below which Call."""
+    if node.members:
+        return {"instance": node.members[0], **record}
+    # The instances of a delegate are none of ours, and it does not know for whom it works
+    inner = {} if record.get("instance") is None else {INNER: record.get(INNER, record["instance"])}
+    own = {} if node.instance is None else {"instance": node.instance}
+    return {**{k: v for k, v in record.items() if k != "instance"}, **inner, "below": node.id, **own}
+
+
+def _instances_of(node: PlannedCall, report: Any, error: CallError | None) -> dict[str, Any]:
+    """What each instance of a unit came to, by id; ``error`` where the child said nothing."""
+    if isinstance(report, dict) and isinstance(report.get("instances"), dict):
+        return dict(report["instances"])
+    if isinstance(report, dict) and "status" in report:
+        return {node.members[0]: {k: report[k] for k in REPORT_FIELDS if k in report}}
+    cause = error or CallError("EngineError", "the child that walked it said nothing of it")
+    item = {"call": None, "code": cause.code, "message": cause.message}
+    status = "cancelled" if cause.code == CANCELLED else "failed"
+    nothing = {"status": status, "state": {}, "calls": [], "errors": [item], "written": []}
+    return dict.fromkeys(node.members, nothing)
+
+
+_HANDLERS: Final[dict[type, Callable[[PlanRun, Any, str], list[Any]]]] = {
+    Begin: PlanRun._begin,  # noqa: SLF001 - the table of this class
+    CallCompleted: PlanRun._completed,  # noqa: SLF001
+    CallFailed: PlanRun._failed,  # noqa: SLF001
+    CallDetached: PlanRun._detached,  # noqa: SLF001
+    ChildEnded: PlanRun._child_result,  # noqa: SLF001
+    Provided: PlanRun._provided,  # noqa: SLF001
+    PauseRequested: PlanRun._pause,  # noqa: SLF001
+    ResumeRequested: PlanRun._resume,  # noqa: SLF001
+    StartsHeld: PlanRun._hold,  # noqa: SLF001
+    StartsReleased: PlanRun._release,  # noqa: SLF001
+    CancelRequested: PlanRun._cancel,  # noqa: SLF001
+}

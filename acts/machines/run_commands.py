@@ -1,0 +1,109 @@
+"""What a run wants done: typed commands. The driver performs them, in order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from acts.machines.approvals import AnswerUpdate, CancelTimer, StartTimer
+from acts.machines.budget import SendRecord
+
+if TYPE_CHECKING:
+    from acts.plan.planned_call import PlannedCall
+    from acts.tree.records import (
+        BackgroundInput,
+        ContextRef,
+        DelegateInput,
+        GrantedRequest,
+        InstanceInput,
+        PlanInput,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class StartActivity:
+    """Start the Activity of a Call with its three arguments: the Call, the Tool, the scoped context."""
+
+    node: PlannedCall
+    call: dict[str, Any]
+    context: list[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class AskOutput:
+    """Ask the model for the output of a latent Call, within a grant (None: nothing limits it)."""
+
+    node: PlannedCall
+    call: dict[str, Any]
+    context: list[dict[str, Any]]
+    source: ContextRef
+    grant: GrantedRequest | None
+
+
+@dataclass(frozen=True, slots=True)
+class AskSolution:
+    """Ask the model for the Solution of a tick; it is shown the first ``message_count`` messages."""
+
+    tick: int
+    message_count: int
+    grant: GrantedRequest | None
+
+
+@dataclass(frozen=True, slots=True)
+class StartDelegate:
+    """Start the child that does a delegated Call."""
+
+    node: PlannedCall
+    input: DelegateInput
+
+
+@dataclass(frozen=True, slots=True)
+class StartInstances:
+    """Start the child that walks some instances."""
+
+    node: PlannedCall
+    input: InstanceInput
+
+
+@dataclass(frozen=True, slots=True)
+class StartBackground:
+    """Start a fire-and-forget Call as a run of its own."""
+
+    node: PlannedCall
+    input: BackgroundInput
+
+
+@dataclass(frozen=True, slots=True)
+class StartPlanRun:
+    """Start the child that walks a plan, under ``<this run>/<name>``."""
+
+    name: str
+    label: str
+    input: PlanInput
+
+
+@dataclass(frozen=True, slots=True)
+class SignalChildren:
+    """Pass a person's signal on to the children: all, those that walk instances, or the one of an instance.
+
+    A child that is being started gets it once it is there.
+    """
+
+    signal: str
+    payload: Any = None
+    has_payload: bool = False
+    instance: str | None = None
+    instances_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """The run is over with this status: the driver flushes what is on its way and ends the workflow."""
+
+    status: str
+
+
+RunCommand = (
+    StartActivity | AskOutput | AskSolution | StartDelegate | StartInstances | StartBackground | StartPlanRun
+    | SignalChildren | SendRecord | StartTimer | CancelTimer | AnswerUpdate | Finish
+)  # fmt: skip

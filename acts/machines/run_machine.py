@@ -1,0 +1,255 @@
+"""The base of all runs: what every run of a tree does alike, whatever it walks.
+
+A run is a machine: ``handle`` takes one event and returns the commands that follow. It holds the
+machines that it is made of (approvals, budget, and a walk or a loop), and applies their effects until
+only commands for the driver are left.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final
+
+from acts.language.errors import truncate
+from acts.language.usage import Usage
+from acts.language.wire import RUN_ENDED
+from acts.machines.approvals import Approvals, Decided, Note
+from acts.machines.budget import BudgetMachine, BudgetRefused, Granted, SendRecord
+from acts.machines.events import (
+    Begin,
+    ChildEnded,
+    ChildStarted,
+    DecisionReceived,
+    Event,
+    RecordDelivered,
+    RecordLost,
+    RecordReceived,
+    TimerFired,
+)
+from acts.tree.records import (
+    BudgetGrant,
+    BudgetReport,
+    BudgetRequest,
+    DecisionAnswer,
+    ForwardedDecision,
+    GrantedRequest,
+    PendingChanged,
+    RunEnded,
+    TreePosition,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from acts.language.config import Config
+    from acts.machines.run_commands import RunCommand
+    from acts.tree.decisions import Decision
+
+MAX_NOTES: Final = 20
+MAX_NOTE: Final = 300
+
+
+class RunMachine:
+    """``own`` is the run's workflow id. Subclasses handle the events of their own kind in ``react``."""
+
+    def __init__(self, own: str, position: TreePosition, advance: GrantedRequest | None = None) -> None:
+        self.own, self.position = own, position
+        self.approvals = Approvals(own, position, self.check_decision)
+        self.budget = BudgetMachine(own, position, advance)
+        self.usage = Usage()
+        self.notes: list[str] = []
+        self.children: dict[str, str] = {}
+        self.child_actions = 0
+        self.finished: str | None = None
+        self.is_cancelling = False
+        self.has_not_begun = True
+
+    # -- for subclasses ---------------------------------------------------------------------
+
+    @property
+    def config(self) -> Config:
+        """The settings of the run's Request."""
+        raise NotImplementedError
+
+    @property
+    def phase(self) -> str:
+        """``planning``, ``awaiting``, ``running``, ``paused``, or how the run ended."""
+        raise NotImplementedError
+
+    @property
+    def can_continue_as_new(self) -> bool:
+        """True at a moment at which the run's state is all there is."""
+        raise NotImplementedError
+
+    @property
+    def in_flight(self) -> int:
+        """How many activities, children and requests the run waits for."""
+        raise NotImplementedError
+
+    def react(self, event: Event, now: str) -> list[Any]:
+        """The effects of an event of this kind of run."""
+        raise NotImplementedError
+
+    def check_decision(self, decision: Decision) -> Any:
+        """Raise PlanError for a decision that cannot be carried out now; what is returned comes with ``Decided``."""
+
+    def on_decided(self, effect: Decided, now: str) -> list[Any]:
+        """A decision about this run was taken."""
+        raise NotImplementedError
+
+    def on_granted(self, effect: Granted, now: str) -> list[Any]:
+        """The budget allows a purpose."""
+        raise NotImplementedError
+
+    def on_refused(self, effect: BudgetRefused, now: str) -> list[Any]:
+        """The budget does not allow a purpose."""
+        raise NotImplementedError
+
+    def snapshot_fields(self) -> dict[str, Any]:
+        """What this kind of run carries over, beside what all carry."""
+        raise NotImplementedError
+
+    # -- events -----------------------------------------------------------------------------
+
+    def handle(self, event: Event, now: str) -> list[RunCommand]:
+        """Take one event; returns the commands that follow from it, in order."""
+        if self.finished is not None and not isinstance(event, (RecordDelivered, RecordLost, DecisionReceived)):
+            return []
+        if isinstance(event, Begin):
+            self.has_not_begun = False
+        shared = _SHARED.get(type(event))
+        return self._apply(shared(self, event, now) if shared is not None else self.react(event, now), now)
+
+    def flush(self, now: str) -> list[RunCommand]:
+        """What the root should hear of after this task: one report each of approvals and of the budget."""
+        return self._apply([*self.approvals.flush(), *self.budget.flush()], now)
+
+    def flush_approvals(self, now: str) -> list[RunCommand]:
+        """At the end: what waited here is closed. What requests cost stands in the run's result."""
+        return self._apply(self.approvals.flush(), now)
+
+    def child_of_instance(self, instance: str) -> str:
+        """The name of the child that walks an instance."""
+        return instance
+
+    def _apply(self, effects: Iterable[Any], now: str) -> list[RunCommand]:
+        """Apply the effects that are for this run; the rest are commands."""
+        out: list[RunCommand] = []
+        queue = deque(effects)
+        while queue:
+            effect = queue.popleft()
+            own = _OWN_EFFECTS.get(type(effect))
+            if own is None:
+                out.append(effect)
+            else:
+                queue.extendleft(reversed(own(self, effect, now)))
+        return out
+
+    def note(self, text: str) -> None:
+        """A remark for ``status`` and the page; the last few are kept."""
+        self.notes.append(truncate(text, MAX_NOTE))
+        del self.notes[:-MAX_NOTES]
+
+    def _note(self, effect: Note, _now: str) -> list[Any]:
+        self.note(effect.text)
+        return []
+
+    # -- what all runs do alike ---------------------------------------------------------------
+
+    def _decision_received(self, event: DecisionReceived, now: str) -> list[Any]:
+        return self.approvals.decide(event.raw, event.word, now, update=event.update, has_children=bool(self.children))
+
+    def _timer_fired(self, event: TimerFired, now: str) -> list[Any]:
+        return list(self.approvals.on_timer(event.name, now))
+
+    def _child_started(self, event: ChildStarted, _now: str) -> list[Any]:
+        self.children[event.key] = event.workflow_id
+        return []
+
+    def _child_ended(self, event: ChildEnded, now: str) -> list[Any]:
+        """Take what a child says beside its result, then its result."""
+        workflow_id = self.children.pop(event.key, None)
+        out: list[Any] = []
+        if event.accounting is not None:
+            self.child_actions += event.accounting.actions
+            out += self.budget.take(event.accounting.settled)
+        self.usage.add((event.report or {}).get("usage"))
+        if workflow_id is not None and event.is_abrupt and not self.is_cancelling:
+            out += self._forget_run(workflow_id)
+        if self.position.is_root and workflow_id is not None:
+            self.approvals.forget(workflow_id)
+        return [*out, *self.react(event, now)]
+
+    def _forget_run(self, workflow_id: str) -> list[Any]:
+        """A run below ended without a last word: the root frees what it held."""
+        if self.position.is_root:
+            self.approvals.forget(workflow_id)
+            return list(self.budget.release(workflow_id))
+        return [SendRecord(self.position.ancestors[0], RUN_ENDED, RunEnded(workflowId=workflow_id))]
+
+    def _record_received(self, event: RecordReceived, now: str) -> list[Any]:
+        record = event.record
+        if isinstance(record, PendingChanged):
+            return list(self.approvals.on_pending_changed(record, now)) if self.position.is_root else []
+        if isinstance(record, ForwardedDecision):
+            return list(self.approvals.on_forwarded(record, now))
+        if isinstance(record, DecisionAnswer):
+            return list(self.approvals.on_answer(record))
+        if isinstance(record, BudgetRequest):
+            return list(self.budget.on_request(record))
+        if isinstance(record, BudgetReport):
+            return list(self.budget.on_report(record))
+        if isinstance(record, BudgetGrant):
+            return list(self.budget.on_grant(record))
+        return self._forget_run(record.workflowId) if isinstance(record, RunEnded) else []
+
+    def _record_delivered(self, event: RecordDelivered, _now: str) -> list[Any]:
+        if event.key == "pending":
+            self.approvals.report_delivered()
+        elif event.key == "report":
+            self.budget.report_delivered()
+        return []
+
+    def _record_lost(self, event: RecordLost, _now: str) -> list[Any]:
+        kind, _, rest = event.key.partition("/")
+        if self.finished is not None:
+            return []
+        if kind == "pending":
+            return list(self.approvals.report_lost(event.reason))
+        if kind == "report":
+            self.budget.report_delivered()
+        elif kind == "budget":
+            return list(self.budget.root_is_gone(int(rest)))
+        elif kind == "grant":
+            return list(self.budget.release(rest))
+        elif kind == "decision":
+            return list(self.approvals.undeliverable(event.key))
+        return []
+
+    # -- carrying over ----------------------------------------------------------------------------
+
+    def common_snapshot(self) -> dict[str, Any]:
+        """The part of a snapshot that all runs have."""
+        return {"approvals": self.approvals.snapshot(), "budget": self.budget.snapshot()}
+
+    def restore_common(self, approvals: Mapping[str, Any], budget: Mapping[str, Any]) -> None:
+        """Take it over."""
+        self.approvals.restore(approvals)
+        self.budget.restore(budget)
+
+
+_SHARED: Final[dict[type, Callable[[RunMachine, Any, str], list[Any]]]] = {
+    DecisionReceived: RunMachine._decision_received,  # noqa: SLF001 - the table of this class
+    TimerFired: RunMachine._timer_fired,  # noqa: SLF001
+    ChildStarted: RunMachine._child_started,  # noqa: SLF001
+    ChildEnded: RunMachine._child_ended,  # noqa: SLF001
+    RecordReceived: RunMachine._record_received,  # noqa: SLF001
+    RecordDelivered: RunMachine._record_delivered,  # noqa: SLF001
+    RecordLost: RunMachine._record_lost,  # noqa: SLF001
+}
+_OWN_EFFECTS: Final[dict[type, Callable[[RunMachine, Any, str], list[Any]]]] = {
+    Decided: lambda run, effect, now: run.on_decided(effect, now),
+    Granted: lambda run, effect, now: run.on_granted(effect, now),
+    BudgetRefused: lambda run, effect, now: run.on_refused(effect, now),
+    Note: RunMachine._note,  # noqa: SLF001
+}

@@ -1,0 +1,387 @@
+"""Every record that crosses from one run to another, once: frozen, versioned, strict.
+
+* what a child is started with: ``PlanInput``, ``InstanceInput``, ``DelegateInput``, ``BackgroundInput``;
+* what a delegate and an instance give back: ``DelegateResult``, ``InstanceReport``;
+* what a run carries into the next one: ``PlanState``, ``AgentState``;
+* the signals between runs: ``PendingChanged``, ``ForwardedDecision``, ``DecisionAnswer``,
+  ``BudgetRequest``, ``BudgetGrant``, ``BudgetReport``, ``RunEnded``.
+
+This file knows no Temporal: ``workflows/runtime/payloads.py`` puts records into payloads. A field
+is added with a default, so that records of an earlier version are read; a change of meaning raises
+``WIRE_VERSION``, and a run that meets a later version than its own refuses it by name.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Final, Self
+
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+
+from acts.language.config import Budget
+from acts.language.errors import ActsError
+
+WIRE_VERSION: Final = 1
+# How deep delegates may call delegates, where no budget says otherwise
+DEFAULT_DEPTH: Final = 8
+
+
+class RecordError(ActsError):
+    """A payload that is not the record it should be; the message names the record and the field."""
+
+
+class Record(BaseModel):
+    """Base of all records: camelCase on the wire, nothing unknown, defaults left out."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    type_name: ClassVar[str] = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """The record as JSON; a field that has its default is left out."""
+        out: dict[str, Any] = {}
+        for name, field in type(self).model_fields.items():
+            value = getattr(self, name)
+            if field.is_required() or value != field.get_default(call_default_factory=True):
+                out[name] = _to_json(value)
+        return out
+
+    @classmethod
+    def from_json(cls, data: Any) -> Self:
+        """The record that ``to_json`` gave.
+
+        Raises:
+            RecordError: the data is none, or of a later version.
+        """
+        try:
+            return cls.model_validate(data)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            place = ".".join(str(part) for part in first["loc"]) or "the record"
+            raise RecordError(f"not a {cls.__name__}: {place}: {first['msg']}") from None
+
+
+class VersionedRecord(Record):
+    """A record that stands in a history by itself: it says which version of the wire it is of."""
+
+    v: int = WIRE_VERSION
+
+    def to_json(self) -> dict[str, Any]:
+        """The record as JSON, its version first."""
+        return {"v": self.v, **super().to_json()}
+
+    @model_validator(mode="after")
+    def _check_version(self) -> Self:
+        if self.v > WIRE_VERSION:
+            raise ValueError(f"it has version {self.v} of the wire; this worker reads up to {WIRE_VERSION}: update it")
+        return self
+
+
+def _to_json(value: Any) -> Any:
+    if isinstance(value, Record):
+        return value.to_json()
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json", exclude_none=True)
+    if isinstance(value, tuple):
+        return [_to_json(item) for item in value]
+    return value
+
+
+# -- where a run stands in its tree --------------------------------------------------
+
+
+class BudgetAccount(Record):
+    """One budget of a tree: that of the root, or of a definition that sets its own. ``id`` is a workflow id."""
+
+    id: str
+    limits: Budget
+
+
+class TreePosition(Record):
+    """The place of a run below its root.
+
+    ``ancestors`` are the workflow ids from the root down to the parent: empty at the root.
+    ``instance`` is the instance that the root's plan walks on this branch. ``accounts`` are the
+    budgets that hold here, the root's first. ``depth`` counts the delegates on the way.
+    """
+
+    ancestors: tuple[str, ...] = ()
+    instance: str | None = None
+    depth: int = 0
+    maxDepth: int = DEFAULT_DEPTH
+    accounts: tuple[BudgetAccount, ...] = ()
+
+    @property
+    def is_root(self) -> bool:
+        """True for a run that no other run of ours started, or that goes on alone."""
+        return not self.ancestors
+
+    def with_budget(self, workflow_id: str, budget: Budget) -> TreePosition:
+        """The same place, with the run's own limits added to those that hold here already."""
+        changes: dict[str, Any] = {}
+        if budget.depth is not None:
+            own = self.depth + budget.depth
+            changes["maxDepth"] = own if self.depth == 0 else min(self.maxDepth, own)
+        if any(n is not None for n in (budget.requests, budget.tokens, budget.cost, budget.calls)):
+            changes["accounts"] = (*self.accounts, BudgetAccount(id=workflow_id, limits=budget))
+        return self.model_copy(update=changes)
+
+    def child(self, workflow_id: str, instance: str | None = None) -> TreePosition:
+        """The place of a child of this run that works on the same level of delegation."""
+        changes: dict[str, Any] = {"ancestors": (*self.ancestors, workflow_id)}
+        if self.instance is None and instance is not None:
+            changes["instance"] = instance
+        return self.model_copy(update=changes)
+
+    def delegate(self, workflow_id: str, instance: str | None = None) -> TreePosition:
+        """The place of a delegate of this run: one level deeper."""
+        return self.child(workflow_id, instance).model_copy(update={"depth": self.depth + 1})
+
+    def detached(self) -> TreePosition:
+        """The place of a delegate that outlives its tree: the root of a tree of its own."""
+        return TreePosition(depth=self.depth + 1, maxDepth=self.maxDepth)
+
+
+# -- what a child is started with ------------------------------------------------------
+
+
+class Capabilities(Record):
+    """What the worker served when the run began, and which definitions were pinned (name to SHA-256).
+
+    ``price`` is what the run's model costs, in US dollars per token of input and of output.
+    """
+
+    tools: dict[str, Any] = {}
+    served: tuple[str, ...] = ()
+    pins: dict[str, str] = {}
+    price: tuple[float, float] | None = None
+
+
+class ContextRef(Record):
+    """The run whose context a model is shown, and how many of its messages."""
+
+    workflowId: str
+    runId: str
+    messageCount: int
+
+
+class GrantedRequest(Record):
+    """One request to a model that the ledger reserved: what it may cost. ``id`` names the reservation."""
+
+    id: str
+    tokens: int = 0
+    cost: float = 0.0
+    mayRepair: bool = False
+
+
+class SettledRequest(Record):
+    """What came of a granted request: its usage, or None when it was never made."""
+
+    id: str
+    usage: dict[str, Any] | None = None
+
+
+class PlanInput(VersionedRecord):
+    """What the run that walks the plan of a tick, or of a definition, is started with.
+
+    ``capabilities`` None: it looks them up itself. ``approve`` is what the person asked for who
+    started the tree; ``part`` says that ``request`` holds a part of the context only.
+    """
+
+    request: dict[str, Any]
+    position: TreePosition
+    capabilities: Capabilities | None = None
+    context: ContextRef | None = None
+    approve: Any = None
+    part: bool = False
+    forecast: dict[str, Any] | None = None
+
+
+class InstanceInput(PlanInput):
+    """A ``PlanInput`` for some instances; ``places`` are those of the Calls in the plan that they were taken from."""
+
+    instances: tuple[str, ...]
+    places: tuple[int, ...] | None = None
+
+
+class AnonymousCall(Record):
+    """The one Call of a delegate without a definition: its Tool, ``_id`` and outcomes."""
+
+    tool: str
+    schema_: dict[str, Any]
+    served: bool
+    id: str
+    path: str
+
+
+class DelegateInput(VersionedRecord):
+    """What the child that does a delegated Call is started with, and nothing else of its parent."""
+
+    delegate: str
+    input: dict[str, Any]
+    context: tuple[Any, ...]
+    config: dict[str, Any]
+    position: TreePosition
+    sha256: str | None = None
+    call: AnonymousCall | None = None
+    grant: GrantedRequest | None = None
+
+
+class BackgroundInput(VersionedRecord):
+    """A fire-and-forget Call: an Activity with its three arguments, or a delegate."""
+
+    label: str
+    activity: str | None = None
+    options: dict[str, Any] = {}
+    call: dict[str, Any] = {}
+    tool: dict[str, Any] = {}
+    context: tuple[Any, ...] = ()
+    delegate: DelegateInput | None = None
+
+
+# -- what a child gives back -------------------------------------------------------------
+
+
+class Accounting(Record):
+    """What a child's work adds to the run above, beside its result.
+
+    ``settled`` are granted requests whose usage the root has not heard of; ``actions`` are the
+    Temporal actions of the child and of all below it.
+    """
+
+    settled: tuple[SettledRequest, ...] = ()
+    actions: int = 0
+
+
+class DelegateResult(VersionedRecord):
+    """What a delegated Call came to. ``path`` is the outcome that a model chose, by its index."""
+
+    status: str
+    output: Any = None
+    path: int | None = None
+    ticks: int | None = None
+    usage: dict[str, Any] = {}
+    decisions: tuple[dict[str, Any], ...] = ()
+    definition: dict[str, str] = {}
+    errors: tuple[dict[str, Any], ...] = ()
+    accounting: Accounting = Accounting()
+
+
+# -- what a run carries into the next ------------------------------------------------------
+
+
+class PlanState(VersionedRecord):
+    """A plan that continues as new. ``input`` is what the run was started with, without its Request."""
+
+    request: dict[str, Any]
+    capabilities: Capabilities
+    walk: dict[str, Any]
+    approvals: dict[str, Any]
+    budget: dict[str, Any]
+    input: dict[str, Any] | None = None
+    usage: dict[str, Any] = {}
+    version: int = 1
+    isApproved: bool = True
+    forecast: dict[str, Any] | None = None
+    actions: int = 0
+
+
+class AgentState(VersionedRecord):
+    """An agent that continues as new, between two ticks or while its plan waits for a person.
+
+    ``definition`` and ``delegate`` are those of a delegate: where its definition came from, and its input.
+    """
+
+    request: dict[str, Any]
+    capabilities: Capabilities
+    position: TreePosition
+    loop: dict[str, Any]
+    approvals: dict[str, Any]
+    budget: dict[str, Any]
+    isPaused: bool = False
+    version: int = 0
+    forecasts: tuple[dict[str, Any], ...] = ()
+    provided: tuple[Any, ...] = ()
+    definition: dict[str, str] = {}
+    delegate: dict[str, Any] | None = None
+    actions: int = 0
+
+
+# -- signals between runs --------------------------------------------------------------------
+
+
+class PendingChanged(VersionedRecord):
+    """To the root: what waits in the sender has changed. ``ancestors`` are those of the sender."""
+
+    workflowId: str
+    ancestors: tuple[str, ...]
+    opened: tuple[dict[str, Any], ...] = ()
+    closed: tuple[dict[str, Any], ...] = ()
+
+
+class ForwardedDecision(VersionedRecord):
+    """A decision on its way: from the run that a person told to the root, or from the root to the run that waits.
+
+    ``scope`` limits it to the runs at and below one run. ``replyTo`` is the run that owes the person an
+    answer, ``id`` how that run names the decision. ``target`` is what the root found to be meant.
+    """
+
+    id: str
+    replyTo: str
+    decision: dict[str, Any]
+    scope: str | None = None
+    target: dict[str, Any] | None = None
+
+
+class DecisionAnswer(VersionedRecord):
+    """The judgement of the run that waits: accepted, or the problem."""
+
+    id: str
+    type: str | None = None
+    message: str = ""
+    details: Any = None
+
+
+class BudgetRequest(VersionedRecord):
+    """To the root: may I make so many requests of this size, or so many more Calls?
+
+    ``tokens`` and ``cost`` are what each may take at most, ``leastTokens`` and ``leastCost`` what it needs.
+    ``others`` are requests that may follow; ``parts`` asks for one part of what is left, for a run that
+    outlives the tree. ``settled`` is a report that travels along.
+    """
+
+    workflowId: str
+    id: int
+    accounts: tuple[BudgetAccount, ...]
+    ancestors: tuple[str, ...] = ()
+    requests: int = 0
+    tokens: int = 0
+    leastTokens: int = 0
+    cost: float = 0.0
+    leastCost: float = 0.0
+    calls: int = 0
+    parts: int = 0
+    others: int = 0
+    settled: tuple[SettledRequest, ...] = ()
+
+
+class BudgetGrant(VersionedRecord):
+    """From the root: ``granted`` requests, or the limit that ``refused`` the rest of what was asked for."""
+
+    id: int
+    granted: tuple[GrantedRequest, ...] = ()
+    refused: str | None = None
+    share: dict[str, Any] | None = None
+
+
+class BudgetReport(VersionedRecord):
+    """To the root: what granted requests cost, and by how many Calls an edit changed a plan."""
+
+    workflowId: str
+    accounts: tuple[BudgetAccount, ...] = ()
+    settled: tuple[SettledRequest, ...] = ()
+    calls: int = 0
+
+
+class RunEnded(VersionedRecord):
+    """To the root: a run ended without a last word; what waits there or is reserved for it is void."""
+
+    workflowId: str

@@ -1,0 +1,141 @@
+"""The children of a run: started under readable ids, signalled, and what they came to.
+
+A signal for a child that is being started reaches it once it is there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from temporalio import workflow
+from temporalio.common import RawValue
+from temporalio.exceptions import ApplicationError, ChildWorkflowError, WorkflowAlreadyStartedError
+
+from acts.language.errors import CallError, truncate
+from acts.language.wire import ALREADY_STARTED, BACKGROUND
+from acts.tree.child_ids import child_id, spare_child_id
+from workflows.runtime.payloads import decode_detail
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from workflows.runtime.outbox import Outbox, Target
+
+    Handle = workflow.ChildWorkflowHandle[Any, Any]
+
+MAX_LABEL = 200
+
+
+@dataclass(slots=True)
+class _Child:
+    """One child by its name; ``handle`` None while it is being started."""
+
+    type: str
+    handle: Handle | None = None
+    waiting: list[tuple[str, tuple[RawValue, ...]]] = field(default_factory=list)
+
+
+async def start_child(type_: str, name: str, arg: RawValue, label: str, **options: Any) -> Handle:
+    """A child ``<this run>/<name>``; where that id is in use, with the start of the run's id behind it.
+
+    Raises:
+        CallError: both ids are in use.
+    """
+    info = workflow.info()
+    ids = (child_id(info.workflow_id, name), spare_child_id(info.workflow_id, name, info.run_id))
+    for id_ in ids:
+        try:
+            return await workflow.start_child_workflow(
+                type_, arg, id=id_, result_type=RawValue, static_summary=truncate(label, MAX_LABEL), **options
+            )
+        except WorkflowAlreadyStartedError:
+            continue
+    raise CallError(ALREADY_STARTED, f"a run with the id {ids[0]} exists already")
+
+
+async def start_background(name: str, arg: RawValue, label: str) -> None:
+    """A run of its own that outlives this one; returns once it is started."""
+    await start_child(
+        BACKGROUND, name, arg, label, parent_close_policy=workflow.ParentClosePolicy.ABANDON,
+        cancellation_type=workflow.ChildWorkflowCancellationType.ABANDON,
+    )  # fmt: skip
+
+
+class Children:
+    """Those that run now, by type and name: an instance may be called as a Call is."""
+
+    def __init__(self, outbox: Outbox, note: Callable[[str], None]) -> None:
+        self._outbox, self._note = outbox, note
+        self._running: dict[tuple[str, str], _Child] = {}
+
+    def expect(self, type_: str, name: str) -> None:
+        """This one is about to be started: what is signalled from now on reaches it."""
+        self._running[type_, name] = _Child(type_)
+
+    async def run(
+        self, type_: str, name: str, arg: RawValue, label: str, started: Callable[[str], None],
+        seconds: float | None = None,
+    ) -> RawValue:  # fmt: skip
+        """Start a child that was expected, and wait for its result; ``started`` is called with its id.
+
+        ``seconds`` bounds how long it may take.
+        """
+        try:
+            child = self._running[type_, name]
+            child.handle = await start_child(
+                type_, name, arg, label, parent_close_policy=workflow.ParentClosePolicy.REQUEST_CANCEL,
+                execution_timeout=None if seconds is None else timedelta(seconds=seconds),
+            )  # fmt: skip
+            started(child.handle.id)
+            for signal, args in child.waiting:
+                self.signal_one(child.handle, signal, *args)
+            result: RawValue = await child.handle
+        finally:
+            self._running.pop((type_, name), None)
+        return result
+
+    def signal_all(self, signal: str, *args: RawValue, type_: str | None = None) -> None:
+        """Signal all of them, or those of one type."""
+        for child in self._running.values():
+            if type_ is None or child.type == type_:
+                self._signal(child, signal, *args)
+
+    def signal_named(self, type_: str, name: str, signal: str, *args: RawValue) -> bool:
+        """Signal one; False when there is none of this name now."""
+        child = self._running.get((type_, name))
+        if child is not None:
+            self._signal(child, signal, *args)
+        return child is not None
+
+    def _signal(self, child: _Child, signal: str, *args: RawValue) -> None:
+        if child.handle is None:
+            child.waiting.append((signal, args))
+        else:
+            self.signal_one(child.handle, signal, *args)
+
+    def signal_one(self, target: Target, signal: str, *args: RawValue) -> None:
+        """Signal a run; one that has just ended needs no signal any more."""
+
+        def outcome(error: BaseException | None) -> None:
+            if error is not None:
+                self._note(f"{signal} came too late for {target.id}: {truncate(str(error), 100)}")
+
+        self._outbox.send(target, signal, args, outcome)
+
+
+def failure_detail(error: BaseException) -> Any:
+    """What a child that failed says of itself in its failure's first detail, or None."""
+    cause: BaseException | None = error
+    while isinstance(cause, ChildWorkflowError):
+        cause = cause.__cause__
+    return decode_detail(cause.details[0]) if isinstance(cause, ApplicationError) and cause.details else None
+
+
+def ended_abruptly(error: BaseException) -> bool:
+    """True for a child that was terminated or timed out: it had no chance of a last word."""
+    cause: BaseException | None = error
+    while isinstance(cause, ChildWorkflowError):
+        cause = cause.__cause__
+    return not isinstance(cause, ApplicationError)

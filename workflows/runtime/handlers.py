@@ -1,0 +1,408 @@
+"""The handlers of every run: signals and the update ``decide`` become events, queries ask the view.
+
+People's signals and those between our own runs stand apart below. What a signal holds is read here; one
+that makes no sense is noted, and changes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+from temporalio import workflow
+from temporalio.common import RawValue
+from temporalio.exceptions import ApplicationError, is_cancelled_exception
+
+from acts.language.errors import CallError, InvalidRequest, PlanError, Problem, truncate
+from acts.language.messages import Data, parse_message
+from acts.language.strict_json import write_json
+from acts.language.wire import (
+    APPROVE,
+    BUDGET_GRANT,
+    BUDGET_REPORT,
+    BUDGET_REQUEST,
+    CONTEXT,
+    DECIDE,
+    DECISION,
+    DECISION_ANSWER,
+    EDIT,
+    ENGINE_ERROR,
+    GRAPH,
+    INVALID_REQUEST,
+    PAUSE,
+    PENDING,
+    PENDING_CHANGED,
+    PENDING_PARAMETERS,
+    PLAN_QUERY,
+    PROMPT_CONTEXT,
+    PROVIDE,
+    REJECT,
+    RESUME,
+    RUN_ENDED,
+    STATUS,
+)
+from acts.machines.approvals import AnswerUpdate, problem_of
+from acts.machines.events import DecisionReceived, Event, PauseRequested, Provided, RecordReceived, ResumeRequested
+from acts.tree.records import (
+    BudgetGrant,
+    BudgetReport,
+    BudgetRequest,
+    DecisionAnswer,
+    ForwardedDecision,
+    PendingChanged,
+    RecordError,
+    RunEnded,
+    VersionedRecord,
+)
+from workflows.runtime.driver import Driver
+from workflows.runtime.payloads import MAX_RESULT, NOTHING, decode, decode_or_none, decode_record, raw, without_details
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from acts.machines.run_machine import RunMachine
+    from acts.views.run_views import RunView
+
+AIM: Final = 'No input needed; {"workflowId"?, "instance"?} names one run below.'
+WHICH: Final = '"call"? names a call, "workflowId"? and "instance"? one of several; "version"? what you have seen'
+AS_TEXT: Final = 'As text for a terminal: {"width": 100}.'
+# Before the run knows its Request
+STARTING: Final[dict[str, Any]] = {"phase": "planning", "calls": [], "usage": {}}
+_EMPTY: Final[dict[str, Any]] = {
+    "requests": 0, "inputTokens": 0, "outputTokens": 0, "cost": 0
+}  # fmt: skip
+
+
+class RunWorkflow:
+    """The one base of our workflow classes: inbox, handlers, and a guard around the run."""
+
+    def __init__(self) -> None:
+        self._inbox: deque[Event] = deque()
+        self._driver: Driver | None = None
+        self._view: RunView | None = None
+        self._updates: dict[str, asyncio.Future[DecisionAnswer | None]] = {}
+        self._early_notes: list[str] = []
+        self._actions = 1
+        self._failed_phase: str | None = None
+
+    # -- for the workflow classes -----------------------------------------------------------------
+
+    async def guarded(self, run: Awaitable[RawValue]) -> RawValue:
+        """The run's result; every failure of it is readable, and none retries a task for ever."""
+        try:
+            return await run
+        except (ApplicationError, asyncio.CancelledError, workflow.ContinueAsNewError):
+            raise
+        except (InvalidRequest, RecordError) as error:
+            self._failed_phase = "failed"
+            problems = error if isinstance(error, InvalidRequest) else _not_a_request(error)
+            details = raw(write_json(problems.to_json()))
+            raise ApplicationError(str(problems), details, type=INVALID_REQUEST, non_retryable=True) from None
+        except Exception as error:
+            if is_cancelled_exception(error):
+                raise
+            # Whatever it is: an input that we did not foresee must not retry this task for ever
+            workflow.logger.exception("the run broke")
+            text = f"{type(error).__name__}: {truncate(str(error))}"
+            raise ApplicationError(text, type=ENGINE_ERROR, non_retryable=True) from error
+
+    async def drive(self, run: RunMachine, view: RunView, carry: Callable[[int], VersionedRecord], actions: int) -> int:
+        """Run a machine to its end; returns the Temporal actions so far. Raises CancelledError when cancelled."""
+        self._view = view
+        self._driver = driver = Driver(run, self._inbox, carry, self._show, self._answer, actions + self._actions)
+        for text in self._early_notes:
+            run.note(text)
+        await driver.drive()
+        return driver.actions + driver.outbox.sent + run.child_actions
+
+    def _show(self) -> None:
+        if self._view is not None:
+            workflow.set_current_details(self._view.page())
+
+    def _answer(self, answer: AnswerUpdate) -> None:
+        future = self._updates.pop(answer.id, None)
+        if future is not None and not future.done():
+            future.set_result(answer.problem)
+
+    def _count_action(self) -> None:
+        if self._driver is None:
+            self._actions += 1
+        else:
+            self._driver.actions += 1
+
+    def _note(self, text: str) -> None:
+        if self._driver is None:
+            self._early_notes.append(text)
+        else:
+            self._driver.run.note(text)
+
+    # -- people's signals ---------------------------------------------------------------------------
+
+    @workflow.signal(
+        name=APPROVE, description=f'Let it run: {{}} or {{"call": "2:refund", "by": "Ada", "note": "…"}}. {WHICH}.'
+    )
+    def approve(self, value: RawValue = NOTHING) -> None:
+        """Approve what waits."""
+        self._decision_signal(APPROVE, value)
+
+    @workflow.signal(
+        name=REJECT, description=f'Do not let it run: {{"reason": "…", "call": "2:refund", "by": "Ada"}}. {WHICH}.'
+    )
+    def reject(self, value: RawValue = NOTHING) -> None:
+        """Reject what waits."""
+        self._decision_signal(REJECT, value)
+
+    @workflow.signal(
+        name=EDIT,
+        description=f'Change: {{"plan": [calls]}} or {{"call": "2:refund", "with": {{call}}}}, then approve. {WHICH}.',
+    )
+    def edit(self, value: RawValue = NOTHING) -> None:
+        """Edit what waits."""
+        self._decision_signal(EDIT, value)
+
+    def _decision_signal(self, word: str, value: RawValue) -> None:
+        self._count_action()
+        try:
+            self._inbox.append(DecisionReceived(decode(value), word))
+        except CallError as error:
+            self._note(f"the signal {word} was refused: {error.message}")
+
+    @workflow.signal(name=PAUSE, description=f"Start no more calls; what runs goes on. {AIM}")
+    def pause(self, value: RawValue = NOTHING) -> None:
+        """Start nothing more, here and below."""
+        self._steer(PAUSE, value, PauseRequested())
+
+    @workflow.signal(name=RESUME, description=f"Go on after pause. {AIM}")
+    def resume(self, value: RawValue = NOTHING) -> None:
+        """Go on."""
+        self._steer(RESUME, value, ResumeRequested())
+
+    def _steer(self, signal: str, value: RawValue, event: Event) -> None:
+        self._count_action()
+        aim = decode_or_none(value)
+        aim = aim if isinstance(aim, dict) else {}
+        if not self._pass_on(signal, aim.get("workflowId"), aim.get("instance"), value):
+            self._inbox.append(event)
+
+    @workflow.signal(
+        name=PROVIDE,
+        description='Give a message that the run waits for: {"type": "input", "input": {"name": "value"}}',
+    )
+    def provide(self, value: RawValue = NOTHING) -> None:
+        """Append a data-like message to the context; instances get what is theirs, and what is global."""
+        self._count_action()
+        workflow_id, message = split_target(decode_or_none(value))
+        if workflow_id is not None and self._pass_on(PROVIDE, workflow_id, None, raw(write_json(message))):
+            return
+        try:
+            self._inbox.append(Provided(data_message(message)))
+        except (InvalidRequest, CallError) as error:
+            text = error.problems[0].message if isinstance(error, InvalidRequest) else error.message
+            self._note(f"a message was refused: {text}")
+
+    def _pass_on(self, signal: str, workflow_id: Any, instance: Any, value: RawValue) -> bool:
+        """Pass a signal on to the one run below that it names; False when it is for this run."""
+        own = workflow.info().workflow_id
+        if isinstance(workflow_id, str) and workflow_id != own:
+            if not workflow_id.startswith(f"{own}/"):
+                self._note(f"the signal {signal} was ignored: {truncate(workflow_id, 100)} is no run below this one")
+            elif self._driver is not None:
+                args = (value,) if signal == PROVIDE else ()
+                self._driver.children.signal_one(workflow.get_external_workflow_handle(workflow_id), signal, *args)
+            return True
+        if not isinstance(instance, str) or self._driver is None:
+            return False
+        name = self._driver.run.child_of_instance(instance)
+        if not self._driver.signal_instance(name, signal, value):
+            self._note(f"the signal {signal} was ignored: no child walks the instance {truncate(instance, 100)} now")
+        return True
+
+    # -- signals between our own runs -----------------------------------------------------------------
+
+    @workflow.signal(name=PENDING_CHANGED, description="For the engine: what waits in a run below.")
+    def pending_changed(self, value: RawValue = NOTHING) -> None:
+        """A run below reports what waits."""
+        self._record(value, PendingChanged)
+
+    @workflow.signal(name=DECISION, description="For the engine: a decision on its way through the tree.")
+    def decision(self, value: RawValue = NOTHING) -> None:
+        """A decision is forwarded."""
+        self._record(value, ForwardedDecision)
+
+    @workflow.signal(name=DECISION_ANSWER, description="For the engine: what the run that waits says to a decision.")
+    def decision_answer(self, value: RawValue = NOTHING) -> None:
+        """A decision was judged."""
+        self._record(value, DecisionAnswer)
+
+    @workflow.signal(name=BUDGET_REQUEST, description="For the engine: a run below asks what it may spend.")
+    def budget_request(self, value: RawValue = NOTHING) -> None:
+        """A run below asks."""
+        self._record(value, BudgetRequest)
+
+    @workflow.signal(name=BUDGET_GRANT, description="For the engine: the root answers what may be spent.")
+    def budget_grant(self, value: RawValue = NOTHING) -> None:
+        """The root answers."""
+        self._record(value, BudgetGrant)
+
+    @workflow.signal(name=BUDGET_REPORT, description="For the engine: what requests of a run below cost.")
+    def budget_report(self, value: RawValue = NOTHING) -> None:
+        """A run below reports."""
+        self._record(value, BudgetReport)
+
+    @workflow.signal(name=RUN_ENDED, description="For the engine: a run below ended without a last word.")
+    def run_ended(self, value: RawValue = NOTHING) -> None:
+        """A run below is gone."""
+        self._record(value, RunEnded)
+
+    def _record(self, value: RawValue, type_: type[VersionedRecord]) -> None:
+        try:
+            self._inbox.append(RecordReceived(decode_record(value, type_)))
+        except RecordError as error:
+            self._note(f"a signal of the engine was ignored: {truncate(str(error), 200)}")
+
+    # -- the update -----------------------------------------------------------------------------------
+
+    @workflow.update(
+        name=DECIDE,
+        description=(
+            'Decide, and get the status: {"decision": "approve"}, {"decision": "reject", "reason": "…"} or '
+            f'{{"decision": "edit", "plan": [calls]}}. {WHICH}.'
+        ),
+    )
+    async def decide(self, value: RawValue = NOTHING) -> RawValue:
+        """Carry out a decision, here or in a run below; returns the status after it."""
+        self._count_action()
+        update = workflow.current_update_info()
+        id_ = update.id if update is not None else ""
+        try:
+            event = DecisionReceived(decode(value), None, id_)
+        except CallError as error:
+            _refuse(problem_of(error))
+        self._updates[id_] = future = asyncio.get_running_loop().create_future()
+        self._inbox.append(event)
+        problem = await future
+        if problem is not None:
+            _refuse(problem)
+        return self._status()
+
+    @decide.validator
+    def decide_validator(self, value: RawValue = NOTHING) -> None:
+        """Refuse what cannot be carried out here: it then never enters history.
+
+        Before the run knows what waits, and where a run below is the judge, the handler refuses.
+        """
+        if self._driver is None or self._driver.run.has_not_begun:
+            return
+        run = self._driver.run
+        try:
+            run.approvals.judge(decode(value), has_children=bool(run.children))
+        except (PlanError, CallError) as error:
+            _refuse(problem_of(error))
+
+    # -- queries ----------------------------------------------------------------------------------------
+
+    @workflow.query(name=STATUS, description="{phase, tick?, calls: [{id, tool, state, error?}], usage, notes?}")
+    def status(self, _: RawValue = NOTHING) -> RawValue:
+        """Where the run is."""
+        return self._status()
+
+    def _status(self) -> RawValue:
+        if self._view is None:
+            status = {**STARTING, "usage": _EMPTY, "phase": self._failed_phase or "planning"}
+            return raw(write_json({**status, "notes": self._early_notes} if self._early_notes else status))
+        status = self._view.status()
+        data = write_json(status)
+        if len(data) > MAX_RESULT:
+            calls = [{**c, "error": without_details([c["error"]])[0]} if "error" in c else c for c in status["calls"]]
+            data = write_json({**status, "calls": calls[-10_000:]})
+        return raw(data)
+
+    @workflow.query(name=PLAN_QUERY, description="The latest plan's calls, as they were written.")
+    def plan(self, _: RawValue = NOTHING) -> RawValue:
+        """The plan."""
+        return raw(write_json([] if self._view is None else self._view.plan()))
+
+    @workflow.query(
+        name=CONTEXT,
+        description='The messages so far. A page: {"offset": 0, "limit": 1000}. One value: {"path": "†state.name"}.',
+    )
+    def context(self, page: RawValue = NOTHING) -> RawValue:
+        """The whole context, a page of it, or the value at a path."""
+        if self._view is None:
+            return raw(write_json([]))
+        return raw(write_json(self._view.context(_query_argument(page), MAX_RESULT)))
+
+    @workflow.query(
+        name=PENDING,
+        description="What waits for a decision, at the root for all runs below: "
+        "[{workflowId, what, call?, version, since}]",
+    )
+    def pending(self, _: RawValue = NOTHING) -> RawValue:
+        """Decisions that are waited for."""
+        waits = [] if self._driver is None else self._driver.run.approvals.pending
+        return raw(write_json([wait.to_json() for wait in waits]))
+
+    @workflow.query(
+        name=PENDING_PARAMETERS,
+        description="What the calls that wait for a decision here would be called with: "
+        "{editable, calls: [{call, instance?, with}]}, as many as fit into an answer.",
+    )
+    def pending_parameters(self, _: RawValue = NOTHING) -> RawValue:
+        """What a person has to know who decides."""
+        empty = {"editable": True, "calls": []}
+        return raw(write_json(empty if self._view is None else self._view.pending_parameters(MAX_RESULT)))
+
+    @workflow.query(name=PROMPT_CONTEXT, description="For the engine: what a model is shown of this run's context.")
+    def prompt_context(self, page: RawValue = NOTHING) -> RawValue:
+        """A page of the context, and the Tools."""
+        if self._view is None:
+            return raw(write_json({"messages": []}))
+        return raw(write_json(self._view.prompt_context(_query_argument(page), MAX_RESULT)))
+
+    @workflow.query(name=GRAPH, description=f"The latest plan as a Mermaid flowchart. {AS_TEXT}")
+    def graph(self, options: RawValue = NOTHING) -> str:
+        """The plan as a drawing."""
+        return "" if self._view is None else self._view.graph(decode_or_none(options))
+
+
+def _query_argument(value: RawValue) -> Any:
+    return decode(value) if value.payload.metadata else None
+
+
+def _refuse(problem: DecisionAnswer) -> NoReturn:
+    details = () if problem.details is None else (raw(write_json(problem.details)),)
+    raise ApplicationError(problem.message, *details, type=problem.type, non_retryable=True)
+
+
+def _not_a_request(error: RecordError) -> InvalidRequest:
+    hint = "start a Plan or an Agent; Delegate, Instance and Background are started by them"
+    return InvalidRequest([Problem("invalidRequest", str(error), hint=hint)])
+
+
+def split_target(value: Any) -> tuple[str | None, Any]:
+    """The run that a provided message names, and the message without that; its ``instance`` as ``_instance``.
+
+    Only beside a payload in wrapped form: an inline payload may have fields of these names.
+    """
+    is_wrapped = isinstance(value, dict) and value.get("type") in value
+    if not is_wrapped or not {"workflowId", "instance"} & set(value):
+        return None, value
+    message = {k: v for k, v in value.items() if k not in ("workflowId", "instance")}
+    if isinstance(value.get("instance"), str):
+        message["_instance"] = value["instance"]
+    workflow_id = value.get("workflowId")
+    return (workflow_id if isinstance(workflow_id, str) else None), message
+
+
+def data_message(value: Any) -> Data:
+    """A message that may be provided from outside.
+
+    Raises:
+        InvalidRequest: it is no data-like Message.
+    """
+    message = parse_message(value)
+    if not isinstance(message, Data):
+        text = f"a {message.type} message cannot be provided: only data, input, state"
+        raise InvalidRequest([Problem("invalidMessage", text)])
+    return message

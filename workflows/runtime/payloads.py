@@ -1,0 +1,243 @@
+"""JSON and records in and out of Temporal payloads, with their sizes known before anything is sent.
+
+A payload above 2 MiB cannot be recorded: a workflow that tries retries its task for ever. One that sends
+more than 4 MiB in one task is terminated. So this file encodes, looks at the size, and refuses or trims.
+
+A record travels as readable JSON with its type in the payload's metadata, which tells it from a Request:
+a workflow takes one argument. What all children of a batch have in common, and what a run carries into the
+next, is compressed.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from temporalio.api.common.v1 import Payload
+from temporalio.common import RawValue
+
+from acts.language.errors import CallError, InvalidRequest, Problem, truncate
+from acts.language.strict_json import read_json, write_json
+from acts.language.wire import MAX_PAYLOAD_BYTES, NOT_JSON, RESULT_TOO_LARGE
+from acts.tree.compression import compress, decompress
+from acts.tree.records import InstanceInput, RecordError, VersionedRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+# All commands of one workflow task travel in one gRPC message of at most 4 MiB
+MAX_TASK_BYTES: Final = 2 * 1024 * 1024
+# The result of one local activity; eight of them fit into a task beside the above
+MAX_LOCAL_RESULT: Final = 192 * 1024
+# A result that is larger loses its bulkiest parts (queries still have them)
+MAX_RESULT: Final = 1536 * 1024
+# Of a batch: above this, each instance's own run has its result
+MAX_BATCH_RESULT: Final = 1024 * 1024
+# Errors that a trimmed result still names
+MAX_ERRORS: Final = 500
+
+_JSON: Final = {"encoding": b"json/plain"}
+_TYPE: Final = "acts"
+_SHARED: Final = "acts-shared"
+_COMPRESSED: Final = b"binary/plain"
+NOTHING: Final = RawValue(Payload())
+R = TypeVar("R", bound=VersionedRecord)
+
+
+def raw(data: bytes) -> RawValue:
+    """JSON bytes as a payload."""
+    return RawValue(Payload(metadata=_JSON, data=data))
+
+
+def payload_bytes(value: RawValue) -> int:
+    """Bytes of a payload's data and metadata."""
+    return len(value.payload.data) + sum(len(v) for v in value.payload.metadata.values())
+
+
+def encode(value: Any) -> RawValue:
+    """A value as one JSON payload.
+
+    Raises:
+        CallError: it is too large to be recorded.
+    """
+    return raw(_within_limit(write_json(value)))
+
+
+def _within_limit(data: bytes) -> bytes:
+    if len(data) > MAX_PAYLOAD_BYTES:
+        raise CallError(
+            RESULT_TOO_LARGE,
+            f"{len(data):,} bytes of JSON are more than the {MAX_PAYLOAD_BYTES:,} that one payload may hold: "
+            "keep large data outside and pass a reference to it",
+        )
+    return data
+
+
+def decode(value: RawValue) -> Any:
+    """The JSON of a payload that an Activity, in any language, returned.
+
+    Raises:
+        CallError: it is not JSON.
+    """
+    payload = value.payload
+    if not payload.metadata and not payload.data:
+        return None  # some SDKs return nothing at all for nothing
+    encoding = payload.metadata.get("encoding", b"").decode(errors="replace")
+    if encoding == "binary/null":
+        return None
+    if encoding not in ("json/plain", "json/protobuf"):
+        raise CallError(NOT_JSON, f"the result is {encoding or 'without an encoding'}, not JSON")
+    try:
+        return read_json(payload.data)
+    except (ValueError, RecursionError) as error:
+        raise CallError(NOT_JSON, f"the result is not JSON: {truncate(str(error), 200)}") from error
+
+
+def decode_or_none(value: RawValue) -> Any:
+    """The JSON of a signal; None when it is none."""
+    try:
+        return decode(value)
+    except CallError:
+        return None
+
+
+def decode_request(value: RawValue) -> Any:
+    """The JSON of the Request that a person started a run with.
+
+    Raises:
+        InvalidRequest: it is none, or too large to be carried over.
+    """
+    hint = "start it with one argument: {config, context, schema}"
+    if not value.payload.metadata:
+        raise InvalidRequest([Problem("invalidJson", "the workflow was started without a Request", hint=hint)])
+    if payload_bytes(value) > MAX_PAYLOAD_BYTES:
+        text = f"the Request has {payload_bytes(value):,} bytes; at most {MAX_PAYLOAD_BYTES:,} can be recorded"
+        raise InvalidRequest([Problem("limitExceeded", text)])
+    try:
+        return decode(value)
+    except CallError as error:
+        text = error.message.replace("the result", "the Request")
+        raise InvalidRequest([Problem("invalidJson", text, hint=hint)]) from error
+
+
+# -- records ---------------------------------------------------------------------------------
+
+
+def encode_record(record: VersionedRecord) -> RawValue:
+    """A record as readable JSON, its type in the metadata.
+
+    Raises:
+        CallError: it is too large to be recorded.
+    """
+    metadata = {**_JSON, _TYPE: type(record).__name__.encode()}
+    data = record.to_json()
+    if isinstance(record, InstanceInput):
+        data, metadata[_SHARED] = _split(data)
+    return RawValue(Payload(metadata=metadata, data=_within_limit(write_json(data))))
+
+
+def _split(data: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
+    """What is an instance's own, for people to read, and compressed what its siblings are sent as well."""
+    request, position = data["request"], data["position"]
+    context = request["context"]
+    first = next((i for i, m in enumerate(context) if m.get("_instance") is not None), len(context) - 1)
+    own: dict[str, Any] = {"instances": data.pop("instances"), "context": context[first:-1]}
+    if "instance" in position:
+        own["instance"] = position["instance"]
+    siblings = {**position, "instance": None}
+    shared = {**data, "position": siblings, "request": {**request, "context": [*context[:first], context[-1]]}}
+    return own, compress(write_json(shared))
+
+
+def _join(own: Mapping[str, Any], packed: bytes) -> dict[str, Any]:
+    shared = read_json(decompress(packed))
+    *common, plan = shared["request"]["context"]
+    request = {**shared["request"], "context": [*common, *own["context"], plan]}
+    position = {**shared["position"], "instance": own.get("instance")}
+    return {**shared, "request": request, "position": position, "instances": own["instances"]}
+
+
+def encode_state(state: VersionedRecord) -> RawValue:
+    """What a run carries into the next, compressed: a large plan and its results must fit."""
+    metadata = {"encoding": _COMPRESSED, _TYPE: type(state).__name__.encode()}
+    return RawValue(Payload(metadata=metadata, data=zlib.compress(write_json(state.to_json()), 6)))
+
+
+def record_type(value: RawValue) -> str:
+    """The name of the record that a payload holds, or nothing."""
+    return value.payload.metadata.get(_TYPE, b"").decode(errors="replace")
+
+
+def decode_record(value: RawValue, type_: type[R]) -> R:
+    """The record in a payload.
+
+    Raises:
+        RecordError: it holds another, or none.
+    """
+    if record_type(value) != type_.__name__:
+        raise RecordError(f"not a {type_.__name__}: {record_type(value) or 'no record of the engine'}")
+    metadata, data = value.payload.metadata, value.payload.data
+    try:
+        if metadata.get("encoding") == _COMPRESSED:
+            return type_.from_json(read_json(zlib.decompress(data)))
+        found = read_json(data)
+        return type_.from_json(_join(found, metadata[_SHARED]) if _SHARED in metadata else found)
+    except (ValueError, KeyError, TypeError, zlib.error) as error:
+        raise RecordError(f"not a {type_.__name__}: {truncate(repr(error), 200)}") from None
+
+
+# -- results -----------------------------------------------------------------------------------
+
+
+def encode_or_compress(value: Any) -> RawValue:
+    """JSON that a person can read, or compressed where that is too large: much of a large result is alike.
+
+    Raises:
+        CallError: it is too large even so.
+    """
+    try:
+        return encode(value)
+    except CallError:
+        packed = zlib.compress(write_json(value), 6)
+        if len(packed) > MAX_PAYLOAD_BYTES:
+            raise
+        return RawValue(Payload(metadata={"encoding": _COMPRESSED}, data=packed))
+
+
+def decode_result(value: RawValue) -> Any:
+    """The JSON that ``encode_or_compress`` encoded."""
+    if value.payload.metadata.get("encoding") == _COMPRESSED:
+        return read_json(zlib.decompress(value.payload.data))
+    return decode(value)
+
+
+def decode_detail(value: Any) -> Any:
+    """The same for the detail of a failure, which the SDK has decoded already."""
+    return read_json(zlib.decompress(value)) if isinstance(value, bytes) else value
+
+
+def trimmed(result: dict[str, Any], how: str) -> dict[str, Any]:
+    """A result that fits one payload: the bulkiest parts go first, and ``omitted`` says so."""
+    out = dict(result)
+    omitted: dict[str, int] = {}
+    if "instances" in out and len(write_json(out)) > MAX_BATCH_RESULT:
+        for key, kept in (
+            ("instances", {i: {"status": item["status"]} for i, item in out["instances"].items()}),
+            ("context", [m for m in out["context"] if "_instance" not in m]),
+        ):
+            omitted[key] = len(write_json(out[key]))
+            out[key] = kept
+            out["omitted"] = {"bytes": omitted, "how": f"{how}; each instance's child has its own result"}
+    for key, empty in (("context", []), ("calls", []), ("state", {}), ("errors", None)):
+        if len(write_json(out)) <= MAX_RESULT:
+            break
+        omitted[key] = len(write_json(out[key]))
+        out[key] = without_details(out[key]) if empty is None else empty
+        out["omitted"] = {"bytes": omitted, "how": how}
+    return out
+
+
+def without_details(errors: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Errors without their details, the first of very many."""
+    short = ({k: v for k, v in e.items() if k != "details"} for e in errors[:MAX_ERRORS])
+    return [{**e, "message": truncate(str(e.get("message", "")))} for e in short]

@@ -1,0 +1,112 @@
+"""How a run ends: its result or its failure as payloads that fit, for a person or for the run above."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from temporalio.exceptions import ApplicationError
+
+from acts.language.errors import CallError
+from acts.language.strict_json import write_json
+from acts.language.wire import APPROVAL_TIMEOUT, BUDGET_SPENT, PLAN_FAILED, RESULT_TOO_LARGE
+from acts.tree.records import Accounting
+from workflows.runtime.payloads import encode, encode_or_compress, raw, trimmed
+
+if TYPE_CHECKING:
+    from temporalio.common import RawValue
+
+    from acts.machines.agent_run import AgentRun
+    from acts.machines.delegate_run import DelegateMachine
+    from acts.machines.plan_run import PlanRun
+    from acts.machines.run_machine import RunMachine
+    from acts.views.run_views import AgentView, PlanView
+
+HOW: Final = "ask the query context for pages: {offset, limit} or {path}"
+# Failures inside a delegate that its parent is given
+MAX_ERRORS: Final = 20
+
+
+def accounting(run: RunMachine, actions: int) -> dict[str, Any]:
+    """What the work of this run adds to the run above: requests that the root has not heard of, and actions."""
+    return Accounting(settled=run.budget.take_unreported(), actions=actions).to_json()
+
+
+def plan_result(run: PlanRun, view: PlanView, actions: int) -> RawValue:
+    """The result of a Plan that a person started."""
+    result = trimmed(view.result(actions), HOW)
+    if run.approvals.expired is not None and not run.is_approved:
+        raise _failure(run.approvals.expired, result, APPROVAL_TIMEOUT)
+    if run.finished == "failed":
+        raise _failure(view.failure_text, result, PLAN_FAILED)
+    return raw(write_json(result))
+
+
+def _failure(message: str, result: Any, type_: str) -> ApplicationError:
+    return ApplicationError(message, raw(write_json(result)), type=type_, non_retryable=True)
+
+
+def part_result(run: PlanRun, view: PlanView, actions: int) -> RawValue:
+    """The result for an agent or a delegate whose plan this is."""
+    out = {**view.part_result(actions), "accounting": accounting(run, actions)}
+    try:
+        return encode_or_compress(out)
+    except CallError as error:
+        text = f"the results of this plan are too large for the run above: {error.message}"
+        rest = {k: out[k] for k in ("usage", "decisions", "accounting") if k in out}
+        raise _failure(text, rest, RESULT_TOO_LARGE) from None
+
+
+def instance_result(run: PlanRun, view: PlanView, actions: int) -> RawValue:
+    """The result of an Instance."""
+    out = {**view.instance_result(), "accounting": accounting(run, actions)}
+    try:
+        payload = encode_or_compress(out)
+    except CallError as error:
+        text = f"what was completed is too large for the run above: {error.message}"
+        rest = {"usage": run.usage.to_json(), "decisions": run.approvals.records, "accounting": out["accounting"]}
+        raise _failure(text, rest, RESULT_TOO_LARGE) from None
+    if run.finished == "failed":
+        raise ApplicationError(view.failure_text, payload, type=PLAN_FAILED, non_retryable=True)
+    return payload
+
+
+def agent_result(run: AgentRun, view: AgentView) -> RawValue:
+    """The result of an Agent."""
+    result = raw(write_json(trimmed(view.result(), HOW)))
+    if run.failure is None:
+        return result
+    raise ApplicationError(run.failure.message, result, type=run.failure.code, non_retryable=True)
+
+
+def agent_delegate_result(run: AgentRun, view: AgentView, definition: dict[str, str], actions: int) -> RawValue:
+    """The result of a Delegate with a planner: its output, and what the parent must know besides."""
+    result = view.result()
+    out: dict[str, Any] = {k: result[k] for k in ("status", "output", "ticks", "usage", "decisions") if k in result}
+    out |= {"definition": definition, "accounting": accounting(run, actions)}
+    if run.failure is None:
+        return _delegate_payload(out)
+    out["errors"] = result["errors"][-MAX_ERRORS:]
+    raise ApplicationError(run.failure.message, _delegate_payload(out), type=run.failure.code, non_retryable=True)
+
+
+def delegate_result(run: DelegateMachine, definition: dict[str, str], actions: int) -> RawValue:
+    """The result of a Delegate without a planner."""
+    out: dict[str, Any] = {**run.result, "usage": run.usage.to_json(), "accounting": accounting(run, actions)}
+    if definition:
+        out["definition"] = definition
+    if run.approvals.records:
+        out["decisions"] = run.approvals.records
+    if run.failure is None:
+        return _delegate_payload(out)
+    if "errors" in out:
+        out["errors"] = out["errors"][-MAX_ERRORS:]
+    raise _failure(run.failure.message, out, run.failure.code or BUDGET_SPENT)
+
+
+def _delegate_payload(out: dict[str, Any]) -> RawValue:
+    """A delegate's result; one that is too large is its Call's failure, and costs what it cost."""
+    try:
+        return encode(out)
+    except CallError as error:
+        rest = {"status": "failed", **{k: out[k] for k in ("usage", "decisions", "accounting") if k in out}}
+        raise _failure(error.message, rest, error.code) from None

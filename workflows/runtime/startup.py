@@ -1,0 +1,101 @@
+"""What a run finds out before it begins: what the worker serves, and the definitions of delegates.
+
+Each is asked once, by an activity, and read from history ever after, so that every replay decides alike.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from temporalio import workflow
+from temporalio.common import RetryPolicy
+from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
+
+from acts.language.errors import InvalidRequest, Problem, truncate
+from acts.language.messages import read_request
+from acts.language.tools import read_tools, registered_names, undecided_names
+from acts.language.wire import DELEGATE_UNAVAILABLE, LOAD_DELEGATE, NON_RETRYABLE_TYPES, REGISTRY
+from acts.tree.delegation import merged_tool, resolved_upfront, upfront_context
+from acts.tree.records import Capabilities
+
+if TYPE_CHECKING:
+    from acts.language.messages import Request
+
+# A definition of 1 MiB over a slow line, and how often a server that does not answer is asked
+LOAD_SECONDS: Final = 60.0
+LOAD_ATTEMPTS: Final = 5
+# Five times the loader's own rhythm; a worker that died is missed after this long, not after all of the time
+LOAD_HEARTBEAT_SECONDS: Final = 15.0
+
+
+async def prepare_request(raw: dict[str, Any]) -> tuple[dict[str, Any], Request, Capabilities]:
+    """A Request with what its delegates resolve upfront, read; and what the worker serves."""
+    parsed = read_request(raw)
+    capabilities = await look_up(parsed)
+    messages, pins = await load_upfront(parsed, capabilities)
+    if messages:
+        raw = {**raw, "context": [*raw["context"], *messages]}
+        parsed = read_request(raw)
+        capabilities = capabilities.model_copy(update={"pins": pins})
+    return raw, parsed, capabilities
+
+
+async def look_up(parsed: Request) -> Capabilities:
+    """What the worker serves of what the Request leaves open, and the model's price where a budget needs it."""
+    names = registered_names(parsed)
+    query: dict[str, Any] = {"tools": names, "activities": list(dict.fromkeys((*undecided_names(parsed), *names)))}
+    if parsed.config.budget.cost is not None and parsed.config.model is not None:
+        query["model"] = parsed.config.model
+    if not query["activities"] and "model" not in query:
+        return Capabilities()
+    answer: dict[str, Any] = await workflow.execute_local_activity(
+        REGISTRY, query, result_type=dict, start_to_close_timeout=timedelta(seconds=10),
+        summary="which tools and activities the worker has",
+    )  # fmt: skip
+    price = answer.get("price")
+    return Capabilities(
+        tools=answer["tools"], served=tuple(answer["served"]),
+        price=(price["input"], price["output"]) if price else None,
+    )  # fmt: skip
+
+
+async def load_definition(name: str, sha256: str | None = None) -> dict[str, Any]:
+    """A delegate's definition, loaded by an activity and so recorded: ``{definition, sha256, source}``."""
+    query = {"delegate": name} if sha256 is None else {"delegate": name, "sha256": sha256}
+    answer: dict[str, Any] = await workflow.execute_activity(
+        LOAD_DELEGATE, query, result_type=dict, start_to_close_timeout=timedelta(seconds=LOAD_SECONDS),
+        heartbeat_timeout=timedelta(seconds=LOAD_HEARTBEAT_SECONDS),
+        retry_policy=RetryPolicy(maximum_attempts=LOAD_ATTEMPTS, non_retryable_error_types=list(NON_RETRYABLE_TYPES)),
+        summary=f"load {truncate(name, 150)}",
+    )  # fmt: skip
+    return answer
+
+
+async def load_upfront(parsed: Request, capabilities: Capabilities) -> tuple[list[dict[str, Any]], dict[str, str]]:
+    """The messages that put what delegates take and return into their Tools, and the pinned SHA-256 by name.
+
+    Raises:
+        InvalidRequest: a definition cannot be loaded.
+    """
+    tools = read_tools(parsed, capabilities.tools, frozenset(capabilities.served).__contains__).by_name
+    by_tool = resolved_upfront(parsed, tools)
+    loaded: dict[str, Any] = {}
+    problems = []
+    for name in dict.fromkeys(by_tool.values()):
+        try:
+            loaded[name] = await load_definition(name)
+        except ActivityError as error:
+            if is_cancelled_exception(error):
+                raise
+            cause = error.__cause__
+            code = cause.type if isinstance(cause, ApplicationError) and cause.type else DELEGATE_UNAVAILABLE
+            tool = next(t for t, d in by_tool.items() if d == name)
+            text = f'the delegate "{name}" of tool "{tool}" cannot be loaded: {truncate(str(cause))}'
+            problems.append(Problem(code, text, "/context", hint='or let it be loaded when it is used: "resolve"'))
+    if problems:
+        raise InvalidRequest(problems)
+    if not loaded:
+        return [], {}
+    pins = {name: item["sha256"] for name, item in loaded.items()}
+    return upfront_context({t: merged_tool(tools[t], loaded[d]["definition"]) for t, d in by_tool.items()}), pins
