@@ -44,8 +44,7 @@ from acts.language.wire import (
     STATUS,
 )  # fmt: skip
 from acts.machines.loop import AskModel, AwaitApproval, Finished, Loop, Next, StartPlan
-from acts.simulation.forecast_vs_actual import FIGURES, RANGES_BYTES, expected_ranges, sum_tables
-from acts.simulation.size_estimate import json_size
+from acts.simulation.forecast_vs_actual import FIGURES, expected_ranges, sum_tables
 from acts.tree.decisions import Decision, PendingApproval
 from acts.tree.delegation import Place
 from acts.views import approval_page
@@ -405,12 +404,11 @@ class AgentWorkflow(Member):
 
     def _proposed(self, loop: Loop) -> str:
         """The page of the plan that waits, and the forecast of what of it would be walked now."""
-        (part, request), prepared = loop.to_walk(), loop.prepared
-        handed = json_size(self._handed_on(loop, request)) + RANGES_BYTES
-        found = approval_page.simulated(part, handed)
+        (part, _), prepared = loop.to_walk(), loop.prepared
+        found = approval_page.simulate_for_page(part, child=True)
         self._forecast = None if found is None else expected_ranges(found)
         if prepared is not None and part is not prepared:  # the page shows all of it
-            whole = approval_page.simulated(prepared)
+            whole = approval_page.simulate_for_page(prepared)
             now = {k: v for k, v in (found or {}).items() if k in FIGURES[1:]}
             return approval_page.page(prepared, whole and {**whole, **now})
         return approval_page.page(part, found)

@@ -469,7 +469,7 @@ class PlanWorkflow(Renewing):
         """The page of the plan that waits, and its forecast: made once for each version."""
         if not self._proposal:
             prepared = self._now_walking.prepared
-            found = approval_page.simulated(prepared)
+            found = approval_page.simulate_for_page(prepared)
             self._proposal = approval_page.page(prepared, found)
             self._forecast = None if found is None else expected_ranges(found)
 
