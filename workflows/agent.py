@@ -508,7 +508,7 @@ class AgentWorkflow(Member):
         return {"messages": []} if loop is None else material(loop.request, loop.tools.values(), loop.mode, page)
 
     @workflow.query(name=GRAPH, description=f"The latest plan as a Mermaid flowchart. {AS_TEXT}")
-    def graph(self, given: RawValue = NOTHING) -> str:
+    def graph(self, given: RawValue = NOTHING) -> Any:
         """The latest plan as a drawing."""
         if self._loop is None or self._loop.prepared is None:
             return ""

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     Event = Callable[[Walk, str], list[Command]]
 
 
-AS_TEXT: Final = 'As text for a terminal: {"width": 100}.'
+AS_TEXT: Final = 'As JSON, wave by wave: {"format": "json"}.'
 AIM: Final = 'No input needed; {"workflowId"?, "instance"?} names one run below.'
 
 
@@ -187,7 +187,7 @@ class PlanHandlers(Member):
         return True
 
     @workflow.query(name=GRAPH, description=f"The plan as a Mermaid flowchart. {AS_TEXT}")
-    def graph(self, given: RawValue = NOTHING) -> str:
+    def graph(self, given: RawValue = NOTHING) -> Any:
         """The plan as a drawing."""
         if self._walk is None:
             return ""

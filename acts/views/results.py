@@ -17,6 +17,7 @@ from acts.machines.instance_results import instance_messages, instance_summaries
 from acts.plan.planned_call import UNIT
 from acts.plan.result_placement import appended_message as written
 from acts.views.markdown import MAX_ROWS, code_span, fence, fit_lines, row, table
+from acts.views.state_marks import CALL_STATES, STATE_MARKS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -34,13 +35,6 @@ MAX_NOTE: Final = 300
 MAX_VALUE: Final = 1_000
 # Failures named one by one in the message of a failed workflow
 MAX_FAILURES: Final = 50
-_ORDER: Final = (
-    "running", "awaiting", "ready", "pending", "completed", "detached", "skipped", "failed", "rejected", "cancelled",
-)  # fmt: skip
-_MARK: Final = {
-    "running": "▶", "awaiting": "⏸", "ready": "·", "pending": "·", "completed": "✓", "detached": "↗", "skipped": "–",
-    "failed": "✗", "rejected": "✗", "cancelled": "⊘",
-}  # fmt: skip
 _FAILED: Final = ("failed", "rejected")
 _WRONG: Final = (*_FAILED, "cancelled")
 _STATUS: Final = "ask the query `status`"
@@ -139,7 +133,7 @@ def _noted(notes: list[str]) -> str:
 def _cells(item: Mapping[str, Any]) -> tuple[str, str, str]:
     """State, Call and where it writes. All else is too long for a table in half the width of a window."""
     state = item["state"]
-    return f"{_MARK[state]}\u00a0{state}", _name(item), code_span(item.get("outputPath", ""))
+    return f"{STATE_MARKS[state]}\u00a0{state}", _name(item), code_span(item.get("outputPath", ""))
 
 
 def _name(item: Mapping[str, Any]) -> str:
@@ -151,7 +145,7 @@ def _remark(item: Mapping[str, Any], tick: str = "") -> str | None:
     """Why a Call failed, or what it waits for."""
     if "error" not in item and "waitsFor" not in item:
         return None
-    name = f"{_MARK[item['state']]} {_name(item)}" + (f" of tick {tick}" if tick else "")
+    name = f"{STATE_MARKS[item['state']]} {_name(item)}" + (f" of tick {tick}" if tick else "")
     if "error" in item:
         return f"- {name}: {code_span('{code}: {message}'.format(**item['error']), MAX_NOTE)}"
     return f"- {name} waits for {code_span(format_choices(item['waitsFor']))}: send the signal `provide`"
@@ -217,7 +211,7 @@ class WebPage:
         for rank in walk.changed:
             self._take(rank)
         walk.changed.clear()
-        counts = ", ".join(f"{walk.counts[s]} {s}" for s in _ORDER if walk.counts.get(s))
+        counts = ", ".join(f"{walk.counts[s]} {s}" for s in CALL_STATES if walk.counts.get(s))
         lines = [self._lines[rank] for rank in self._ranks]
         rows = fit_lines((line for line, _ in lines), len(lines), _STATUS)
         remarks = [remark for _, remark in lines if remark]

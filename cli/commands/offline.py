@@ -80,13 +80,15 @@ def graph(given: str, inputs: Sequence[str], *, mermaid: bool) -> int:
 def draw(request: Json, verdict: Verdict, *, mermaid: bool, told: Mapping[str, Any] | None = None) -> None:
     """A sound Request's plan on stdout; ``told`` is the result of its run."""
     from acts.plan.validate import validate_request
-    from acts.views import mermaid as pictures
+    from acts.views.mermaid import mermaid as draw_mermaid
+    from acts.views.plan_drawing import draw_waves
+    from cli.render.terminal_plan import render_plan
 
     prepared = validate_request(request, verdict.tools, verdict.served)
     if mermaid:
-        out(pictures.mermaid(prepared, told).rstrip("\n"))
+        out(draw_mermaid(prepared, told).rstrip("\n"))
     else:
-        out(pictures.terminal(prepared, told, console().width).rstrip("\n"))
+        out(render_plan(draw_waves(prepared, told), console().width))
 
 
 def schema() -> int:

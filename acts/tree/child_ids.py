@@ -1,0 +1,41 @@
+"""Workflow ids of the runs below a run: one builder for each kind of child.
+
+Laws
+----
+* An id is ``<parent>/<name>``, so that a person can type it.
+* An id that is too long ends in a hash of itself: it is still unique, but no longer readable.
+* Nothing here asks whether such a run exists.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Final
+
+# The server's default limit is 1,000 bytes (limit.maxIDLength); the rest is room for a suffix
+MAX_ID_BYTES: Final = 900
+_HASH_CHARACTERS: Final = 32
+
+
+def plan_child_id(parent: str, tick: int) -> str:
+    """The id of the run that executes the plan of an agent's tick: ``<parent>/plan-<tick>``."""
+    return short_id(f"{parent}/plan-{tick}")
+
+
+def call_child_id(parent: str, key: str) -> str:
+    """The id of the run behind a Call: ``<parent>/<key>``; ``key`` is unique within the plan, like ``2:shorten``."""
+    return short_id(f"{parent}/{key}")
+
+
+def instance_child_id(parent: str, instance: str) -> str:
+    """The id of the run that executes a batch's instance, or several of which ``instance`` is the first."""
+    return short_id(f"{parent}/{instance}")
+
+
+def short_id(text: str) -> str:
+    """An id of at most ``MAX_ID_BYTES`` bytes of UTF-8."""
+    data = text.encode()
+    if len(data) <= MAX_ID_BYTES:
+        return text
+    kept = data[: MAX_ID_BYTES - _HASH_CHARACTERS - 1].decode(errors="ignore")
+    return f"{kept}-{hashlib.sha256(data).hexdigest()[:_HASH_CHARACTERS]}"
