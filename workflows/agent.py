@@ -49,7 +49,7 @@ from acts.tree.decisions import Decision, PendingApproval
 from acts.tree.delegation import Place
 from acts.views import approval_page
 from acts.views.mermaid import render_graph
-from acts.views.results import agent_page, approvals_section
+from acts.views.web_page import agent_page
 from workflows.asking import OPTIONS, ask_solution, material, own_context, usage_of
 from workflows.desk import MAX_TOLD
 from workflows.dispatch import call_error
@@ -392,8 +392,7 @@ class AgentWorkflow(Member):
     def _show(self, phase: str) -> None:
         self._phase = phase
         if self._loop is not None:
-            page = agent_page(self._loop, self._phase_now(), self._notes)
-            page += approvals_section(self._desk.all(), self._desk.records)
+            page = agent_page(self._loop, self._phase_now(), self._notes, self._desk.all(), self._desk.records)
             if phase == "awaiting" and self._loop.prepared is not None:
                 page += self._proposed(self._loop)
             workflow.set_current_details(page)

@@ -151,7 +151,7 @@ class PlanHandlers(Member):
         walk = self._walk
         asked = decode(page) if page.payload.metadata else None
         messages = [m.raw for m in walk.prepared.request.context]
-        return raw(dump(page_of(lambda: messages + results.appended(walk), walk.value, asked)))
+        return raw(dump(page_of(lambda: messages + results.appended_messages(walk), walk.value, asked)))
 
     @workflow.query(name=MATERIAL, description="For the engine: what a model is shown of this run's context.")
     def material(self, page: RawValue = NOTHING) -> RawValue:

@@ -45,6 +45,7 @@ from acts.simulation.forecast_vs_actual import actual_figures, compare_known, ex
 from acts.tree.batches import keep_instance, needs_children
 from acts.tree.decisions import Decision, PendingApproval
 from acts.views import approval_page, results
+from acts.views.web_page import WebPage
 from workflows.asking import OPTIONS, Asking, Source, own_context
 from workflows.children import start_background
 from workflows.dispatch import Dispatcher, call_error
@@ -88,7 +89,7 @@ class PlanWorkflow(Renewing):
         super().__init__()
         self._inbox: deque[Event] = deque()
         self._walk: Walk | None = None
-        self._details: results.WebPage | None = None
+        self._details: WebPage | None = None
         self._phase = "planning"
         self._notes: list[str] = []
         self._over: str | None = None
@@ -142,7 +143,7 @@ class PlanWorkflow(Renewing):
             self._version = carried.get("version", 1)
             self._extent = Extent(carried.get("before", (0, 0)))
         self._forecast = (carried or self._handed).get("forecast")
-        self._details = results.WebPage(walk)
+        self._details = WebPage(walk)
         self._notes += [p.text() for p in prepared.warnings if p.code == "limitLowered"]
         self._phase = "paused" if walk.paused else "running"
         self._approved = carried.get("approved", True) if carried else not asks_for_plan(prepared.request)
@@ -388,7 +389,7 @@ class PlanWorkflow(Renewing):
             new = walk.anew(prepared)
         self._purse.changed(self._more_calls(prepared))
         self._walk, self._request = new, prepared.request.raw
-        self._details = results.WebPage(new)
+        self._details = WebPage(new)
         self._version += 1
         self._proposal = ""
         self._desk.raise_version(self._version)
@@ -413,7 +414,7 @@ class PlanWorkflow(Renewing):
         await self._purse.told()
         status = self._phase = str(self._over)
         self._show()
-        result = results.result(walk, self._asking.spent, status)
+        result = results.build_result(walk, self._asking.spent, status)
         if self._desk.records:
             result["decisions"] = self._desk.records
         return self._delivered(result, status)
@@ -458,8 +459,7 @@ class PlanWorkflow(Renewing):
 
     def _show(self) -> None:
         if self._details is not None:
-            shown = self._details.page(self._phase_now(), self._notes)
-            shown += results.approvals_section(self._desk.all(), self._desk.records)
+            shown = self._details.page(self._phase_now(), self._notes, self._desk.all(), self._desk.records)
             if not self._approved and self._over is None:
                 self._propose()
                 shown += self._proposal

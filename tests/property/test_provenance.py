@@ -18,12 +18,12 @@ from hypothesis import strategies as st
 from acts.language.errors import InvalidRequest
 from acts.language.references import Path, evaluate, parse
 from acts.language.values import ABSENT, get
+from acts.machines.call_report import calls
 from acts.plan.context_log import END, Log
 from acts.plan.validate import validate_request
 from acts.provenance.message_authors import ACTIVITY, ENGINE, MODEL, REQUEST, RunRecord
 from acts.provenance.trace import Limits, ProvenanceIndex, Source, ValueTrace
 from acts.provenance.value_writers import value_of, writers
-from acts.views.results import calls
 from tests import oracle
 from tests.property.drive import Drive, data_message
 from tests.strategies import MEETING_POINTS, Case, cases, collisions, orders
