@@ -7,6 +7,7 @@ there was work in it, however long the conversation.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from temporalio import workflow
@@ -24,6 +25,7 @@ from workflows.runtime.payloads import NOTHING, decode_record, decode_request, r
 from workflows.runtime.startup import prepare_request
 
 if TYPE_CHECKING:
+    from acts.simulation.billable_actions import ActionCount
     from collections.abc import Mapping
 
 
@@ -47,7 +49,7 @@ class AgentWorkflow(RunWorkflow):
 async def plan_and_walk(
     owner: RunWorkflow, raw: dict[str, Any], position: TreePosition, advance: GrantedRequest | None = None,
     more: Mapping[str, Any] | None = None,
-) -> tuple[AgentRun, AgentView, int]:  # fmt: skip
+) -> tuple[AgentRun, AgentView, ActionCount]:  # fmt: skip
     """Run an agent from its first tick; returns the run, its view and its actions.
 
     ``more`` are fields that ``AgentState`` carries besides.
@@ -56,27 +58,27 @@ async def plan_and_walk(
     raw, parsed, capabilities = await prepare_request(raw)
     position = position.with_budget(info.workflow_id, parsed.config.budget)
     setup = AgentSetup(raw, parsed, capabilities, position, info.run_id, advance)
-    return await _drive(owner, AgentRun(info.workflow_id, setup, forecast_plan), 0, more or {})
+    return await _drive(owner, AgentRun(info.workflow_id, setup, partial(forecast_plan, child=True)), {}, more or {})
 
 
-async def go_on(owner: RunWorkflow, state: AgentState) -> tuple[AgentRun, AgentView, int]:
+async def go_on(owner: RunWorkflow, state: AgentState) -> tuple[AgentRun, AgentView, ActionCount]:
     """Run an agent on from where the run before left off."""
     info = workflow.info()
     parsed = read_request(state.request)
     setup = AgentSetup(state.request, parsed, state.capabilities, state.position, info.run_id)
-    run = AgentRun(info.workflow_id, setup, forecast_plan)
+    run = AgentRun(info.workflow_id, setup, partial(forecast_plan, child=True))
     run.restore(state, map(data_message, state.provided))
     more = {"definition": state.definition, "delegate": state.delegate}
     return await _drive(owner, run, state.actions, more)
 
 
 async def _drive(
-    owner: RunWorkflow, run: AgentRun, actions: int, more: Mapping[str, Any]
-) -> tuple[AgentRun, AgentView, int]:
+    owner: RunWorkflow, run: AgentRun, actions: dict[str, int], more: Mapping[str, Any]
+) -> tuple[AgentRun, AgentView, ActionCount]:
     view = AgentView(run)
 
-    def carry(actions: int) -> AgentState:
+    def carry(actions: dict[str, int]) -> AgentState:
         fields = {**run.common_snapshot(), **run.snapshot_fields(), **more}
-        return AgentState(**fields, actions=actions + run.child_actions)
+        return AgentState(**fields, actions=actions)
 
     return run, view, await owner.drive(run, view, carry, actions)

@@ -8,7 +8,7 @@ from temporalio.exceptions import ApplicationError
 
 from acts.language.config import Options
 from acts.language.wire import BACKGROUND, DELEGATE, INVALID_REQUEST
-from acts.tree.child_ids import child_id
+from acts.tree.child_ids import call_child_id
 from acts.tree.records import BackgroundInput, RecordError
 from acts.views.markdown import code_span
 from workflows.runtime.activity_calls import activity_options, retry_policy
@@ -30,7 +30,7 @@ class BackgroundWorkflow:
         workflow.set_current_details(f"fire-and-forget: {code_span(name)}")
         if own.delegate is not None:
             await workflow.execute_child_workflow(
-                DELEGATE, encode_record(own.delegate), id=child_id(workflow.info().workflow_id, "delegate"),
+                DELEGATE, encode_record(own.delegate), id=call_child_id(workflow.info().workflow_id, "delegate"),
                 result_type=RawValue, static_summary=own.label,
                 parent_close_policy=workflow.ParentClosePolicy.REQUEST_CANCEL,
             )  # fmt: skip

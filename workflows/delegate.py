@@ -69,11 +69,11 @@ class DelegateWorkflow(RunWorkflow):
         return await self._drive_machine(machine, DelegateView(machine, machine), {})
 
     async def _drive_machine(self, machine: DelegateMachine, view: DelegateView, origin: dict[str, str]) -> RawValue:
-        actions = await self.drive(machine, view, _cannot_carry, 0)
+        actions = await self.drive(machine, view, _cannot_carry, {})
         return results.delegate_result(machine, origin, actions)
 
 
-def _cannot_carry(_actions: int) -> Any:
+def _cannot_carry(_actions: dict[str, int]) -> Any:
     raise AssertionError("a delegate without a planner does not continue as new")
 
 

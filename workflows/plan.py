@@ -23,6 +23,7 @@ from workflows.runtime.payloads import NOTHING, decode_record, decode_request, r
 from workflows.runtime.startup import prepare_request
 
 if TYPE_CHECKING:
+    from acts.simulation.billable_actions import ActionCount
     from acts.plan.planned_call import PlannedCall
     from acts.tree.records import Capabilities
 
@@ -47,7 +48,7 @@ class PlanWorkflow(RunWorkflow):
         return finish(run, view, actions)
 
 
-async def walk_plan(owner: RunWorkflow, value: RawValue, input_type: type[PlanInput]) -> tuple[PlanRun, PlanView, int]:
+async def walk_plan(owner: RunWorkflow, value: RawValue, input_type: type[PlanInput]) -> tuple[PlanRun, PlanView, ActionCount]:
     """Walk what a run was started with, or go on from its state; returns the run, its view and its actions."""
     state = decode_record(value, PlanState) if record_type(value) == PlanState.__name__ else None
     setup = await plan_setup(value, state, input_type)
@@ -58,10 +59,10 @@ async def walk_plan(owner: RunWorkflow, value: RawValue, input_type: type[PlanIn
         run.restore(state, data_message)
     view = PlanView(run)
 
-    def carry(actions: int) -> PlanState:
-        return PlanState(**run.common_snapshot(), **run.snapshot_fields(), actions=actions + run.child_actions)
+    def carry(actions: dict[str, int]) -> PlanState:
+        return PlanState(**run.common_snapshot(), **run.snapshot_fields(), actions=actions)
 
-    actions = await owner.drive(run, view, carry, 0 if state is None else state.actions)
+    actions = await owner.drive(run, view, carry, {} if state is None else state.actions)
     return run, view, actions
 
 

@@ -53,6 +53,9 @@ MODEL: Final = "acts.model"
 # … and the one that loads a saved Request
 LOAD_DELEGATE: Final = "acts.delegate"
 
+# The server refuses a payload above 2 MiB (limit.blobSize.error); the rest is room for its envelope
+MAX_PAYLOAD_BYTES: Final = 2 * 1024 * 1024 - 64 * 1024
+
 # Types of ApplicationError
 INVALID_REQUEST: Final = "InvalidRequest"
 PLAN_FAILED: Final = "PlanFailed"

@@ -59,7 +59,6 @@ class RunMachine:
         self.usage = Usage()
         self.notes: list[str] = []
         self.children: dict[str, str] = {}
-        self.child_actions = 0
         self.finished: str | None = None
         self.is_cancelling = False
         self.has_not_begun = True
@@ -171,7 +170,6 @@ class RunMachine:
         workflow_id = self.children.pop(event.key, None)
         out: list[Any] = []
         if event.accounting is not None:
-            self.child_actions += event.accounting.actions
             out += self.budget.take(event.accounting.settled)
         self.usage.add((event.report or {}).get("usage"))
         if workflow_id is not None and event.is_abrupt and not self.is_cancelling:

@@ -1,14 +1,13 @@
 """Where a value came from: who wrote it, what that Call had read, who wrote that, and so on.
 
-Every Message that a Call wrote carries the Call, so the context of a run tells all of this.
+Every Message that a Call wrote carries the Call, so the context of a run is enough.
 
-* A Call read what stands before its own first Message: outputs stand in plan order. What was
-  provided while it ran stands before it as well; the log does not tell that it came late.
-* A global Call read what is global; an instance's, what its view shows.
-* ``outside`` is said of a value when any part of it is text that no author of the Request
-  wrote, but an Activity, a model, a delegate or a person. In doubt it is said.
-* The answer is bounded in depth and in number, nearest first; a Call that comes again is
-  marked and not told again.
+* A Call read what precedes its own first Message: outputs are in plan order. A Message that was
+  provided while the Call ran precedes it too; the context does not show that it came later.
+* A global Call read global data; a Call of an instance, the view of that instance.
+* A value is ``outside`` when any part of it is text that no author of the Request wrote, but an
+  Activity, a model, a delegate or a person; in doubt, too.
+* The answer is bounded in depth and in number, nearest first. What a Call read is reported once.
 """
 
 from __future__ import annotations
@@ -25,15 +24,15 @@ from acts.language.references import MARK, AnyOf, Expression, Path, evaluate, pa
 from acts.language.tools import META
 from acts.language.values import ABSENT, Json
 from acts.provenance.message_authors import DECISION, Author, Authors, RunRecord
-from acts.provenance.value_writers import ValueWriters, WrittenValue, shortened, value_of, writers
+from acts.provenance.value_writers import ValueWriters, WrittenValue, build_value, encode_beginning, find_writers
 
-# Of the JSON of a value on the way: more of it is read in the context itself
+# Characters of JSON of one value; the context itself has the rest
 MAX_SHOWN: Final = 1000
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How much is told: levels of Calls, sources of one value, sources in all."""
+    """Bounds of an answer: levels of Calls, sources of one value, sources in all."""
 
     depth: int = 5
     each: int = 20
@@ -42,11 +41,10 @@ class Limits:
 
 @dataclass(slots=True)
 class ValueTrace:
-    """What stands at a path, as of the first ``upto`` Messages.
+    """The value at a path as of the first ``upto`` Messages, and its sources.
 
-    ``text`` is its JSON, or where ``whole`` is False the beginning of it; None: nothing
-    stands there. ``more`` is how many sources are left out. An alternative that was not
-    needed is not ``used``.
+    ``text`` is its JSON, or, if not ``whole``, the beginning of it; None is no value. ``more`` counts the
+    sources left out. An alternative of ``||`` that was not needed is not ``used``.
     """
 
     path: Path
@@ -71,7 +69,7 @@ class ValueTrace:
 
 @dataclass(slots=True)
 class ReferenceTrace:
-    """What a Call refers to: ``at`` is the place in its ``parameter``, like ``order.items[0]``, or ``_scopes``."""
+    """One reference of a Call: ``at`` is its place in the ``parameter``, like ``order.items[0]``, or ``_scopes``."""
 
     parameter: str
     at: str
@@ -85,9 +83,9 @@ class ReferenceTrace:
 
 @dataclass(slots=True)
 class Source:
-    """One Message that a value is made of. ``wrote`` are (the first) places of the value that are its own.
+    """One Message that wrote a part of a value. ``wrote`` are the first paths that only it wrote.
 
-    ``again``: what its Call read is told at another place. ``cut``: that is deeper than what is told.
+    ``again``: what its Call read is reported elsewhere. ``cut``: it lies beyond the limits.
     """
 
     message: int
@@ -99,36 +97,35 @@ class Source:
     cut: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """``{message, origin, outside, wrote, id?, …, reads?}``; what is not known, or not so, is left out."""
+        """``{message, origin, outside, wrote, id?, …, reads?}``; facts that are unknown or false are left out."""
         origin, raw = self.origin, self.raw
-        decided = raw.get(str(raw["type"])) if origin.word == DECISION else None
-        known = {
+        facts = {
             "id": origin.id, "tool": origin.call and origin.call.get("_tool"), "tick": origin.tick,
             "date": raw.get("_date"), "outputPath": raw.get("_outputPath"), "method": raw.get("_outputMethod"),
             "instance": raw.get("_instance"), "plannedBy": origin.planned, "error": origin.error,
-            "call": origin.call, "decision": decided,
+            "call": origin.call, "decision": raw.get(str(raw["type"])) if origin.word == DECISION else None,
         }  # fmt: skip
         marks = {"given": origin.given, "allShown": origin.all_shown, "again": self.again, "cut": self.cut}
         return {
             "message": self.message, "origin": origin.word, "outside": origin.outside,
             "wrote": list(map(str, self.wrote)),
-            **{k: v for k, v in known.items() if v is not None}, **{k: True for k, on in marks.items() if on},
+            **{k: v for k, v in facts.items() if v is not None}, **{k: True for k, on in marks.items() if on},
             **({"reads": [r.to_json() for r in self.reads]} if self.reads else {}),
         }  # fmt: skip
 
 
 class ProvenanceIndex:
-    """The context of one run, taken apart."""
+    """The context of one run, by writer."""
 
-    def __init__(self, told: RunRecord) -> None:
-        self._origins = Authors(told)
+    def __init__(self, record: RunRecord) -> None:
+        self._authors = Authors(record)
         self._shared: list[int] = []
         self._own: dict[str, list[int]] = {}
-        for index, message in self._origins.by_index.items():
+        for index, message in self._authors.by_index.items():
             (self._shared if message.instance is None else self._own.setdefault(message.instance, [])).append(index)
         self._views: dict[tuple[str, int], ValueWriters] = {}
         self._global: ValueWriters | None = None
-        self.end = len(told.messages)
+        self.end = len(record.messages)
 
     @property
     def instances(self) -> list[str]:
@@ -138,35 +135,33 @@ class ProvenanceIndex:
     def why(
         self, path: Path, instance: str | None = None, upto: int | None = None, limits: Limits | None = None
     ) -> ValueTrace:
-        """Where the value at a path came from, as of the first ``upto`` Messages (None: of all)."""
-        return _Telling(self, limits or Limits()).why(path, instance, self.end if upto is None else upto)
+        """The trace of the value at a path, as of the first ``upto`` Messages (None: of all)."""
+        return _Tracer(self, limits or Limits()).trace(path, instance, self.end if upto is None else upto)
 
     def value(self, path: Path, instance: str | None = None) -> Json:
         """The whole value at a path, or ABSENT."""
         node = self.find(path, instance, self.end)
-        return ABSENT if node is None else value_of(node, self.end)
+        return ABSENT if node is None else build_value(node, self.end)
 
     def near(self, path: Path, instance: str | None = None) -> tuple[Path | None, list[Path], Path | None]:
-        """For a path that leads nowhere: how far it does, what goes on from there, and which of these is most alike."""
-        parts = self.view(instance, self.end)
-        above: Path | None = None
-        wrong, names = path.kind, {kind: Path(kind) for kind in parts.kinds(self.end)}
+        """For a path without a value: its longest prefix with one, the paths below that, and the most similar one."""
+        view = self.view(instance, self.end)
+        prefix: Path | None = None
+        wrong, names = path.kind, {kind: Path(kind) for kind in view.kinds(self.end)}
         for depth, name in enumerate(path.names):
             here = Path(path.kind, path.names[:depth])
-            node = parts.find(here, self.end)
+            node = view.find(here, self.end)
             if node is None:
                 break
-            value = value_of(node, self.end)
+            value = build_value(node, self.end)
             keys = value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
-            above, wrong, names = here, name, {str(k): Path(here.kind, (*here.names, str(k))) for k in keys}
-        alike = get_close_matches(wrong, names, 1)
-        return above, list(names.values()), names[alike[0]] if alike else None
-
-    # -- views -------------------------------------------------------------------
+            prefix, wrong, names = here, name, {str(k): Path(here.kind, (*here.names, str(k))) for k in keys}
+        similar = get_close_matches(wrong, names, 1)
+        return prefix, list(names.values()), names[similar[0]] if similar else None
 
     def view(self, instance: str | None, upto: int) -> ValueWriters:
         """The view to read in as of a point: for an instance, over the global Messages before it."""
-        by_index = self._origins.by_index
+        by_index = self._authors.by_index
         if instance is None:
             self._global = self._global or ValueWriters(by_index[i] for i in self._shared)
             return self._global
@@ -177,30 +172,29 @@ class ProvenanceIndex:
         return self._views[instance, below]
 
     def find(self, path: Path, instance: str | None, upto: int) -> WrittenValue | None:
-        """What stands at a path as of a point, or None."""
+        """The value at a path as of a point, with its writers, or None."""
         return self.view(instance, upto).find(path, upto)
 
-    def origin(self, index: int) -> Author:
-        """Who wrote a Message."""
-        return self._origins.of(index)
+    def author(self, index: int) -> Author:
+        """The author of a Message."""
+        return self._authors.find(index)
 
     def raw(self, index: int) -> Mapping[str, Json]:
-        """A Message as it stands in the context."""
-        return self._origins.by_index[index].raw
+        """A Message as it is in the context."""
+        return self._authors.by_index[index].raw
 
 
-class _Telling:
-    """One answer, being put together."""
+class _Tracer:
+    """Builds one answer, level by level: what is near comes before what is far."""
 
-    def __init__(self, trail: ProvenanceIndex, limits: Limits) -> None:
-        self._trail = trail
+    def __init__(self, index: ProvenanceIndex, limits: Limits) -> None:
+        self._index = index
         self._limits = limits
         self._left = limits.all
-        self._told: dict[int, None] = {}
+        self._expanded: dict[int, None] = {}
 
-    def why(self, path: Path, instance: str | None, upto: int) -> ValueTrace:
-        """Level by level: what is near is told before what is far."""
-        root = self._found(path, instance, upto)
+    def trace(self, path: Path, instance: str | None, upto: int) -> ValueTrace:
+        root = self._trace_value(path, instance, upto)
         level, depth = [root], 1
         while level:
             sources = [source for value in level for source in value.sources]
@@ -208,65 +202,64 @@ class _Telling:
             level, depth = [value for read in reads for value in read.values], depth + 1
         return root
 
-    def _found(self, path: Path, instance: str | None, upto: int) -> ValueTrace:
-        node = self._trail.find(path, instance, upto)
-        found = ValueTrace(path, instance, upto)
+    def _trace_value(self, path: Path, instance: str | None, upto: int) -> ValueTrace:
+        node = self._index.find(path, instance, upto)
+        trace = ValueTrace(path, instance, upto)
         if node is None:
-            return found
-        found.text, found.whole = shortened(node, upto, MAX_SHOWN)
-        made_of = writers(node, upto)
-        found.outside = any(self._trail.origin(index).outside for index in made_of)
-        for index, places in list(made_of.items())[: min(self._limits.each, self._left)]:
-            wrote = [Path(path.kind, (*path.names, *names)) for names in places]
-            found.sources.append(Source(index, self._trail.raw(index), self._trail.origin(index), wrote))
-        self._left -= len(found.sources)
-        found.more = len(made_of) - len(found.sources)
-        return found
+            return trace
+        trace.text, trace.whole = encode_beginning(node, upto, MAX_SHOWN)
+        writers = find_writers(node, upto)
+        trace.outside = any(self._index.author(index).outside for index in writers)
+        for index, parts in list(writers.items())[: min(self._limits.each, self._left)]:
+            wrote = [Path(path.kind, (*path.names, *names)) for names in parts]
+            trace.sources.append(Source(index, self._index.raw(index), self._index.author(index), wrote))
+        self._left -= len(trace.sources)
+        trace.more = len(writers) - len(trace.sources)
+        return trace
 
     def _expand(self, source: Source, *, deep: bool) -> list[ReferenceTrace]:
-        """What the Call of a source read, unless that is told already or too deep."""
-        origin = source.origin
-        if origin.call is None:
+        """What the Call of a source read, unless that is reported already or beyond the limits."""
+        author = source.origin
+        if author.call is None:
             return []
-        if origin.start in self._told:
+        if author.start in self._expanded:
             source.again = True
         elif deep or not self._left:
             source.cut = True
         else:
-            self._told[origin.start] = None
-            source.reads = [self._read(*reference, origin.start) for reference in _references(origin)]
+            self._expanded[author.start] = None
+            source.reads = [self._trace_reference(*reference, author.start) for reference in _references(author)]
         return source.reads
 
-    def _read(self, parameter: str, at: str, text: str, upto: int) -> ReferenceTrace:
-        tree = parse(text)
-        instance = self._trail.raw(upto).get("_instance")
-        where = instance if isinstance(instance, str) else None
-        used = dict.fromkeys(_used(tree, lambda path: self._there(path, where, upto)))
-        found = [
-            self._found(path, where, upto) if path in used else ValueTrace(path, where, upto, used=False)
+    def _trace_reference(self, parameter: str, at: str, text: str, upto: int) -> ReferenceTrace:
+        tree, name = parse(text), self._index.raw(upto).get("_instance")
+        instance = name if isinstance(name, str) else None
+        used = dict.fromkeys(_paths_used(tree, lambda path: self._read(path, instance, upto)))
+        values = [
+            self._trace_value(path, instance, upto) if path in used else ValueTrace(path, instance, upto, used=False)
             for path in dict.fromkeys(paths(tree))
         ]
-        return ReferenceTrace(parameter, at, text, found)
+        return ReferenceTrace(parameter, at, text, values)
 
-    def _there(self, path: Path, instance: str | None, upto: int) -> Json:
-        node = self._trail.find(path, instance, upto)
+    def _read(self, path: Path, instance: str | None, upto: int) -> Json:
+        node = self._index.find(path, instance, upto)
         return ABSENT if node is None else node.value
 
 
-def _references(origin: Author) -> Iterator[tuple[str, str, str]]:
-    """The expressions of a Call, each after its parameter and place: those of its parameters, then its scopes."""
-    call, tool = origin.call or {}, origin.tool
+def _references(author: Author) -> Iterator[tuple[str, str, str]]:
+    """The expressions of a Call, each with its parameter and place: those of its parameters, then its scopes."""
+    call, tool = author.call or {}, author.tool
     for key, value in call.items():
         if key not in META:
-            yield from ((key, _place(at), text) for at, text in scan(value, key) if _readable(text))
+            yield from ((key, _format_place(at), text) for at, text in scan(value, key) if _is_expression(text))
     scopes = call.get("_scopes", tool.consts.get("_scopes") if tool is not None else None)
     for scope in scopes if isinstance(scopes, list) else ():
         text = scope if not isinstance(scope, str) or scope.startswith(MARK) else MARK + scope
-        if isinstance(text, str) and _readable(text):
+        if isinstance(text, str) and _is_expression(text):
             yield "_scopes", "_scopes", text
 
 
-def _readable(text: str) -> bool:
+def _is_expression(text: str) -> bool:
     try:
         parse(text)
     except ExpressionError:
@@ -274,17 +267,17 @@ def _readable(text: str) -> bool:
     return True
 
 
-def _place(at: tuple[str | int, ...]) -> str:
+def _format_place(at: tuple[str | int, ...]) -> str:
     """``order.items[0]``"""
     return "".join(f"[{t}]" if isinstance(t, int) else f".{t}" for t in at).removeprefix(".")
 
 
-def _used(tree: Expression, read: Any) -> Iterator[Path]:
-    """The paths that decide what an expression yields: none after the alternative that was taken."""
+def _paths_used(tree: Expression, read: Any) -> Iterator[Path]:
+    """The paths that decide the value of an expression: none after the alternative that was taken."""
     if isinstance(tree, Path):
         yield tree
         return
     for term in tree.terms:
-        yield from _used(term, read)
+        yield from _paths_used(term, read)
         if isinstance(tree, AnyOf) and evaluate(term, read) not in (ABSENT, None):
             return

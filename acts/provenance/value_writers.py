@@ -1,12 +1,13 @@
-"""What a value is made of: which Messages wrote which part of it, as of any place in the log.
+"""The parts of a value by the Message that wrote them, as of any point of a context.
 
-The fold of ``context`` once more, with the writer kept beside each part and nothing thrown
-away: a place keeps all that ever stood there, with the point from which it did. So a value
-can be taken apart as of any Message, and that costs what the value has of parts, however
-long the log is. What a later write replaced has no part in a value; nor has a Message that
-only made the object or list in which others wrote.
+This folds Messages like ``context_log``, with two differences: each part keeps its writer, and
+nothing is discarded. A slot keeps every value that it ever held, with the point from which it did,
+so that a value can be taken apart as of any Message. That costs time in the parts of the value,
+however long the context is. (``context_log`` folds old values away to stay linear; it cannot serve
+both.) A Message whose part was replaced is no writer of the value, nor is one that only made the
+object or list in which others wrote.
 
-A *point* is the index of a Message. As of ``n`` means: of the Messages before that point.
+A *point* is the index of a Message; "as of n" means of the Messages before n.
 """
 
 from __future__ import annotations
@@ -26,30 +27,30 @@ if TYPE_CHECKING:
     from acts.language.references import Path
 
 _FIRST: Final = -2  # before every Message
-_SHARED: Final = -1  # of global Messages in the view of an instance: they stand below its own
-# Places of one Message in one value that are kept: more of them are not read
-MAX_PLACES: Final = 4
+_SHARED: Final = -1  # of the global Messages in the view of an instance: they come before its own
+# Paths of one Message within one value that are reported: nobody reads more
+MAX_PATHS: Final = 4
 _point = itemgetter(0)
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False)
 
 
 @dataclass(slots=True)
 class WrittenValue:
-    """What one Message put at a place (``by``), and what later ones wrote into it.
+    """The value that one Message (``by``) put into a slot, and what later Messages wrote into it.
 
-    ``over`` are the names of an object that were written later, ``added`` what was appended
-    to a list or string: point, Message, what.
+    ``over`` are the properties of an object that were written later, ``added`` what was appended to a
+    list or string: ``(point, Message, value)``.
     """
 
     value: Json
     by: int
-    over: dict[str, _Place] = field(default_factory=dict)
+    over: dict[str, _Slot] = field(default_factory=dict)
     added: list[tuple[int, int, Json]] = field(default_factory=list)
 
 
 @dataclass(slots=True)
-class _Place:
-    """All that ever stood at one place, oldest first, each with its point."""
+class _Slot:
+    """All values that one path ever held, oldest first, each with its point."""
 
     history: list[tuple[int, WrittenValue]] = field(default_factory=list)
 
@@ -58,7 +59,7 @@ class _Place:
         return written
 
     @property
-    def last(self) -> WrittenValue | None:
+    def latest(self) -> WrittenValue | None:
         return self.history[-1][1] if self.history else None
 
     def as_of(self, point: int) -> WrittenValue | None:
@@ -67,95 +68,97 @@ class _Place:
 
 
 class ValueWriters:
-    """The view of the global Messages, or with ``own`` that of an instance."""
+    """The fold of the global Messages, or with ``own`` the view of an instance."""
 
     def __init__(self, shared: Iterable[Data], own: Iterable[Data] | None = None) -> None:
-        self._kinds: dict[str, _Place] = {}
+        self._kinds: dict[str, _Slot] = {}
         for message in shared:
-            self._take(message, message.index if own is None else _SHARED)
+            self._fold(message, message.index if own is None else _SHARED)
         for message in own or ():
-            self._take(message, message.index)
+            self._fold(message, message.index)
 
-    # -- writing ---------------------------------------------------------------
-
-    def _take(self, message: Data, point: int) -> None:
+    def _fold(self, message: Data, point: int) -> None:
         names: Names = ()
         method, value = "merge", message.payload
         if message.path is not None and value is not ABSENT:
             names, method, value = message.path.names, message.method, get(message.payload, message.path.names)
         if value is ABSENT:
             return
-        place = self._kinds.setdefault(message.kind, _Place())
+        slot = self._kinds.setdefault(message.kind, _Slot())
         for name in names:
-            node = place.last
+            node = slot.latest
             if node is None or not isinstance(node.value, dict):
-                node = place.put(point, WrittenValue({}, message.index))
-            place = _inner(node, name)
-        _apply(place, method, value, point, message.index)
-
-    # -- reading ---------------------------------------------------------------
+                node = slot.put(point, WrittenValue({}, message.index))
+            slot = _property_slot(node, name)
+        _write(slot, method, value, point, message.index)
 
     def kinds(self, point: int) -> list[str]:
         """The kinds that hold something as of a point."""
-        return [kind for kind, place in self._kinds.items() if place.as_of(point) is not None]
+        return [kind for kind, slot in self._kinds.items() if slot.as_of(point) is not None]
 
     def find(self, path: Path, point: int) -> WrittenValue | None:
-        """What stands at a path as of a point, or None."""
-        place = self._kinds.get(path.kind)
-        node = place.as_of(point) if place is not None else None
+        """The value at a path as of a point, or None."""
+        slot = self._kinds.get(path.kind)
+        node = slot.as_of(point) if slot is not None else None
         for name in path.names:
             node = _child(node, name, point) if node is not None else None
         return node
 
 
-def _inner(node: WrittenValue, name: str) -> _Place:
-    """The place of a name in an object, from now on with a history of its own."""
-    place = node.over.get(name)
-    if place is None:
-        place = node.over[name] = _Place()
+# -- writing -------------------------------------------------------------------
+
+
+def _property_slot(node: WrittenValue, name: str) -> _Slot:
+    """The slot of an object's property, which has a history of its own from now on."""
+    slot = node.over.get(name)
+    if slot is None:
+        slot = node.over[name] = _Slot()
         if name in node.value:
-            place.put(_FIRST, WrittenValue(node.value[name], node.by))
-    return place
+            slot.put(_FIRST, WrittenValue(node.value[name], node.by))
+    return slot
 
 
-def _apply(place: _Place, method: str, value: Json, point: int, by: int) -> None:
-    """One write at its place. Where the kinds do not meet, the value stands alone, as in ``context``."""
-    node = place.last
+def _write(slot: _Slot, method: str, value: Json, point: int, by: int) -> None:
+    """One write. If the types do not match, the new value replaces the old one, as in ``context_log``."""
+    node = slot.latest
     if method == "push":
         method, value = "concat", [value]
         if node is None or not isinstance(node.value, list):
-            node = place.put(point, WrittenValue([], by))
-    alike = node is not None and type(node.value) is type(value)
-    if node is None or not alike or method == "set":
-        place.put(point, WrittenValue(value, by))
+            node = slot.put(point, WrittenValue([], by))
+    same_type = node is not None and type(node.value) is type(value)
+    if node is None or not same_type or method == "set":
+        slot.put(point, WrittenValue(value, by))
     elif method == "concat" and isinstance(value, (list, str)):
         node.added.append((point, by, value))
     elif method in ("merge", "assign") and isinstance(value, dict):
         for name, part in value.items():
-            _apply(_inner(node, name), "merge" if method == "merge" else "set", part, point, by)
+            _write(_property_slot(node, name), "merge" if method == "merge" else "set", part, point, by)
     else:
-        place.put(point, WrittenValue(value, by))
+        slot.put(point, WrittenValue(value, by))
+
+
+# -- reading -------------------------------------------------------------------
 
 
 def _child(node: WrittenValue, name: str, point: int) -> WrittenValue | None:
     if isinstance(node.value, dict):
-        place = node.over.get(name)
-        found = place.as_of(point) if place is not None else None
-        if found is None and name in node.value:
+        slot = node.over.get(name)
+        written = slot.as_of(point) if slot is not None else None
+        if written is None and name in node.value:
             return WrittenValue(node.value[name], node.by)
-        return found
+        return written
     index = list_index(name) if isinstance(node.value, list) else None
     if index is None:
         return None
-    for part, by in _runs(node, point):
-        if index < len(part):
-            return WrittenValue(part[index], by)
-        index -= len(part)
+    for piece, by in _pieces_with_writer(node, point):
+        if index < len(piece):
+            return WrittenValue(piece[index], by)
+        index -= len(piece)
     return None
 
 
-def _runs(node: WrittenValue, point: int) -> Iterator[tuple[Json, int]]:
-    """The pieces of a list or string in their order, each with its writer."""
+def _pieces_with_writer(node: WrittenValue, point: int) -> Iterator[tuple[Json, int]]:
+    """The pieces of a list or string in their order."""
     yield node.value, node.by
     for when, by, piece in node.added:
         if when >= point:
@@ -164,66 +167,66 @@ def _runs(node: WrittenValue, point: int) -> Iterator[tuple[Json, int]]:
 
 
 def _names(node: WrittenValue, point: int) -> list[str]:
-    """The names of an object, in the order in which they came."""
-    later = (n for n, place in node.over.items() if n not in node.value and place.as_of(point) is not None)
+    """The names of an object's properties, in the order in which they were added."""
+    later = (n for n, slot in node.over.items() if n not in node.value and slot.as_of(point) is not None)
     return [*node.value, *later]
 
 
-def writers(node: WrittenValue, point: int, most: int | None = MAX_PLACES) -> dict[int, list[Names]]:
-    """The Messages that a value is made of, oldest first, each with the places below it that are its own.
+def find_writers(node: WrittenValue, point: int, limit: int | None = MAX_PATHS) -> dict[int, list[Names]]:
+    """The Messages that wrote a value, oldest first, each with the paths inside the value that only it wrote.
 
-    At most ``most`` places of each. What was appended to a list is at the place of its first element.
+    At most ``limit`` paths of each. What was appended to a list is at the path of its first item.
     """
     out: dict[int, list[Names]] = {}
     stack: list[tuple[Names, WrittenValue]] = [((), node)]
     while stack:
         names, part = stack.pop()
-        for at, by in _own(part, names, point, most):
-            places = out.setdefault(by, [])
-            if most is None or len(places) < most:
-                places.append(at)
+        for at, by in _exclusive_parts(part, names, point, limit):
+            paths = out.setdefault(by, [])
+            if limit is None or len(paths) < limit:
+                paths.append(at)
         if part.over:
-            inner = [(n, place.as_of(point)) for n, place in part.over.items()]
+            inner = [(n, slot.as_of(point)) for n, slot in part.over.items()]
             stack += [((*names, n), child) for n, child in reversed(inner) if child is not None]
     return dict(sorted(out.items()))
 
 
-def _own(node: WrittenValue, names: Names, point: int, most: int | None) -> Iterator[tuple[Names, int]]:
-    """What of a node is told with no other one: all of it, the names that nobody wrote over, or its pieces."""
+def _exclusive_parts(node: WrittenValue, names: Names, point: int, limit: int | None) -> Iterator[tuple[Names, int]]:
+    """The parts of a node that no later Message wrote over: all of it, some properties, or its pieces."""
     if node.added:
-        yield from _pieces(node, names, point)
+        yield from _piece_paths(node, names, point)
     elif not isinstance(node.value, dict) or not node.over:
         yield names, node.by
     elif any(name in node.over for name in node.value):
-        left = (name for name in node.value if name not in node.over)
-        yield from (((*names, name), node.by) for name in islice(left, most))
+        untouched = (name for name in node.value if name not in node.over)
+        yield from (((*names, name), node.by) for name in islice(untouched, limit))
     elif node.value or not _names(node, point):
         yield names, node.by
 
 
-def _pieces(node: WrittenValue, names: Names, point: int) -> Iterator[tuple[Names, int]]:
-    """A list or string that grew: who wrote its beginning, who appended; of an empty one who wrote it."""
-    found = [(part, by) for part, by in _runs(node, point) if part]
-    if not found:
+def _piece_paths(node: WrittenValue, names: Names, point: int) -> Iterator[tuple[Names, int]]:
+    """The pieces of a list or string that grew; of an empty one, the Message that made it."""
+    pieces = [(piece, by) for piece, by in _pieces_with_writer(node, point) if piece]
+    if not pieces:
         yield names, node.by
     at = 0
-    for part, by in found:
-        yield ((*names, str(at)) if isinstance(part, list) and part is not node.value else names), by
-        at += len(part)
+    for piece, by in pieces:
+        yield ((*names, str(at)) if isinstance(piece, list) and piece is not node.value else names), by
+        at += len(piece)
 
 
-def value_of(node: WrittenValue, point: int) -> Json:
-    """The value itself."""
+def build_value(node: WrittenValue, point: int) -> Json:
+    """The value as of a point."""
     if isinstance(node.value, dict) and node.over:
-        return {n: value_of(child, point) for n in _names(node, point) if (child := _child(node, n, point)) is not None}
+        children = ((name, _child(node, name, point)) for name in _names(node, point))
+        return {name: build_value(child, point) for name, child in children if child is not None}
     if not node.added:
         return node.value
-    if isinstance(node.value, str):
-        return "".join(part for part, _ in _runs(node, point))
-    return [item for part, _ in _runs(node, point) for item in part]
+    pieces = (piece for piece, _ in _pieces_with_writer(node, point))
+    return "".join(pieces) if isinstance(node.value, str) else [item for piece in pieces for item in piece]
 
 
-def shortened(node: WrittenValue, point: int, limit: int) -> tuple[str, bool]:
+def encode_beginning(node: WrittenValue, point: int, limit: int) -> tuple[str, bool]:
     """The JSON of a value up to ``limit`` characters, and whether this is all of it."""
     out: list[str] = []
     left = limit
@@ -236,21 +239,20 @@ def shortened(node: WrittenValue, point: int, limit: int) -> tuple[str, bool]:
 
 
 def _chunks(node: WrittenValue, point: int) -> Iterator[str]:
-    """The JSON of a value, piece by piece: who wants its beginning pays for its beginning."""
+    """The JSON of a value in chunks, so that its beginning costs no more than that."""
     if isinstance(node.value, dict) and node.over:
         yield "{"
-        for place, name in enumerate(_names(node, point)):
+        for at, name in enumerate(_names(node, point)):
             child = _child(node, name, point)
             if child is not None:
-                yield f"{', ' if place else ''}{_ENCODER.encode(name)}: "
+                yield f"{', ' if at else ''}{_ENCODER.encode(name)}: "
                 yield from _chunks(child, point)
         yield "}"
     elif isinstance(node.value, list) and node.added:
-        items = (item for part, _ in _runs(node, point) for item in part)
         yield "["
-        for place, item in enumerate(items):
-            yield ", " if place else ""
+        for at, item in enumerate(item for piece, _ in _pieces_with_writer(node, point) for item in piece):
+            yield ", " if at else ""
             yield from _ENCODER.iterencode(item)
         yield "]"
     else:
-        yield from _ENCODER.iterencode(value_of(node, point))
+        yield from _ENCODER.iterencode(build_value(node, point))

@@ -1,209 +1,116 @@
-"""What a plan is expected to come to: requests, tokens, money, and the events and bytes of its history."""
+"""What a plan is expected to take: requests to models, tokens, money, and Temporal's billable actions.
+
+Every figure is a range over the combinations of outcomes. Those of children that walk instances
+are in it; what delegates do is not known.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from acts.language.references import conjunction
-from acts.language.tools import registered_names, undecided_names
 from acts.plan.validate import ValidatedPlan, is_template
-from acts.simulation.approval_cost import ApprovalCost, approval_cost
-from acts.simulation.size_estimate import TASK_BYTES, SizeEstimator, lookup_bytes
-from acts.tree.batches import needs_children
+from acts.simulation.action_forecast import ActionForecaster, actions_are_foreseeable
+from acts.simulation.token_estimate import TokenEstimator
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from acts.plan.planned_call import PlannedCall
     from acts.simulation.critical_path import Depths
     from acts.simulation.outcome_exploration import OutcomeRun
 
-# Events in a run's history, as Temporal counts them: an activity is scheduled, started
-# and completed; a child workflow is initiated, started and completed, and its start is a
-# workflow task of its own. One that is not waited for has the first two, and the third with
-# a task if it ends while the run goes on. A local activity leaves one marker.
-_EVENTS: Final = {"activity": 3.0, "latent": 3.0, "delegate": 6.0, "background": 2.0, "local": 1.0}
-_LATE_EVENTS: Final = 1.0
-_CHILD_EVENTS: Final = 3.0  # of an instance, beside the workflow tasks
-# A workflow task is scheduled, started and completed. A chain needs one per Call. Results of
-# parallel Calls share them, as it happens: 1 to 7 tasks were measured for 12 Calls side by
-# side, 7 for 100, 75 for 1,000. Local activities run within the task that starts them.
-_TASK_EVENTS: Final = 3.0
-_FEWEST_TASKS: Final = (1.0, 0.05)
-_MOST_TASKS: Final = (6.0, 0.07)
-# Start and end of the run with its first task, and the marker of the look-up of what is served
-_RUN_EVENTS: Final = 5.0
-_LOOKUP_EVENTS: Final = 1.0
-
-# Calls weighed in all combinations together, at some 0.05 ms each
-MAX_WEIGHED: Final = 2_000
+# Calls whose tokens are estimated in all combinations together, at some 0.05 ms each
+MAX_ESTIMATED_CALLS: Final = 2_000
 
 Price = Callable[[str], float | None]
-"""The estimated US dollars of one request to a model, or None where nobody knows."""
+"""The estimated US dollars of one request to a model, or None where no price is known."""
 
 
-def estimated(
-    prepared: ValidatedPlan,
-    shape: Depths,
-    trials: Sequence[OutcomeRun],
-    price: Price | None,
-    *,
-    asked: Sequence[bool],
-    truncated: bool,
-    handed: int | None,
-) -> dict[str, Any]:
-    """The figures of ``simulate_prepared``, by name."""
-    walks: list[_Walked] = [(t.started, _failing(prepared, t)) for t in trials]
-    waiting = [(t, t.states["waiting"]) for t in trials if t.states.get("waiting")]
-    walks += [((*t.started, *more), _failing(prepared, t)) for t, more in waiting]  # all that is lacking is provided
-    if truncated:  # between the Calls that no outcome decides about, and all of them
-        able = [r for r, n in enumerate(prepared.nodes) if r not in prepared.given and (n.outcomes or n.detached)]
-        walks += [([r for r in able if shape.sure[r]], ()), (able, ())]
+@dataclass(frozen=True, slots=True)
+class _Scenario:
+    """The Calls that one combination starts, those that fail, and how many paths have to be provided for them."""
+
+    started: Sequence[int]
+    failed: frozenset[int] = frozenset()
+    missing: int = 0
+
+
+def estimate_plan(
+    prepared: ValidatedPlan, depths: Depths, runs: Sequence[OutcomeRun], price: Price | None, *,
+    approvals: Sequence[bool], truncated: bool, child: bool,
+) -> dict[str, Any]:  # fmt: skip
+    """The figures of ``simulate_prepared``, by name.
+
+    ``approvals`` says of each Call whether it waits for a decision, ``truncated`` that ``runs`` are not all
+    combinations, ``child`` that an agent starts the run.
+    """
+    scenarios = list(_scenarios(prepared, depths, runs, truncated=truncated))
     times = len(prepared.request.instances()) if is_template(prepared.request, prepared.nodes) else 1
-    how = [n.kind for n in prepared.nodes]
-    requests = _range(times * sum(how[r] == "latent" for r in walk) for walk, _ in walks)
-    delegates = _range(times * sum(how[r] == "delegate" for r in walk) for walk, _ in walks)
-    model = prepared.request.config.model
-    each = 0.0 if not requests["max"] else price(model) if price and model else None
-    cost = None if each is None else {k: round(n * each, 6) for k, n in requests.items()}
+    kinds = [n.kind for n in prepared.nodes]
+    requests = _range(times * sum(kinds[r] == "latent" for r in s.started) for s in scenarios)
+    delegates = _range(times * sum(kinds[r] == "delegate" for r in s.started) for s in scenarios)
+    tokens, actions = TokenEstimator(prepared), ActionForecaster(prepared, approvals, child=child)
+    unforeseen = ["requests", "tokens", "cost", "actions"] if delegates["max"] else []
+    if not actions_are_foreseeable(prepared, approvals, requests=requests["max"], child=child):
+        unforeseen = unforeseen or ["actions"]
     return {
-        "requests": requests, "delegates": delegates, "cost": cost,
-        **_history(prepared, shape, walks, asked=asked, times=times, handed=handed),
-        "unforeseen": _unforeseen(prepared, asked, requests["max"], delegates["max"]),
+        "requests": requests, "delegates": delegates, "cost": _cost(prepared, requests, price),
+        "tokens": _range(times * tokens.estimate(s.started, s.failed) for s in _estimated(scenarios)),
+        "actions": _range(n for s in scenarios for n in actions.bounds(s.started, s.missing)),
+        **({"runs": actions.children} if actions.children else {}),
+        "unforeseen": unforeseen,
     }  # fmt: skip
 
 
-def _history(
-    prepared: ValidatedPlan,
-    shape: Depths,
-    walks: Sequence[_Walked],
-    *,
-    asked: Sequence[bool],
-    times: int,
-    handed: int | None,
-) -> dict[str, Any]:
-    """``{tokens, events, bytes, runs?, each?}``."""
-    looked_up = handed is None and bool(registered_names(prepared.request) or undecided_names(prepared.request))
-    names = dict.fromkeys(registered_names(prepared.request))
-    more = lookup_bytes({n: prepared.tools[n].schema for n in names if n in prepared.tools}) if looked_up else 0
-    own, sizes = _LOOKUP_EVENTS * looked_up, SizeEstimator(prepared, handed)
-    runs = sizes.runs
-    alike = runs == times and is_template(prepared.request, prepared.nodes)  # one run for each, of all of the plan
-    events, bytes_, tokens, each_events, each_bytes = [], [], [], [], []
-    parts = [_share(prepared, shape, _here(sizes, walk), asked, below=handed is not None) for walk, _ in walks]
-    for (walk, _), part in zip(walks, parts, strict=True):
-        here = _here(sizes, walk)
-        events += [round(own + n) for n in _events(prepared, shape, here, part, runs)]
-        if alike:
-            each_events += [round(n) for n in _events(prepared, shape, walk, ApprovalCost())]
-    for (walk, failed), part in _weighed(list(zip(walks, parts, strict=True))):
-        weight = sizes.of(walk, failed)
-        tasks = _tasks(prepared, shape, _here(sizes, walk), part, runs)
-        for n, said in zip(tasks, part.bytes, strict=True):
-            bytes_.append(round(weight.bytes + more + said + TASK_BYTES * (1 + n)))
-        if alike:
-            each_bytes += [
-                round(weight.each + TASK_BYTES * (1 + n)) for n in _tasks(prepared, shape, walk, ApprovalCost())
-            ]
-        tokens.append(times * weight.tokens)
-    out: dict[str, Any] = {"tokens": _range(tokens), "events": _range(events), "bytes": _range(bytes_)}
-    if runs:
-        out["runs"] = runs
-    if alike:
-        out["each"] = {"events": _range(each_events), "bytes": _range(each_bytes)}
-    return out
+def _scenarios(
+    prepared: ValidatedPlan, depths: Depths, runs: Sequence[OutcomeRun], *, truncated: bool
+) -> Iterable[_Scenario]:
+    for run in runs:
+        failed, waiting = _failed(prepared, run), run.states.get("waiting", [])
+        yield _Scenario(run.started, failed)
+        if waiting:  # the same when somebody provides all that is missing
+            yield _Scenario((*run.started, *waiting), failed, _count_missing(prepared, waiting))
+    if truncated:  # between the Calls that depend on no outcome, and all of them
+        able = [r for r, n in enumerate(prepared.nodes) if r not in prepared.given and (n.outcomes or n.detached)]
+        yield _Scenario([r for r in able if depths.sure[r]])
+        yield _Scenario(able)
 
 
-def _here(sizes: SizeEstimator, walk: Sequence[int]) -> Sequence[int]:
-    """The Calls that no child of an instance walks."""
-    return [rank for rank in walk if rank not in sizes.below] if sizes.below else walk
+def _count_missing(prepared: ValidatedPlan, waiting: Iterable[int]) -> int:
+    """The paths that these Calls read and that no Call writes; at least one."""
+    nodes = [prepared.nodes[rank] for rank in waiting]
+    reads = {(path, node.instance) for node in nodes for read in node.reads for path in read.paths}
+    return max(1, sum(not prepared.graph.chains.written(*read) for read in reads))
 
 
-def _unforeseen(prepared: ValidatedPlan, asked: Sequence[bool], requests: int, delegates: int) -> list[str]:
-    """The figures to which more is added than is known: by what delegates do, and by what is said between runs."""
-    config = prepared.request.config
-    approve, budget, batch = config.approve, config.budget, needs_children(prepared)
-    kept = any(n is not None for n in (budget.requests, budget.tokens, budget.cost, budget.calls))
-    waits = batch and any(a and n.instance is not None for a, n in zip(asked, prepared.nodes, strict=True))
-    waits = waits or bool(delegates and (approve.plan or approve.calls or approve.scopes))
-    asks = kept and bool(delegates or (batch and requests))
-    spent = ["requests", "tokens", "cost"] if delegates else []
-    return [*spent, "events", "bytes"] if waits or asks else spent
-
-
-# What a combination starts, and which of that fails
-_Walked = tuple["Sequence[int]", "Sequence[int]"]
-
-
-def _failing(prepared: ValidatedPlan, trial: OutcomeRun) -> tuple[int, ...]:
+def _failed(prepared: ValidatedPlan, run: OutcomeRun) -> frozenset[int]:
     """The started Calls of a combination that end with an error."""
-    out = []
-    for rank in trial.started:
+    failed = set()
+    for rank in run.started:
         node = prepared.nodes[rank]
         path = None if node.error is None else conjunction(node.outcomes[node.error])
-        if rank in trial.errors or (path is not None and trial.choices.get(rank) == path):
-            out.append(rank)
-    return tuple(out)
+        if rank in run.errors or (path is not None and run.choices.get(rank) == path):
+            failed.add(rank)
+    return frozenset(failed)
 
 
-def _weighed(walks: Sequence[tuple[_Walked, ApprovalCost]]) -> list[tuple[_Walked, ApprovalCost]]:
-    """What is weighed: every combination of a small plan; of a large one, those with the fewest and most Calls."""
-    if sum(len(started) for (started, _), _ in walks) <= MAX_WEIGHED:
-        return list(walks)
-    by_size = sorted(walks, key=lambda w: len(w[0][0]))
+def _estimated(scenarios: Sequence[_Scenario]) -> Sequence[_Scenario]:
+    """Every combination of a small plan; of a large one, those with the fewest and the most Calls."""
+    if sum(len(s.started) for s in scenarios) <= MAX_ESTIMATED_CALLS:
+        return scenarios
+    by_size = sorted(scenarios, key=lambda s: len(s.started))
     return [by_size[0], by_size[-1]]
 
 
+def _cost(prepared: ValidatedPlan, requests: dict[str, int], price: Price | None) -> dict[str, float] | None:
+    """US dollars, or None where no price is known."""
+    model = prepared.request.config.model
+    each = 0.0 if not requests["max"] else price(model) if price and model else None
+    return None if each is None else {k: round(n * each, 6) for k, n in requests.items()}
+
+
 def _range(numbers: Iterable[int]) -> dict[str, int]:
-    found = list(numbers)
-    return {"min": min(found), "max": max(found)}
-
-
-def _kind(node: PlannedCall) -> str:
-    if node.detached:
-        return "background"
-    return "local" if node.kind == "activity" and node.tool.options.local else node.kind
-
-
-def _tasks(
-    prepared: ValidatedPlan, shape: Depths, started: Sequence[int], decisions: ApprovalCost, runs: int = 0
-) -> tuple[float, float]:
-    """Workflow tasks beside the first one: the fewest and the most."""
-    wide = [0] * (max(shape.level, default=-1) + 1)
-    for rank in started:
-        wide[shape.level[rank]] += _kind(prepared.nodes[rank]) != "local"
-    low, high = (sum(min(float(n), base + each * n) for n in wide) for base, each in (_FEWEST_TASKS, _MOST_TASKS))
-    if decisions.tasks[1] > 1:  # what is decided one by one ends one by one
-        high = max(high, min(float(sum(wide)), float(decisions.tasks[1])))
-    high += _unwaited(prepared, started)
-    if runs:  # each start and each end of a child may have a task to itself
-        low, high = low + min(2.0 * runs, _FEWEST_TASKS[0] + 2 * _FEWEST_TASKS[1] * runs), high + 2.0 * runs
-    return decisions.tasks[0] + low, decisions.tasks[1] + high
-
-
-def _unwaited(prepared: ValidatedPlan, started: Sequence[int]) -> int:
-    return sum(prepared.nodes[rank].detached for rank in started)
-
-
-def _share(
-    prepared: ValidatedPlan, shape: Depths, started: Sequence[int], asked: Sequence[bool], *, below: bool
-) -> ApprovalCost:
-    """What the decisions of people add to a walk."""
-    plan, approve = prepared.request.plan, prepared.request.config.approve
-    whole = plan is not None and (plan.mode == "lazy" if approve.plan is None else approve.plan)
-    waves = [0] * (max(shape.level, default=-1) + 1)
-    for rank in started:
-        waves[shape.level[rank]] += asked[rank]
-    return approval_cost(
-        waves, len(prepared.nodes), whole=whole and not below, limited=approve.timeout is not None, below=below
-    )
-
-
-def _events(
-    prepared: ValidatedPlan, shape: Depths, started: Sequence[int], decisions: ApprovalCost, runs: int = 0
-) -> tuple[float, float]:
-    total = _RUN_EVENTS + _CHILD_EVENTS * runs + sum(_EVENTS[_kind(prepared.nodes[rank])] for rank in started)
-    low, high = _tasks(prepared, shape, started, decisions, runs)
-    late = _LATE_EVENTS * _unwaited(prepared, started)
-    return total + decisions.events[0] + _TASK_EVENTS * low, total + decisions.events[1] + late + _TASK_EVENTS * high
+    values = list(numbers)
+    return {"min": min(values), "max": max(values)}

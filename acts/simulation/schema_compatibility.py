@@ -1,11 +1,11 @@
 """Whether a value of one schema can be a value of another.
 
-Only JSON types, the shape of objects and lists, and known values (``const``, ``enum``)
-decide. A pattern, a bound or a length on a free value says nothing here.
+Only JSON types, the shape of objects and lists, and known values (``const``, ``enum``) count. A
+pattern, a bound or a length of a free value is ignored.
 
-A clash is *certain* when no value that the one schema allows fits the other. Whatever is
+An incompatibility is *certain* when no value that the one schema allows fits the other. Whatever is
 not understood (a keyword, a depth, too many alternatives) counts as fitting: a certain
-clash is a proof, and one that is not certain names a value that would not fit.
+incompatibility is a proof, and one that is not certain describes a value that would not fit.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 # Nobody writes more by hand; beyond them the answer is "fits". Alternatives of one value;
 # levels of nesting, and of ``$ref`` in a row.
-MAX_KINDS: Final = 32
+MAX_ALTERNATIVES: Final = 32
 MAX_LEVELS: Final = 16
 
 _NAMES: Final = {"integer": "number", "array": "list"}  # a number may be whole
@@ -32,6 +32,7 @@ _ELSEWHERE: Final = (
     "$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "if", "dependentSchemas", "patternProperties",
     "unevaluatedProperties",
 )  # fmt: skip
+_DESCRIBED: Final = 6  # alternatives that a message lists
 
 
 # -- one value -----------------------------------------------------------------
@@ -51,99 +52,100 @@ class TypeAlternative:
     exact: Json = ABSENT
 
 
-Kinds = tuple[TypeAlternative, ...]
+Alternatives = tuple[TypeAlternative, ...]
 ANY: Final = TypeAlternative("any")
-_NOTHING: Final = TypeAlternative("nothing")
+NOTHING: Final = "nothing"
+_NOTHING: Final = TypeAlternative(NOTHING)
 UNDECLARED: Final = "undeclared"
 _UNDECLARED: Final = TypeAlternative(UNDECLARED)
-# The kinds that say nothing of a value's type
-OPEN: Final = ("any", "nothing", UNDECLARED)
+# The alternatives that say nothing of a value's type
+OPEN: Final = ("any", NOTHING, UNDECLARED)
 
 
-def exact(value: Json) -> TypeAlternative:
-    """The kind of a known value."""
+def exact_type(value: Json) -> TypeAlternative:
+    """The alternative of a known value."""
     return TypeAlternative(type_name(value), {}, None, value)
 
 
-def kinds(schema: Json, root: Json, depth: int = 0) -> Kinds:
+def type_alternatives(schema: Json, root: Json, depth: int = 0) -> Alternatives:
     """Every way a value of this schema may be."""
     if not isinstance(schema, dict) or depth > MAX_LEVELS:
         return (ANY,)
     if "const" in schema:
-        return (exact(schema["const"]),)
+        return (exact_type(schema["const"]),)
     listed = schema.get("enum")
-    if isinstance(listed, list) and 0 < len(listed) <= MAX_KINDS:
-        return tuple(exact(v) for v in listed)
+    if isinstance(listed, list) and 0 < len(listed) <= MAX_ALTERNATIVES:
+        return tuple(exact_type(v) for v in listed)
     if "type" in schema:
-        named: list[str] = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
-        return tuple(TypeAlternative(n, schema, root) for n in dict.fromkeys(_NAMES.get(n, n) for n in named))
+        names: list[str] = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+        return tuple(TypeAlternative(n, schema, root) for n in dict.fromkeys(_NAMES.get(n, n) for n in names))
     if isinstance(schema.get("$ref"), str):
-        return kinds(follow(root, schema["$ref"]), root, depth + 1)
+        return type_alternatives(follow(root, schema["$ref"]), root, depth + 1)
     for key in ("anyOf", "oneOf"):
         if schema.get(key):
-            return _few(k for part in schema[key] for k in kinds(part, root, depth + 1))
+            return _bounded(one for part in schema[key] for one in type_alternatives(part, root, depth + 1))
     for part in schema.get("allOf") or ():
-        found = kinds(part, root, depth + 1)
-        if ANY not in found:
-            return found
+        alternatives = type_alternatives(part, root, depth + 1)
+        if ANY not in alternatives:
+            return alternatives
     return (ANY,)
 
 
-def inside(found: Kinds, names: Names) -> Kinds:
-    """Every way the value at ``names`` may be."""
+def alternatives_at(alternatives: Alternatives, names: Names) -> Alternatives:
+    """Every way the value at ``names`` inside a value may be."""
     for name in names:
-        found = _few(part for kind in found for part in _step(kind, name))
-    return found
+        alternatives = _bounded(inner for one in alternatives for inner in _at_name(one, name))
+    return alternatives
 
 
-def _few(found: Iterable[TypeAlternative]) -> Kinds:
+def _bounded(alternatives: Iterable[TypeAlternative]) -> Alternatives:
     out: list[TypeAlternative] = []
-    for kind in found:
-        out.append(kind)
-        if len(out) > MAX_KINDS:
+    for one in alternatives:
+        out.append(one)
+        if len(out) > MAX_ALTERNATIVES:
             return (ANY,)
     return tuple(out)
 
 
-def _step(kind: TypeAlternative, name: str) -> Kinds:
-    if kind.name in OPEN:
-        return (kind,)
-    if kind.exact is not ABSENT:
-        value = get(kind.exact, (name,))
-        return (_NOTHING,) if value is ABSENT else (exact(value),)
-    if kind.name == "list" and list_index(name) is not None:
-        return (ANY,) if "prefixItems" in kind.schema else kinds(kind.schema.get("items", True), kind.root)
-    return _member(kind, name) if kind.name == "object" else (_NOTHING,)
+def _at_name(one: TypeAlternative, name: str) -> Alternatives:
+    if one.name in OPEN:
+        return (one,)
+    if one.exact is not ABSENT:
+        value = get(one.exact, (name,))
+        return (_NOTHING,) if value is ABSENT else (exact_type(value),)
+    if one.name == "list" and list_index(name) is not None:
+        return (ANY,) if "prefixItems" in one.schema else type_alternatives(one.schema.get("items", True), one.root)
+    return _at_property(one, name) if one.name == "object" else (_NOTHING,)
 
 
-def _member(kind: TypeAlternative, name: str) -> Kinds:
-    declared, extra = _properties(kind), kind.schema.get("additionalProperties", True)
+def _at_property(one: TypeAlternative, name: str) -> Alternatives:
+    declared, extra = _properties(one), one.schema.get("additionalProperties", True)
     if name in declared:
-        return kinds(declared[name], kind.root)
+        return type_alternatives(declared[name], one.root)
     if isinstance(extra, dict):
-        return (ANY,) if "patternProperties" in kind.schema else kinds(extra, kind.root)
-    if _closed(kind):
+        return (ANY,) if "patternProperties" in one.schema else type_alternatives(extra, one.root)
+    if _is_closed(one):
         return (_NOTHING,)
-    return (_UNDECLARED,) if _tells(kind) else (ANY,)
+    return (_UNDECLARED,) if _declares_all_properties(one) else (ANY,)
 
 
-def _properties(kind: TypeAlternative) -> dict[str, Json]:
-    found = kind.schema.get("properties")
-    return found if isinstance(found, dict) else {}
+def _properties(one: TypeAlternative) -> dict[str, Json]:
+    properties = one.schema.get("properties")
+    return properties if isinstance(properties, dict) else {}
 
 
-def _required(kind: TypeAlternative) -> list[str]:
-    found = kind.schema.get("required")
-    return [name for name in found if isinstance(name, str)] if isinstance(found, list) else []
+def _required(one: TypeAlternative) -> list[str]:
+    required = one.schema.get("required")
+    return [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
 
 
-def _closed(kind: TypeAlternative) -> bool:
-    return kind.schema.get("additionalProperties") is False and "patternProperties" not in kind.schema
+def _is_closed(one: TypeAlternative) -> bool:
+    return one.schema.get("additionalProperties") is False and "patternProperties" not in one.schema
 
 
-def _tells(kind: TypeAlternative) -> bool:
-    """True when the schema means to list what its objects hold."""
-    return bool(_properties(kind)) and not any(key in kind.schema for key in _ELSEWHERE)
+def _declares_all_properties(one: TypeAlternative) -> bool:
+    """True when the schema appears to list all that its objects hold."""
+    return bool(_properties(one)) and not any(key in one.schema for key in _ELSEWHERE)
 
 
 # -- two values ----------------------------------------------------------------
@@ -159,100 +161,107 @@ class Incompatibility:
     expected: str
 
 
-_Seen = dict[tuple[int, int], Incompatibility | None]
+_Memo = dict[tuple[int, int], Incompatibility | None]
 
 
-def find_incompatibility(given: Kinds, wanted: Kinds) -> Incompatibility | None:
-    """What keeps a value of one of the kinds ``given`` from being one of those ``wanted``."""
-    return _compare(given, wanted, (), {})
+def find_incompatibility(produced: Alternatives, accepted: Alternatives) -> Incompatibility | None:
+    """Why a value that is one of ``produced`` may be none of ``accepted``, or None."""
+    return _compare(produced, accepted, (), {})
 
 
-def _compare(given: Kinds, wanted: Kinds, at: Names, seen: _Seen) -> Incompatibility | None:
-    if len(at) > MAX_LEVELS or any(w.name in OPEN for w in wanted):
+def _compare(produced: Alternatives, accepted: Alternatives, at: Names, memo: _Memo) -> Incompatibility | None:
+    if len(at) > MAX_LEVELS or any(other.name in OPEN for other in accepted):
         return None
-    results = [_best(kind, wanted, at, seen) for kind in given]
-    bad = [c for c in results if c is not None]
-    if not bad:
+    results = [_compare_one(one, accepted, at, memo) for one in produced]
+    misfits = [r for r in results if r is not None]
+    if not misfits:
         return None
-    if len(bad) == len(results) and all(c.certain for c in bad):
-        return bad[0] if bad[0].at != at else Incompatibility(True, at, _words(given), _words(wanted))
-    first = next((c for c in bad if c.certain), bad[0])
-    return replace(first, certain=False)
+    if len(misfits) == len(results) and all(m.certain for m in misfits):
+        own = misfits[0].at == at
+        return Incompatibility(True, at, _describe(produced), _describe(accepted)) if own else misfits[0]
+    return replace(next((m for m in misfits if m.certain), misfits[0]), certain=False)
 
 
-def _best(kind: TypeAlternative, wanted: Kinds, at: Names, seen: _Seen) -> Incompatibility | None:
-    """The mildest clash of one kind with any of those wanted."""
-    if kind.name == "any":
+def _compare_one(one: TypeAlternative, accepted: Alternatives, at: Names, memo: _Memo) -> Incompatibility | None:
+    """The mildest incompatibility of one alternative with any of those accepted."""
+    if one.name == "any":
         return None
-    if kind.name == UNDECLARED:
-        return Incompatibility(False, at, UNDECLARED, _words(wanted))
-    same = [w for w in wanted if w.name == kind.name and (ABSENT in (w.exact, kind.exact) or w.exact == kind.exact)]
+    if one.name == UNDECLARED:
+        return Incompatibility(False, at, UNDECLARED, _describe(accepted))
+    same = [
+        other
+        for other in accepted
+        if other.name == one.name and (ABSENT in (other.exact, one.exact) or other.exact == one.exact)
+    ]
     if not same:
-        return Incompatibility(True, at, _words((kind,)), _words(wanted))
-    found: list[Incompatibility] = []
+        return Incompatibility(True, at, _describe((one,)), _describe(accepted))
+    misfits: list[Incompatibility] = []
     for other in same:
-        result = _inner(kind, other, at, seen)
+        result = _compare_contents(one, other, at, memo)
         if result is None:
             return None
-        found.append(result)
-    return next((c for c in found if not c.certain), found[0])
+        misfits.append(result)
+    return next((m for m in misfits if not m.certain), misfits[0])
 
 
-def _inner(kind: TypeAlternative, wanted: TypeAlternative, at: Names, seen: _Seen) -> Incompatibility | None:
-    if kind.name not in ("object", "list") or kind.exact is not ABSENT or wanted.exact is not ABSENT:
+def _compare_contents(one: TypeAlternative, other: TypeAlternative, at: Names, memo: _Memo) -> Incompatibility | None:
+    if one.name not in ("object", "list") or one.exact is not ABSENT or other.exact is not ABSENT:
         return None
-    key = (id(kind.schema), id(wanted.schema))
-    if key not in seen:
-        seen[key] = None  # a schema that holds itself adds nothing new
-        seen[key] = (_objects if kind.name == "object" else _lists)(kind, wanted, at, seen)
-    return seen[key]
+    key = (id(one.schema), id(other.schema))
+    if key not in memo:
+        memo[key] = None  # a schema that contains itself adds nothing new
+        memo[key] = (_compare_objects if one.name == "object" else _compare_lists)(one, other, at, memo)
+    return memo[key]
 
 
-def _lists(kind: TypeAlternative, wanted: TypeAlternative, at: Names, seen: _Seen) -> Incompatibility | None:
-    if "prefixItems" in kind.schema or "prefixItems" in wanted.schema:
+def _compare_lists(one: TypeAlternative, other: TypeAlternative, at: Names, memo: _Memo) -> Incompatibility | None:
+    if "prefixItems" in one.schema or "prefixItems" in other.schema:
         return None
-    items = kinds(kind.schema.get("items", True), kind.root)
-    found = _compare(items, kinds(wanted.schema.get("items", True), wanted.root), (*at, "0"), seen)
-    sure = found is not None and found.certain and kind.schema.get("minItems", 0) >= 1  # an empty list fits anywhere
-    return replace(found, certain=sure) if found else None
+    items = type_alternatives(one.schema.get("items", True), one.root)
+    accepted = type_alternatives(other.schema.get("items", True), other.root)
+    misfit = _compare(items, accepted, (*at, "0"), memo)
+    never_empty = one.schema.get("minItems", 0) >= 1  # an empty list fits everywhere
+    return replace(misfit, certain=misfit.certain and never_empty) if misfit else None
 
 
-def _objects(kind: TypeAlternative, wanted: TypeAlternative, at: Names, seen: _Seen) -> Incompatibility | None:
-    have, must, needs = _properties(kind), _required(kind), _required(wanted)
-    want = {**dict.fromkeys(needs, True), **_properties(wanted)}
+def _compare_objects(one: TypeAlternative, other: TypeAlternative, at: Names, memo: _Memo) -> Incompatibility | None:
+    declared, always, needed = _properties(one), _required(one), _required(other)
+    accepted = {**dict.fromkeys(needed, True), **_properties(other)}
     milder: Incompatibility | None = None
-    for name, part in want.items():
-        found = _property(kind, wanted, name, part, at, seen)
-        if found is not None and found.certain and (name in must or name in needs):
-            return found
-        milder = milder or found
-    for name in have if _closed(wanted) else ():
-        if name not in want:
-            found = Incompatibility(name in must, (*at, name), _words(kinds(have[name], kind.root)), "no such property")
-            if found.certain:
-                return found
-            milder = milder or found
+    for name, schema in accepted.items():
+        misfit = _compare_property(one, other, name, type_alternatives(schema, other.root), at, memo)
+        if misfit is not None and misfit.certain and (name in always or name in needed):
+            return misfit
+        milder = milder or misfit
+    for name in declared if _is_closed(other) else ():
+        if name not in accepted:
+            types = _describe(type_alternatives(declared[name], one.root))
+            misfit = Incompatibility(name in always, (*at, name), types, "no such property")
+            if misfit.certain:
+                return misfit
+            milder = milder or misfit
     return replace(milder, certain=False) if milder else None
 
 
-def _property(
-    kind: TypeAlternative, wanted: TypeAlternative, name: str, part: Json, at: Names, seen: _Seen
+def _compare_property(
+    one: TypeAlternative, other: TypeAlternative, name: str, accepted: Alternatives, at: Names, memo: _Memo
 ) -> Incompatibility | None:
-    """The clash of one property that is wanted."""
-    asked = kinds(part, wanted.root)
-    if name in _properties(kind):
-        return _compare(kinds(_properties(kind)[name], kind.root), asked, (*at, name), seen)
-    if name not in _required(wanted) or not (_closed(kind) or _tells(kind)):
+    """The incompatibility of one property that the other object declares or requires."""
+    if name in _properties(one):
+        return _compare(type_alternatives(_properties(one)[name], one.root), accepted, (*at, name), memo)
+    if name not in _required(other) or not (_is_closed(one) or _declares_all_properties(one)):
         return None
-    return Incompatibility(_closed(kind), (*at, name), "nothing" if _closed(kind) else UNDECLARED, _words(asked))
+    return Incompatibility(
+        _is_closed(one), (*at, name), NOTHING if _is_closed(one) else UNDECLARED, _describe(accepted)
+    )
 
 
-def _words(found: Sequence[TypeAlternative]) -> str:
+def _describe(alternatives: Sequence[TypeAlternative]) -> str:
     """``string or null``; known values as JSON."""
-    named = [
-        truncate(json.dumps(k.exact, ensure_ascii=False), 40)
-        if k.exact is not ABSENT and k.name in ("string", "number", "boolean")
-        else k.name
-        for k in found[:6]
+    words = [
+        truncate(json.dumps(one.exact, ensure_ascii=False), 40)
+        if one.exact is not ABSENT and one.name in ("string", "number", "boolean")
+        else one.name
+        for one in alternatives[:_DESCRIBED]
     ]
-    return " or ".join(dict.fromkeys(named)) + (" or …" if len(found) > len(named) else "")
+    return " or ".join(dict.fromkeys(words)) + (" or …" if len(alternatives) > len(words) else "")

@@ -1,8 +1,8 @@
-"""What a reference may be served with: the Calls that write what it names, and the context.
+"""Whether references fit the parameters that read them: who writes a path, and values of which types.
 
-A misfit is *certain* when, from none of these places, any value could fit the parameter:
-such a Call cannot run, whatever the Tools return. Where a value is put together from
-several writes only its type is known, and where it has too many writers nothing is.
+A problem is *certain* when no writer of the path, nor the context, can give a value that fits the
+parameter, or any value at all: such a Call cannot run, whatever the Tools return. Of a value that
+several writes build up only the type is known; of one with too many writers, nothing.
 """
 
 from __future__ import annotations
@@ -18,27 +18,30 @@ from acts.language.values import ABSENT, Names, pointer
 from acts.plan.context_log import START
 from acts.simulation.schema_compatibility import (
     ANY,
+    NOTHING,
     OPEN,
     UNDECLARED,
+    Alternatives,
     Incompatibility,
-    Kinds,
     TypeAlternative,
-    exact,
+    alternatives_at,
+    exact_type,
     find_incompatibility,
-    inside,
-    kinds,
+    type_alternatives,
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from acts.plan.planned_call import PlannedCall, ReferenceUse
     from acts.plan.validate import ValidatedPlan
 
-# Writers of one place that are looked at, the nearest first; with more, the value may be
-# anything. Looking at all of them would be quadratic in a plan that fills one place.
+# Writers of one path that are followed, the nearest first; with more, the value may be
+# anything. Following all of them would be quadratic in a plan that fills one place.
 MAX_WRITERS: Final = 4
 
-# What the methods of writing can be applied to
-_ADDS_TO: Final = {
+# The types that each method of writing can be applied to
+_TARGETS: Final = {
     method: tuple(TypeAlternative(name, {}) for name in (*names, "null"))
     for method, names in {
         "push": ("list",), "concat": ("list", "string"), "merge": ("object", "list"), "assign": ("object",),
@@ -49,6 +52,7 @@ _FAILURE: Final[dict[str, Any]] = {
     "type": "object", "properties": {"code": {"type": "string"}, "message": {"type": "string"}, "details": True},
     "required": ["code", "message"],
 }  # fmt: skip
+_HINT: Final = "read another path, or change the _output of the one tool or the parameter of the other"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,161 +76,176 @@ class TypeProblem:
 
 
 @dataclass(frozen=True, slots=True)
-class _Source:
-    producer: str
-    kinds: Kinds
+class _Producer:
+    """A Call, or the context, and what it may put at the path that is read."""
+
+    name: str
+    types: Alternatives
 
 
 def find_type_problems(prepared: ValidatedPlan) -> list[TypeProblem]:
-    """Each parameter, and each place to be added to, that an output cannot or may not fit; in plan order."""
-    reader = _Reader(prepared)
+    """Each parameter, and each path to add to, that a producer cannot or may not fit; in plan order."""
+    flow = _TypeFlow(prepared)
     out: list[TypeProblem | None] = []
     for rank, node in enumerate(prepared.nodes):
-        out += [reader.check(rank, read) for read in node.reads]
-        out += [reader.place(rank, path) for path in node.writes] if node.method in _ADDS_TO else []
-    return [m for m in out if m is not None]
+        out += [flow.check_read(rank, read) for read in node.reads]
+        out += [flow.check_target(rank, path) for path in node.writes] if node.method in _TARGETS else []
+    return [problem for problem in out if problem is not None]
 
 
-class _Reader:
-    """Follows references to the Calls that write what they name. Remembers by Tool."""
+class _TypeFlow:
+    """Follows references to the Calls that write their paths. Remembers types by Tool."""
 
     def __init__(self, prepared: ValidatedPlan) -> None:
         self.prepared = prepared
         self.log = prepared.start
-        self._wanted: dict[tuple[str, tuple[str | int, ...]], Kinds] = {}
-        self._given: dict[tuple[str, Names, str, bool, bool], Kinds] = {}
-        self._verdicts: dict[tuple[int, int], tuple[Kinds, Kinds, Incompatibility | None]] = {}
+        self._parameter_types: dict[tuple[str, tuple[str | int, ...]], Alternatives] = {}
+        self._output_types: dict[tuple[str, Names, str, bool, bool], Alternatives] = {}
+        # With the compared types: as long as they live, their ids are theirs
+        self._results: dict[tuple[int, int], tuple[Alternatives, Alternatives, Incompatibility | None]] = {}
 
-    def check(self, rank: int, read: ReferenceUse) -> TypeProblem | None:
-        """Why what a parameter refers to may not fit it."""
+    def check_read(self, rank: int, read: ReferenceUse) -> TypeProblem | None:
+        """Why the value of a reference may not fit its parameter, or cannot exist."""
         node = self.prepared.nodes[rank]
-        wanted = self._parameter(node, read.at)
-        if wanted == (ANY,):
+        accepted = self._types_of_parameter(node, read.at)
+        producers = self._producers(rank, read.tree)
+        if accepted == (ANY,):
+            misfits = _absences(producers) if read.at and read.at[0] != "_scopes" else []
+        else:
+            misfits = [(p, m) for p in producers if (m := self._compare(p.types, accepted)) is not None]
+        if not misfits:
             return None
-        sources = self._sources(rank, read.tree)
-        found = [(s, c) for s in sources if (c := self._verdict(s.kinds, wanted)) is not None]
-        if not found:
-            return None
-        certain = len(found) == len(sources) and all(c.certain for _, c in found)
-        source, why = next(((s, c) for s, c in found if c.certain), found[0])
+        certain = (
+            len(misfits) == len(producers) and all(m.certain for _, m in misfits) and not self._may_wait(producers)
+        )
+        producer, misfit = next(((p, m) for p, m in misfits if m.certain), misfits[0])
         problem = Problem(
-            "cannotFit" if certain else "mayNotFit", _text(read, source.producer, why, certain=certain),
-            node.pointer + pointer(*read.at), node.id,
-            "read another path, or change the _output of the one tool or the parameter of the other",
-            "error" if certain else "warning",
+            "cannotFit" if certain else "mayNotFit", _message(read, producer.name, misfit, certain=certain),
+            node.pointer + pointer(*read.at), node.id, _HINT, "error" if certain else "warning",
         )  # fmt: skip
-        return TypeProblem(rank, source.producer, replace(why, certain=certain), problem)
+        return TypeProblem(rank, producer.name, replace(misfit, certain=certain), problem)
 
-    def place(self, rank: int, path: Path) -> TypeProblem | None:
-        """Why a method may not be applied at a path. Never certain: what stands there may not be written."""
+    def check_target(self, rank: int, path: Path) -> TypeProblem | None:
+        """Why a method may not be applied at a path. Never certain: the path may hold nothing yet."""
         node = self.prepared.nodes[rank]
-        wanted = _ADDS_TO[node.method]
-        for source in self._path(rank, path):
-            why = self._verdict(source.kinds, wanted)
-            if why is not None and why.certain:
-                text = f"{node.method} at {path} needs {why.expected}; {source.producer} may have put {why.found} there"
+        for producer in self._producers_of_path(rank, path):
+            misfit = self._compare(producer.types, _TARGETS[node.method])
+            if misfit is not None and misfit.certain:
+                text = (
+                    f"{node.method} at {path} needs {misfit.expected}; {producer.name} may write {misfit.found} there"
+                )
                 problem = Problem("mayNotFit", text, f"{node.pointer}/_outputMethod", node.id, severity="warning")
-                return TypeProblem(rank, source.producer, replace(why, certain=False), problem)
+                return TypeProblem(rank, producer.name, replace(misfit, certain=False), problem)
         return None
 
-    def _verdict(self, given: Kinds, wanted: Kinds) -> Incompatibility | None:
-        key = (id(given), id(wanted))
-        if key not in self._verdicts:
-            self._verdicts[key] = (
-                given,
-                wanted,
-                find_incompatibility(given, wanted),
-            )  # kept alive, so that an id stays one
-        return self._verdicts[key][2]
+    def _may_wait(self, producers: Sequence[_Producer]) -> bool:
+        """True when the Call waits for somebody to provide the value that its producers do not write."""
+        waits = self.prepared.request.config.missing == "wait"
+        return waits and any(one.name == NOTHING for p in producers for one in p.types)
 
-    def _parameter(self, node: PlannedCall, at: tuple[str | int, ...]) -> Kinds:
+    def _compare(self, produced: Alternatives, accepted: Alternatives) -> Incompatibility | None:
+        key = (id(produced), id(accepted))
+        if key not in self._results:
+            self._results[key] = (produced, accepted, find_incompatibility(produced, accepted))
+        return self._results[key][2]
+
+    def _types_of_parameter(self, node: PlannedCall, at: tuple[str | int, ...]) -> Alternatives:
         key = (node.tool.name, at)
-        if key not in self._wanted:
+        if key not in self._parameter_types:
             schema = node.tool.parameters.schema
-            found = inside(kinds(schema, schema), tuple(str(t) for t in at))
-            says = bool(found) and not any(k.name in OPEN for k in found)
-            self._wanted[key] = found if says else (ANY,)
-        return self._wanted[key]
+            types = alternatives_at(type_alternatives(schema, schema), tuple(str(t) for t in at))
+            is_typed = bool(types) and not any(one.name in OPEN for one in types)
+            self._parameter_types[key] = types if is_typed else (ANY,)
+        return self._parameter_types[key]
 
-    def _sources(self, rank: int, tree: Expression) -> list[_Source]:
-        """Where the value of an expression may come from."""
+    def _producers(self, rank: int, tree: Expression) -> list[_Producer]:
+        """The producers of an expression's value."""
         if isinstance(tree, AllOf):
-            return self._sources(rank, tree.terms[-1])
+            return self._producers(rank, tree.terms[-1])
         if isinstance(tree, Path):
-            return _without(self._path(rank, tree), ("nothing", "undeclared"))
-        found = [s for term in tree.terms for s in self._sources(rank, term)]
-        return _without(found, ("nothing", "undeclared", "null"))
+            return _without(self._producers_of_path(rank, tree), (NOTHING, UNDECLARED))
+        producers = [p for term in tree.terms for p in self._producers(rank, term)]
+        return _without(producers, (NOTHING, UNDECLARED, "null"))
 
-    def _path(self, rank: int, path: Path) -> list[_Source]:
+    def _producers_of_path(self, rank: int, path: Path) -> list[_Producer]:
         node, chains = self.prepared.nodes[rank], self.prepared.graph.chains
-        below = self._below(rank, path, node.instance)
-        out, whole = [], below is None
+        below = self._producer_below(rank, path, node.instance)
+        out, one_write = [], below is None
         for chain in chains.above(path, node.instance, itself=True):
             count = bisect.bisect_left(chain.entries, rank)
             tail = path.names[len(chain.path.names) :]
             if count > MAX_WRITERS:
-                out.append(_Source("other calls", (ANY,)))
+                out.append(_Producer("other calls", (ANY,)))
             for writer in reversed(chain.entries[max(0, count - MAX_WRITERS) : count]):
-                out.append(_Source(self.prepared.nodes[writer].id, self._written(writer, chain.path, tail)))
-                whole = whole and self.prepared.nodes[writer].method == "set"
-        held = self.log.read(path, START, node.instance)
-        if held is not ABSENT:
-            out.append(_Source("the context", (exact(held),)))
-        if not whole:  # put together from several writes: only the type is known
-            out = [replace(s, kinds=_types(s.kinds)) for s in out]
+                out.append(_Producer(self.prepared.nodes[writer].id, self._types_written(writer, chain.path, tail)))
+                one_write = one_write and self.prepared.nodes[writer].method == "set"
+        value = self.log.read(path, START, node.instance)
+        if value is not ABSENT:
+            out.append(_Producer("the context", (exact_type(value),)))
+        if not one_write:
+            out = [replace(p, types=_without_contents(p.types)) for p in out]
         return out if below is None else [*out, below]
 
-    def _below(self, rank: int, path: Path, instance: str | None) -> _Source | None:
-        """A Call that writes strictly below a path: an object is there."""
+    def _producer_below(self, rank: int, path: Path, instance: str | None) -> _Producer | None:
+        """A Call that writes strictly below a path, and so makes it an object."""
         for chain in self.prepared.graph.chains.at_or_below(path, instance):
             count = bisect.bisect_left(chain.entries, rank)
             for writer in reversed(chain.entries[max(0, count - MAX_WRITERS) : count]):
                 if any(path.holds(w) and w != path for w in self.prepared.nodes[writer].writes):
-                    return _Source(self.prepared.nodes[writer].id, (TypeAlternative("object", {}),))
+                    return _Producer(self.prepared.nodes[writer].id, (TypeAlternative("object", {}),))
         return None
 
-    def _written(self, writer: int, path: Path, tail: Names) -> Kinds:
-        """What a Call may have put at the end of ``path`` and ``tail``."""
+    def _types_written(self, writer: int, path: Path, tail: Names) -> Alternatives:
+        """What a Call may put at ``tail`` below the ``path`` that it writes."""
         node = self.prepared.nodes[writer]
         outcomes = [i for i, outcome in enumerate(node.outcomes) if path in outcome]
         result, failure = any(i < node.result_outcome_count for i in outcomes), node.error in outcomes
         if writer in self.prepared.given:
-            return _grown(inside((exact(node.call["_output"]),), tail), node.method, tail)
+            return _after_method(alternatives_at((exact_type(node.call["_output"]),), tail), node.method, tail)
         key = (node.tool.name, tail, node.method, result, failure)
-        if key not in self._given:
+        if key not in self._output_types:
             schema = with_null(node.tool.output)
-            found = inside(kinds(schema, schema), tail) if result else ()
-            found += inside(kinds(_FAILURE, _FAILURE), tail) if failure else ()
-            self._given[key] = _grown(found, node.method, tail)
-        return self._given[key]
+            types = alternatives_at(type_alternatives(schema, schema), tail) if result else ()
+            types += alternatives_at(type_alternatives(_FAILURE, _FAILURE), tail) if failure else ()
+            self._output_types[key] = _after_method(types, node.method, tail)
+        return self._output_types[key]
 
 
-def _grown(found: Kinds, method: str, tail: Names) -> Kinds:
-    """What stands there after a write that adds to what was there before."""
+def _after_method(types: Alternatives, method: str, tail: Names) -> Alternatives:
+    """The types at a path after a write whose method may add to an earlier value."""
     if method == "set":
-        return found
+        return types
     if tail:
         return (ANY,)
-    return (TypeAlternative("list", {}),) if method == "push" else _types(found)
+    return (TypeAlternative("list", {}),) if method == "push" else _without_contents(types)
 
 
-def _types(found: Kinds) -> Kinds:
-    """The same without what is known of their inside."""
-    return tuple(ANY if k.name in ("nothing", "undeclared") else TypeAlternative(k.name, {}) for k in found)
+def _without_contents(types: Alternatives) -> Alternatives:
+    """The same types, with nothing known of what is inside."""
+    return tuple(ANY if one.name in (NOTHING, UNDECLARED) else TypeAlternative(one.name, {}) for one in types)
 
 
-def _without(sources: list[_Source], names: tuple[str, ...]) -> list[_Source]:
-    """Sources without kinds that another source would stand in for, where there is one."""
+def _without(producers: list[_Producer], names: tuple[str, ...]) -> list[_Producer]:
+    """The producers without the types of these names; all as they are when nothing else is left."""
     useful = [
-        s if not any(k.name in names for k in s.kinds) else replace(s, kinds=kept)
-        for s in sources
-        if (kept := tuple(k for k in s.kinds if k.name not in names))
+        p if not any(one.name in names for one in p.types) else replace(p, types=rest)
+        for p in producers
+        if (rest := tuple(one for one in p.types if one.name not in names))
     ]
-    return useful or sources
+    return useful or producers
 
 
-def _text(read: ReferenceUse, producer: str, why: Incompatibility, *, certain: bool) -> str:
-    inner = f' at "{".".join(why.at)}"' if why.at else ""
-    gives = f"{'gives' if certain else 'may give'} {why.found}" if why.found != UNDECLARED else "does not declare it"
+def _absences(producers: Sequence[_Producer]) -> list[tuple[_Producer, Incompatibility]]:
+    """The incompatibilities of an untyped parameter: all producers leave nothing at its path, or none is reported."""
+    if not all(p.types and all(one.name == NOTHING for one in p.types) for p in producers):
+        return []
+    return [(p, Incompatibility(True, (), NOTHING, "a value")) for p in producers]
+
+
+def _message(read: ReferenceUse, producer: str, misfit: Incompatibility, *, certain: bool) -> str:
+    inner = f' at "{".".join(misfit.at)}"' if misfit.at else ""
+    gives = f"{'gives' if certain else 'may give'} {misfit.found}"
+    if misfit.found == UNDECLARED:
+        gives = "does not declare it"
     name = ".".join(str(t) for t in read.at)
-    return f'"{name}" takes {why.expected}{inner}; {producer} {gives} at {read.text}'
+    return f'"{name}" takes {misfit.expected}{inner}; {producer} {gives} at {read.text}'

@@ -1,32 +1,46 @@
-"""Ids of workflows below a run, built in one place. Temporal's limit for ids is 1,000 bytes."""
+"""Workflow ids of the runs below a run: one builder for each kind of child.
+
+Laws
+----
+* An id is ``<parent>/<name>``, so that a person can type it.
+* An id that is too long ends in a hash of itself: it is still unique, but no longer readable.
+* Nothing here asks whether such a run exists.
+"""
 
 from __future__ import annotations
 
 import hashlib
 from typing import Final
 
-# The rest is room for suffixes
+# The server's default limit is 1,000 bytes (limit.maxIDLength); the rest is room for a suffix
 MAX_ID_BYTES: Final = 900
-
-
-def short_id(text: str) -> str:
-    """An id that Temporal accepts: one of over 900 bytes ends in a hash of itself."""
-    data = text.encode()
-    if len(data) <= MAX_ID_BYTES:
-        return text
-    return data[: MAX_ID_BYTES - 33].decode(errors="ignore") + "-" + hashlib.sha256(data).hexdigest()[:32]
-
-
-def child_id(parent: str, name: str) -> str:
-    """The id of a child: ``<parent>/<name>``."""
-    return short_id(f"{parent}/{name}")
-
-
-def spare_child_id(parent: str, name: str, run_id: str) -> str:
-    """The id that a child gets where its first one is in use: with the start of the parent's run id behind it."""
-    return short_id(f"{child_id(parent, name)}~{run_id[:8]}")
+_HASH_CHARACTERS: Final = 32
 
 
 def plan_child_id(parent: str, tick: int) -> str:
-    """The id of the run that walks the plan of a tick."""
-    return child_id(parent, f"plan-{tick}")
+    """The id of the run that executes the plan of an agent's tick: ``<parent>/plan-<tick>``."""
+    return short_id(f"{parent}/plan-{tick}")
+
+
+def call_child_id(parent: str, key: str) -> str:
+    """The id of the run behind a Call: ``<parent>/<key>``; ``key`` is unique within the plan, like ``2:shorten``."""
+    return short_id(f"{parent}/{key}")
+
+
+def instance_child_id(parent: str, instance: str) -> str:
+    """The id of the run that executes a batch's instance, or several of which ``instance`` is the first."""
+    return short_id(f"{parent}/{instance}")
+
+
+def short_id(text: str) -> str:
+    """An id of at most ``MAX_ID_BYTES`` bytes of UTF-8."""
+    data = text.encode()
+    if len(data) <= MAX_ID_BYTES:
+        return text
+    kept = data[: MAX_ID_BYTES - _HASH_CHARACTERS - 1].decode(errors="ignore")
+    return f"{kept}-{hashlib.sha256(data).hexdigest()[:_HASH_CHARACTERS]}"
+
+
+def spare_child_id(id_: str, run_id: str) -> str:
+    """The id that a child gets where ``id_`` is in use: with the start of its parent's run id behind it."""
+    return short_id(f"{id_}~{run_id[:8]}")

@@ -243,12 +243,12 @@ class BackgroundInput(VersionedRecord):
 class Accounting(Record):
     """What a child's work adds to the run above, beside its result.
 
-    ``settled`` are granted requests whose usage the root has not heard of; ``actions`` are the
-    Temporal actions of the child and of all below it.
+    ``settled`` are granted requests whose usage the root has not heard of; ``actions`` are the billable
+    actions of the child and of all below it, by kind.
     """
 
     settled: tuple[SettledRequest, ...] = ()
-    actions: int = 0
+    actions: dict[str, int] = {}
 
 
 class DelegateResult(VersionedRecord):
@@ -281,7 +281,7 @@ class PlanState(VersionedRecord):
     version: int = 1
     isApproved: bool = True
     forecast: dict[str, Any] | None = None
-    actions: int = 0
+    actions: dict[str, int] = {}
 
 
 class AgentState(VersionedRecord):
@@ -302,7 +302,7 @@ class AgentState(VersionedRecord):
     provided: tuple[Any, ...] = ()
     definition: dict[str, str] = {}
     delegate: dict[str, Any] | None = None
-    actions: int = 0
+    actions: dict[str, int] = {}
 
 
 # -- signals between runs --------------------------------------------------------------------

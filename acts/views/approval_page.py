@@ -1,7 +1,7 @@
-"""What a person is shown of a plan before it runs: each Call, and what is to be expected. Markdown.
+"""The part of a run's page that shows a plan before somebody approves it: its Calls and its forecast. Markdown.
 
-It is the simulation in words. Of a plan too large to be walked in every combination within
-the moment that a page may take, the Calls are listed and the rest is left to ``acts simulate``.
+It renders the report of the simulation. A plan too large to simulate within the time of a page is only
+counted; ``acts simulate`` has more patience.
 """
 
 from __future__ import annotations
@@ -18,75 +18,75 @@ if TYPE_CHECKING:
 
 # 64 combinations of so many Calls take about a second, and a workflow task has ten
 MAX_CALLS: Final = 150
-# … and a context of so many messages, of a batch mostly, about as long
+# … and a context of so many messages, mostly that of a batch, takes about as long
 MAX_MESSAGES: Final = 5_000
 # Paths of one cell; a Call may read hundreds
 MAX_PATHS: Final = 8
-# Characters of what is said about a problem
+# Characters of the text of a problem
 MAX_MESSAGE: Final = 300
 
 
-def simulated(prepared: ValidatedPlan, handed: int | None = None) -> dict[str, Any] | None:
-    """What the page shows, or None of a plan too large for it; ``handed`` as in ``simulate_prepared``."""
-    prepared = prepared.whole or prepared  # the Calls, and not the children that walk them
+def simulate_for_page(prepared: ValidatedPlan, *, child: bool = False) -> dict[str, Any] | None:
+    """The simulation of a plan, or None when it is too large. ``child`` as in ``simulate_prepared``."""
+    prepared = prepared.whole or prepared  # the Calls, not the children that walk them
     if len(prepared.nodes) > MAX_CALLS or len(prepared.request.context) > MAX_MESSAGES:
         return None
-    return simulate_prepared(prepared, handed=handed)
+    return simulate_prepared(prepared, child=child)
 
 
-def page(prepared: ValidatedPlan, found: Mapping[str, Any] | None = None) -> str:
-    """The plan as a table, with its forecast, and the JSON that edits it; ``found`` is what ``simulated`` gave."""
+def page(prepared: ValidatedPlan, simulation: Mapping[str, Any] | None = None) -> str:
+    """The plan as a table, its forecast, and the JSON that edits it. ``simulation`` is of ``simulate_for_page``."""
     prepared = prepared.whole or prepared
-    found = found or simulated(prepared)
-    if found is None:
+    simulation = simulation or simulate_for_page(prepared)
+    if simulation is None:
         return f"\n\n### The plan\n\n{len(prepared.nodes)} calls: `acts simulate` shows what they would do"
-    calls, problems = found["calls"], found["problems"]
+    calls, problems = simulation["calls"], simulation["problems"]
     parts = [
         "### The plan",
-        _forecast(found),
-        table(("call", "reads", "writes"), fit_lines(map(_row, calls), len(calls), "ask the query `plan`")),
-        "\n".join(fit_lines(map(_problem, problems), len(problems), "see `acts simulate`")),
-        _edit(prepared),
+        _forecast_line(simulation),
+        table(("call", "reads", "writes"), fit_lines(map(_call_row, calls), len(calls), "ask the query `plan`")),
+        "\n".join(fit_lines(map(_problem_line, problems), len(problems), "see `acts simulate`")),
+        _edit_section(prepared),
     ]
     return "\n\n".join(("", *(part for part in parts if part)))
 
 
-def _forecast(found: Mapping[str, Any]) -> str:
-    calls, waves = len(found["calls"]), len(found["waves"])
-    combinations = len(found["outcomes"]["combinations"])
-    more = " or more" if found["outcomes"]["truncated"] else ""
-    requests, cost = _range(found["requests"]), found["cost"]
-    more_events = "events" in found["unforeseen"]
-    events = f"{found['events']['min']:,} or more" if more_events else f"about {_range(found['events'])}"
+def _forecast_line(simulation: Mapping[str, Any]) -> str:
+    calls, waves = len(simulation["calls"]), len(simulation["waves"])
+    combinations, unforeseen = len(simulation["outcomes"]["combinations"]), simulation["unforeseen"]
+    more = " or more" if simulation["outcomes"]["truncated"] else ""
     out = [f"{calls} calls in {waves} waves, {combinations}{more} combinations of outcomes"]
-    more = ", and what delegates ask for" if found["delegates"]["max"] else ""
-    out.append(f"requests to a model: {requests}{more}; events in the history: {events}")
-    if "runs" in found:
-        each = f", each with about {_range(found['each']['events'])} events" if "each" in found else ""
-        out.append(f"instances: in {found['runs']:,} child workflows{each}")
+    delegates = ", and those of delegates" if simulation["delegates"]["max"] else ""
+    actions = simulation["actions"]
+    billed = f"{actions['min']:,} or more" if "actions" in unforeseen else _range(actions)
+    out.append(f"requests to a model: {_range(simulation['requests'])}{delegates}; Temporal actions: {billed}")
+    if "runs" in simulation:
+        out.append(f"instances: in {simulation['runs']:,} child workflows")
+    cost = simulation["cost"]
     if cost and cost["max"]:
         out.append(f"cost: about {_range(cost)} US dollars")
     return " — ".join(out)
 
 
-def _range(found: Mapping[str, Any]) -> str:
-    low, high = found["min"], found["max"]
+def _range(figure: Mapping[str, Any]) -> str:
+    low, high = figure["min"], figure["max"]
     return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
-def _row(call: Mapping[str, Any]) -> str:
+def _call_row(call: Mapping[str, Any]) -> str:
     name = code_span(call["id"]) + (f" [{code_span(call['instance'])}]" if "instance" in call else "")
     reads = (*map(code_span, call["reads"]), *(f"scope\u00a0{code_span(scope)}" for scope in call["scopes"]))
-    return row(" ".join((name, *_remarks(call))), _some(reads), _some([code_span(path) for path in call["writes"]]))
+    writes = [code_span(path) for path in call["writes"]]
+    return row(" ".join((name, *_remarks(call))), _first_paths(reads), _first_paths(writes))
 
 
-def _some(texts: Sequence[str]) -> str:
+def _first_paths(texts: Sequence[str]) -> str:
     more = f", … ({len(texts)} in all)" if len(texts) > MAX_PATHS else ""
     return ", ".join(texts[:MAX_PATHS]) + more
 
 
 def _remarks(call: Mapping[str, Any]) -> Iterator[str]:
-    """What is out of the ordinary about a Call; ``1:pay`` says already that the Activity ``pay`` runs."""
+    """How a Call runs, unless its id says it: ``1:pay`` runs the Activity ``pay``."""
     runs = call.get("activity") or call.get("delegate")
     if call.get("given"):
         yield "(answered already)"
@@ -100,12 +100,12 @@ def _remarks(call: Mapping[str, Any]) -> Iterator[str]:
         yield "(will ask)"
 
 
-def _problem(problem: Mapping[str, Any]) -> str:
+def _problem_line(problem: Mapping[str, Any]) -> str:
     call = f"{code_span(problem['call'])}: " if "call" in problem else ""
     return f"- {call}{code_span(problem['message'], MAX_MESSAGE)}"
 
 
-def _edit(prepared: ValidatedPlan) -> str:
+def _edit_section(prepared: ValidatedPlan) -> str:
     """The plan as it was written, ready to be changed and sent."""
     plan = prepared.request.plan
     text = fence({"decision": "edit", "plan": list(plan.calls) if plan is not None else []})

@@ -12,9 +12,10 @@ from acts.language.references import Expression, parse
 from acts.language.strict_json import json_size
 from acts.machines import call_report
 from acts.machines.instance_results import child_progress, instance_report, statuses
-from acts.simulation.forecast_vs_actual import actual_figures, compare_known, expected_ranges, sum_tables
+from acts.simulation.forecast_vs_actual import FIGURES, actual_figures, compare_known, expected_ranges, sum_tables
 from acts.tree.plan_request import prompt_context
 from acts.views import approval_page, results
+from acts.views.web_page import WebPage, agent_page, approvals_section
 from acts.views.markdown import code_span
 from acts.views.mermaid import render_graph
 
@@ -43,13 +44,16 @@ class RunView(Protocol):
     def plan(self) -> list[Any]: ...
     def context(self, page: Any, limit: int) -> Any: ...
     def prompt_context(self, page: Any, limit: int) -> dict[str, Any]: ...
-    def graph(self, options: Any) -> str: ...
+    def graph(self, options: Any) -> Any: ...
     def pending_parameters(self, limit: int) -> dict[str, Any]: ...
 
 
-def forecast_plan(prepared: ValidatedPlan) -> dict[str, Any] | None:
-    """What a plan will cost, as the ranges that a person approves; None where it cannot be simulated."""
-    report = approval_page.simulated(prepared)
+def forecast_plan(prepared: ValidatedPlan, *, child: bool = False) -> dict[str, Any] | None:
+    """What a plan will cost, as the ranges that a person approves; None where it cannot be simulated.
+
+    ``child``: an agent starts the run.
+    """
+    report = approval_page.simulate_for_page(prepared, child=child)
     return None if report is None else expected_ranges(report)
 
 
@@ -69,7 +73,7 @@ class PlanView:
     def __init__(self, run: PlanRun) -> None:
         self._run = run
         self._walk = run.walk
-        self._page = results.WebPage(run.walk)
+        self._page = WebPage(run.walk)
         self._proposal: tuple[int, str] | None = None
 
     def status(self) -> dict[str, Any]:
@@ -86,9 +90,8 @@ class PlanView:
         """The Markdown page in the Web UI."""
         run = self._run
         if self._walk is not run.walk:
-            self._walk, self._page = run.walk, results.WebPage(run.walk)
-        page = self._page.page(run.phase, run.notes)
-        page += results.approvals_section(run.approvals.pending, run.approvals.records)
+            self._walk, self._page = run.walk, WebPage(run.walk)
+        page = self._page.page(run.phase, run.notes, run.approvals.pending, run.approvals.records)
         return page if run.is_approved or run.finished is not None else page + self._proposed()
 
     def _proposed(self) -> str:
@@ -96,7 +99,7 @@ class PlanView:
         run = self._run
         if self._proposal is None or self._proposal[0] != run.version:
             prepared = run.walk.prepared
-            self._proposal = (run.version, approval_page.page(prepared, approval_page.simulated(prepared)))
+            self._proposal = (run.version, approval_page.page(prepared, approval_page.simulate_for_page(prepared)))
         return self._proposal[1]
 
     def plan(self) -> list[Any]:
@@ -108,7 +111,7 @@ class PlanView:
         """All messages, a page of them, or the value of an expression."""
         walk = self._run.walk
         messages = [m.raw for m in walk.prepared.request.context]
-        return context_page(lambda: messages + results.appended(walk), walk.value, page, limit)
+        return context_page(lambda: messages + results.appended_messages(walk), walk.value, page, limit)
 
     def prompt_context(self, page: Any, limit: int) -> dict[str, Any]:
         """What a model is shown: the context as it was when the plan began, and the Tools."""
@@ -116,7 +119,7 @@ class PlanView:
         mode = prepared.request.plan.mode if prepared.request.plan is not None else "eager"
         return prompt_context(prepared.request, prepared.tools.values(), mode, page, limit)
 
-    def graph(self, options: Any) -> str:
+    def graph(self, options: Any) -> Any:
         """The plan as a Mermaid flowchart."""
         walk = self._run.walk
         states = {"calls": call_report.calls(walk), "instances": child_progress(walk)}
@@ -143,11 +146,11 @@ class PlanView:
     def result(self, actions: int) -> dict[str, Any]:
         """The result of a Plan."""
         run = self._run
-        out = results.result(run.walk, run.usage, run.finished)
+        out = results.build_result(run.walk, run.usage, run.finished)
         if run.approvals.records:
             out["decisions"] = run.approvals.records
         if run.forecast is not None:
-            out["forecast"] = compare_known(run.forecast, actual_figures(out) | {"actions": actions})
+            out["forecast"] = compare_known(run.forecast, actual_figures(out, actions))
         return out
 
     def part_result(self, actions: int) -> dict[str, Any]:
@@ -202,8 +205,7 @@ class AgentView:
     def page(self) -> str:
         """The Markdown page in the Web UI."""
         run = self._run
-        page = results.agent_page(run.loop, run.phase, run.notes)
-        page += results.approvals_section(run.approvals.pending, run.approvals.records)
+        page = agent_page(run.loop, run.phase, run.notes, run.approvals.pending, run.approvals.records)
         return page + self._proposed() if run.loop.is_proposing and run.finished is None else page
 
     def _proposed(self) -> str:
@@ -212,9 +214,9 @@ class AgentView:
         if self._proposal is None or self._proposal[0] != run.version:
             part, _ = run.loop.pending_plan_request()
             prepared = run.loop.prepared or part
-            report = approval_page.simulated(part)
-            if part is not prepared and (whole := approval_page.simulated(prepared)) is not None:
-                report = {**whole, **(expected_ranges(report) if report is not None else {})}
+            report = approval_page.simulate_for_page(part, child=True)
+            if part is not prepared and (whole := approval_page.simulate_for_page(prepared)) is not None:
+                report = {**whole, **{k: v for k, v in (report or {}).items() if k in FIGURES[1:]}}
             self._proposal = (run.version, approval_page.page(prepared, report))
         return self._proposal[1]
 
@@ -233,7 +235,7 @@ class AgentView:
         loop = self._run.loop
         return prompt_context(loop.request, loop.tools.values(), loop.mode, page, limit)
 
-    def graph(self, options: Any) -> str:
+    def graph(self, options: Any) -> Any:
         """The latest plan as a Mermaid flowchart."""
         loop = self._run.loop
         return "" if loop.prepared is None else render_graph(loop.prepared, {"calls": loop.latest_calls()}, options)
@@ -276,7 +278,7 @@ class DelegateView:
         """The Markdown page in the Web UI."""
         name = f" {code_span(self._single.node.id)}" if self._single is not None else ""
         page = f"**{self._run.phase}**{name}"
-        return page + results.approvals_section(self._run.approvals.pending, self._run.approvals.records)
+        return page + approvals_section(self._run.approvals.pending, self._run.approvals.records)
 
     def plan(self) -> list[Any]:
         """Nothing: the plan is that of the child."""
@@ -293,7 +295,7 @@ class DelegateView:
             return {"messages": []}
         return prompt_context(self._run.request, self._single.prepared.tools.values(), "lazy", page, limit)
 
-    def graph(self, options: Any) -> str:
+    def graph(self, options: Any) -> Any:
         """Nothing to draw."""
         return ""
 

@@ -80,13 +80,15 @@ def graph(given: str, inputs: Sequence[str], *, mermaid: bool) -> int:
 def draw(request: Json, verdict: Verdict, *, mermaid: bool, told: Mapping[str, Any] | None = None) -> None:
     """A sound Request's plan on stdout; ``told`` is the result of its run."""
     from acts.plan.validate import validate_request
-    from acts.views import mermaid as pictures
+    from acts.views.mermaid import mermaid as draw_mermaid
+    from acts.views.plan_drawing import draw_waves
+    from cli.render.terminal_plan import render_plan
 
     prepared = validate_request(request, verdict.tools, verdict.served)
     if mermaid:
-        out(pictures.mermaid(prepared, told).rstrip("\n"))
+        out(draw_mermaid(prepared, told).rstrip("\n"))
     else:
-        out(pictures.terminal(prepared, told, console().width).rstrip("\n"))
+        out(render_plan(draw_waves(prepared, told), console().width))
 
 
 def schema() -> int:
@@ -172,22 +174,17 @@ def _print_simulation(found: Mapping[str, Any]) -> None:
         screen.print("may change something outside", style="bold")
         screen.print(f"  {names}{more}")
     _print_outcomes(found["outcomes"])
-    requests, cost, events = found["requests"], found.get("cost"), found["events"]
+    requests, cost = found["requests"], found.get("cost")
     parts = [f"{_span(requests)} model requests"]
     if requests["max"]:
         parts.append(f"{_span(cost)} USD" if cost else "cost unknown")
         parts += [f"about {_span(found['tokens'])} tokens"]
     delegates = found["delegates"]
     parts += [f"{_span(delegates)} delegates, whose requests are not counted"] if delegates["max"] else []
-    if "events" in found["unforeseen"]:  # what delegates and children say to this run
-        parts += [f"{events['min']:,} events and {found['bytes']['min']:,} bytes of history, or more"]
-    else:
-        parts += [f"about {_span(events)} events and {_span(found['bytes'])} bytes of history"]
-    if "each" in found:
-        each = f"{_span(found['each']['events'])} events and {_span(found['each']['bytes'])} bytes"
-        parts += [f"{each} in each of {found['runs']:,} children"]
-    elif "runs" in found:
-        parts += [f"and the histories of {found['runs']:,} children"]
+    unknown = "actions" in found["unforeseen"]
+    parts += [f"{found['actions']['min']:,} or more" if unknown else _span(found["actions"])]
+    parts[-1] += " Temporal actions"
+    parts += [f"{found['runs']:,} child workflows for instances"] if "runs" in found else []
     screen.print("forecast", style="bold")
     screen.print("  " + ", ".join(parts))
 

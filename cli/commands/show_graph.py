@@ -38,7 +38,11 @@ async def _graph(run: str, *, mermaid: bool) -> int:
     found = await server.about(run, handle.describe(rpc_timeout=server.RPC))
     if found.workflow_type not in (PLAN, AGENT, DELEGATE, INSTANCE):
         raise refuse(f"a run of type {clean(found.workflow_type, 100)} has no plan", where=run)
-    text = await ask(handle, GRAPH, *([] if mermaid else [{"width": console().width}]))
+    text = await ask(handle, GRAPH, *([] if mermaid else [{"format": "json"}]))
+    if isinstance(text, dict):
+        from cli.render.terminal_plan import render_plan
+
+        text = render_plan(text, console().width)
     if isinstance(text, str) and text:
         if found.workflow_type in (AGENT, DELEGATE):
             say("this run plans as it goes; its latest plan:", "dim")

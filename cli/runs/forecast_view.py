@@ -18,6 +18,7 @@ from acts.language.wire import PLAN
 from acts.simulation.forecast_vs_actual import actual_figures, compare, expected_ranges
 from cli.command_errors import CommandError
 from cli.console import clean, console
+from cli.runs.billed_actions import count_actions
 from cli.runs.queries import request_of
 from cli.text.preflight import judge
 
@@ -43,7 +44,13 @@ async def side_by_side(client: Client, found: WorkflowExecutionDescription, resu
     if found.workflow_type != PLAN or not isinstance(result, dict) or not isinstance(result.get("calls"), list):
         return None
     forecast = _forecast(await request_of(client, found))
-    return None if forecast is None else compare(expected_ranges(forecast), _figures(found, result))
+    if forecast is None:
+        return None
+    expected, actions = expected_ranges(forecast), None
+    if expected["actions"] is not None:
+        first_run_id = found.raw_description.workflow_execution_info.first_run_id or found.run_id
+        actions = await count_actions(client, found.id, first_run_id)
+    return compare(expected, actual_figures(result, actions))
 
 
 def _forecast(request: Json) -> dict[str, Any] | None:
@@ -56,13 +63,6 @@ def _forecast(request: Json) -> dict[str, Any] | None:
         return simulate(request, verdict.tools, verdict.served)
     except (InvalidRequest, CommandError):
         return None
-
-
-def _figures(found: WorkflowExecutionDescription, result: Mapping[str, Any]) -> dict[str, Any]:
-    info = found.raw_description.workflow_execution_info
-    whole = info.first_run_id in ("", found.run_id)  # else it is the last of several runs
-    counted = {"events": info.history_length, "bytes": info.history_size_bytes} if whole else {}
-    return {**actual_figures(result), **counted}
 
 
 def print_forecast(table: Mapping[str, Any] | None, title: str) -> None:

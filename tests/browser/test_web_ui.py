@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from acts.views import approval_page, results
+from acts.views import approval_page, web_page
 from tests.browser import webui
 from tests.browser.webui import SIGNAL, UPDATE, Page, WebUI
 from tests.support import assert_eventually
@@ -250,7 +250,7 @@ async def test_text_from_outside_is_shown_as_it_was_written(person: WebUI, forei
 async def test_the_alarm_rings(person: WebUI, foreign: Foreign) -> None:
     """What the test above looks for is there when nothing is escaped."""
     with pytest.MonkeyPatch.context() as patch:
-        for room in (results, approval_page):
-            patch.setattr(room, "plain", lambda text, _limit=0: str(text))
+        for room in (web_page, approval_page):
+            patch.setattr(room, "code_span", lambda text, _limit=0: str(text))
         page, _ = await shown(person, foreign, MARKUP, PATHS)
     assert {"img", "script", "h1", "a"} <= set(page.elements)

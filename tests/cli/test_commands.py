@@ -115,7 +115,7 @@ def test_simulate_of_a_template_says_for_how_many_instances_and_what_it_does_not
     assert result.exit_code == 0
     forecast = " ".join(result.stdout.partition("forecast")[2].split())
     assert "0 to 100 delegates, whose requests are not counted" in forecast
-    assert forecast.endswith("bytes in each of 100 children")
+    assert forecast.endswith("Temporal actions, 100 child workflows for instances")
 
 
 @pytest.mark.parametrize(("command", "what"), [("simulate", "the simulation"), ("graph", "the picture")])

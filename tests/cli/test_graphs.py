@@ -125,7 +125,7 @@ async def test_while_instances_go_on_the_graph_says_how_many(acts: Acts, client:
     acts("run", ASKED, "--detach", "--id", name)
     await waits(client, name, 2)
     drawn = acts("graph", name).stdout
-    assert "… 3:removeComment [3 skipped, 2 open]" in drawn
+    assert "▶ 3:removeComment [3 skipped, 2 open]" in drawn
     await client.get_workflow_handle(name).terminate(reason="the test is over")
     assert "2 open" in acts("graph", name).stdout
 

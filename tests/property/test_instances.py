@@ -81,14 +81,14 @@ class InstanceDrive(Drive):
 
 def result_of(walk: Walk) -> Json:
     """What a run says of itself, without what the order of children may change."""
-    found = results.result(walk, Usage())
+    found = results.build_result(walk, Usage())
     keys = ("status", "state", "instances", "calls")
     errors = sorted(json.dumps(e, sort_keys=True) for e in found["errors"])
     return {**{k: found[k] for k in keys}, "errors": errors}
 
 
 def context_of(walk: Walk, instance: str) -> list[Json]:
-    found = results.result(walk, Usage())["context"]
+    found = results.build_result(walk, Usage())["context"]
     return [m for m in found if m.get("_instance") == instance]
 
 

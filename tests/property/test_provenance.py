@@ -18,12 +18,12 @@ from hypothesis import strategies as st
 from acts.language.errors import InvalidRequest
 from acts.language.references import Path, evaluate, parse
 from acts.language.values import ABSENT, get
+from acts.machines.call_report import calls
 from acts.plan.context_log import END, Log
 from acts.plan.validate import validate_request
 from acts.provenance.message_authors import ACTIVITY, ENGINE, MODEL, REQUEST, RunRecord
 from acts.provenance.trace import Limits, ProvenanceIndex, Source, ValueTrace
-from acts.provenance.value_writers import value_of, writers
-from acts.views.results import calls
+from acts.provenance.value_writers import build_value, find_writers
 from tests import oracle
 from tests.property.drive import Drive, data_message
 from tests.strategies import MEETING_POINTS, Case, cases, collisions, orders
@@ -62,7 +62,7 @@ def test_a_value_taken_apart_is_the_value_as_of_any_message(messages: list[Json]
         expected = oracle.get(oracle.view(oracle.read_messages(messages[:upto]), where[0], instance), where[1:])
         node = trail.find(Path(where[0], where[1:]), instance, upto)
         assert (node is None) == (expected is oracle.ABSENT)
-        assert node is None or value_of(node, upto) == expected
+        assert node is None or build_value(node, upto) == expected
 
 
 # -- whose it is -----------------------------------------------------------------------------
@@ -112,8 +112,8 @@ def test_the_writers_of_a_value_are_those_whose_marks_it_bears(messages: list[Js
         node = trail.find(Path(where[0], where[1:]), instance, END)
         if node is None:
             continue
-        value = value_of(node, END)
-        found = writers(node, END, most=None)
+        value = build_value(node, END)
+        found = find_writers(node, END, limit=None)
         assert owners(value) <= set(found)
         for by in set(found) - owners(value):  # of these it has null, or what is empty
             assert any(bears_no_mark(get(value, names)) for names in found[by])
@@ -164,13 +164,13 @@ def test_what_its_writers_wrote_is_the_value_and_without_one_of_them_it_is_anoth
         node = trail.find(path, instance, END)
         if node is None or through_a_list(messages, path, instance):
             continue  # one element of a list is its writer's, wherever in the list the others put it
-        found = writers(node, END, most=None)
+        found = find_writers(node, END, limit=None)
         parts = {by: cut_to(messages[by], [(*path.names, *n) for n in named]) for by, named in found.items()}
-        assert read(list(parts.values()), path, instance) == value_of(node, END) == read(messages, path, instance)
+        assert read(list(parts.values()), path, instance) == build_value(node, END) == read(messages, path, instance)
         for left_out in found:
             fewer = [part for by, part in parts.items() if by != left_out]
             without = read(fewer, path, instance)
-            assert without is ABSENT or json.dumps(without) != json.dumps(value_of(node, END)), messages[left_out]
+            assert without is ABSENT or json.dumps(without) != json.dumps(build_value(node, END)), messages[left_out]
 
 
 # -- what a Call read --------------------------------------------------------------------------
@@ -265,7 +265,7 @@ def test_every_output_knows_its_call_and_what_ran_behind_it(case: Case, order: l
     for index, id_ in enumerate(wrote):
         if context[index]["type"] not in oracle.DATA_LIKE:
             continue
-        origin = trail.origin(index)
+        origin = trail.author(index)
         if not id_:
             assert (origin.word, origin.outside, origin.call) == (REQUEST, False, None)
             continue
@@ -292,7 +292,7 @@ def test_no_call_is_told_twice_and_what_is_outside_is_said(
         told = [s.origin.start for s in sources(whole) if s.reads]
         assert len(told) == len(set(told))
         assert not any(s.cut for s in sources(whole))
-        assert whole.outside == any(trail.origin(s.message).outside for s in whole.sources)
+        assert whole.outside == any(trail.author(s.message).outside for s in whole.sources)
         assert whole.more == 0
         short = trail.why(path, instance, limits=Limits(depth, 3, most))
         assert len(list(sources(short))) <= most

@@ -1,7 +1,8 @@
-"""A plan as a picture: what is drawn, what is left out and said so, and that no text escapes from it."""
+"""A drawing of a plan: what it shows, what it omits and says so, and that no text escapes from it."""
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
 from typing import Any
@@ -9,21 +10,16 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rich.cells import cell_len
 
 from acts.machines.instance_results import child_progress
 from acts.machines.walk import Walk
 from acts.plan.validate import ValidatedPlan, validate_request
 from acts.tree.batches import expand_template, split_into_children
-from acts.views.mermaid import (
-    MAX_EDGES,
-    MAX_WIDTH,
-    MERMAID_EDGES,
-    MERMAID_TEXT,
-    graph_edges,
-    mermaid,
-    render_graph,
-    terminal,
-)
+from acts.views.mermaid import MAX_MERMAID_EDGES, MAX_MERMAID_TEXT, mermaid, render_graph
+from acts.views.plan_drawing import MAX_EDGES, draw_waves, find_edges
+from acts.views.state_marks import CALL_STATES, STATE_MARKS
+from cli.render.terminal_plan import MAX_COLUMNS, render_plan
 
 META: dict[str, Any] = {
     "_outputPath": {"type": "string"}, "_errorPath": {"type": "string"}, "_outputMethod": {"type": "string"},
@@ -60,14 +56,22 @@ WEATHER = [
 ]
 
 
-def told(states: dict[str, str], **instances: Any) -> dict[str, Any]:
+def report(states: dict[str, str], **instances: Any) -> dict[str, Any]:
     """What a result says of the calls, by id, and of instances."""
     return {"calls": [{"id": id_, "state": state} for id_, state in states.items()], "instances": instances}
 
 
-BOUGHT = told(
+BOUGHT = report(
     {"1:think": "completed", "2:do": "running", "3:ask": "skipped", "4:do": "pending", "9:nobody": "completed"}
 )
+
+
+def graph_edges(prepared: ValidatedPlan) -> list[tuple[int, int, str]]:
+    return [(e.writer, e.reader, e.label) for e in find_edges(prepared)[0]]
+
+
+def terminal(prepared: ValidatedPlan, report: Any = None, width: int = 100) -> str:
+    return render_plan(draw_waves(prepared, report), width) + "\n"
 
 
 # -- edges ---------------------------------------------------------------------
@@ -146,25 +150,25 @@ def test_an_outcome_that_was_given_is_no_condition() -> None:
 
 
 def test_an_unknown_state_colours_nothing() -> None:
-    assert mermaid(plan(WEATHER), told({"1:think": "x fill:red\n  click c1 evil"})) == mermaid(plan(WEATHER))
+    assert mermaid(plan(WEATHER), report({"1:think": "x fill:red\n  click c1 evil"})) == mermaid(plan(WEATHER))
 
 
 def test_a_flowchart_stays_within_what_mermaid_draws_and_says_what_is_missing() -> None:
     wide = [call("do", i, f"†state.s{i}") for i in range(40)] + [call("do", "†state") for _ in range(40)]
-    found = mermaid(plan(wide), told({f"{i + 1}:do": "completed" for i in range(80)}))
-    assert found.count("-->") == MERMAID_EDGES
-    assert 'note2["only 500 of the lines are drawn"]' in found
+    text = mermaid(plan(wide), report({f"{i + 1}:do": "completed" for i in range(80)}))
+    assert text.count("-->") == MAX_MERMAID_EDGES
+    assert 'note2["only 500 of the lines are drawn"]' in text
     long = [call("do", i and f"†state.s{i - 1}", f"†state.s{i}") for i in range(3000)]
-    found = mermaid(plan(long), told({f"{i + 1}:do": "completed" for i in range(3000)}))
-    assert len(found) < MERMAID_TEXT
-    assert re.search(r'note1\["2,\d{3} more calls are not drawn"\]', found)
+    text = mermaid(plan(long), report({f"{i + 1}:do": "completed" for i in range(3000)}))
+    assert len(text) < MAX_MERMAID_TEXT
+    assert re.search(r'note1\["2,\d{3} more calls are not drawn"\]', text)
 
 
 def test_a_flowchart_of_hostile_names_stays_within_mermaids_limit() -> None:
     name = "<" * 190
     calls = [call(f"{name}{i % 9}", f"†state.s{i - 1}" if i else 1, f"†state.s{i}") for i in range(900)]
-    found = mermaid(plan(calls, tools={f"{name}{i}": tool(_activity={"const": "run"}) for i in range(9)}))
-    assert len(found) < MERMAID_TEXT
+    text = mermaid(plan(calls, tools={f"{name}{i}": tool(_activity={"const": "run"}) for i in range(9)}))
+    assert len(text) < MAX_MERMAID_TEXT
 
 
 # What may stand in a label: letters, digits, harmless marks, codes, and our own line break
@@ -199,35 +203,26 @@ def _json(text: str) -> str:
     return '"' + "".join(f"\\u{ord(c):04x}" if ord(c) < 1 << 16 else c for c in text) + '"'
 
 
-def _check_mermaid(found: str) -> None:
-    *lines, last = found.split("\n")
+def _check_mermaid(text: str) -> None:
+    *lines, last = text.split("\n")
     assert last == ""
     assert [line for line in lines if not _LINES.fullmatch(line)] == []
 
 
-def _check_terminal(found: str, width: int) -> None:
-    for line in found.split("\n"):
-        assert [
-            c for c in line if unicodedata.category(c)[0] == "C" or (unicodedata.category(c)[0] == "Z" and c != " ")
-        ] == []
-        assert (
-            sum(
-                2 if unicodedata.east_asian_width(c) in "WF" else 1
-                for c in line
-                if unicodedata.category(c) not in ("Mn", "Me")
-            )
-            <= width
-        )
+def _check_terminal(text: str, width: int) -> None:
+    for line in text.split("\n"):
+        assert [c for c in line if unicodedata.category(c)[0] in "CZ" and c != " "] == []
+        assert cell_len(line) <= width
 
 
 @pytest.mark.parametrize("text", NASTY)
 def test_no_text_breaks_out_of_its_label(text: str) -> None:
     prepared = _nasty(text)
     states = [{"id": n.id, "state": state} for n in prepared.nodes for state in (text, "completed")]
-    found = mermaid(prepared, {"calls": states})
-    _check_mermaid(found)
+    text = mermaid(prepared, {"calls": states})
+    _check_mermaid(text)
     for markup in ("<script", "<img", "%%{", '"javascript'):
-        assert markup not in found
+        assert markup not in text
     _check_terminal(terminal(prepared), 100)
     _check_terminal(terminal(prepared, {"calls": states}), 100)
 
@@ -249,7 +244,7 @@ def test_a_plan_for_the_terminal() -> None:
         f"┌─ 1 {'─' * 71}\n"
         "│ ✓ 1:think [latent] → †state.sunny || †state.rainy || †state.unknown\n"
         f"├─ 2 {'─' * 71}\n"
-        "│ … 2:do → †state.beach ← 1 if †state.sunny\n"
+        "│ ▶ 2:do → †state.beach ← 1 if †state.sunny\n"
         "│ – 3:ask [delegate] → †state.museum ← 1 if †state.rainy.amount\n"
         f"├─ 3 {'─' * 71}\n"
         "│ · 4:do [background] ← 2 †state.beach, 3 †state.museum, 1 on error †state.…\n"
@@ -258,14 +253,10 @@ def test_a_plan_for_the_terminal() -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "mark"),
-    [
-        ("pending", "·"), ("ready", "·"), ("awaiting", "⏸"), ("running", "…"), ("completed", "✓"), ("detached", "↗"),
-        ("failed", "✗"), ("rejected", "✗"), ("skipped", "–"), ("cancelled", "⊘"), ("\x1b[31m", "?"),
-    ],
-)  # fmt: skip
+    ("state", "mark"), [*((state, STATE_MARKS[state]) for state in CALL_STATES), ("\x1b[31m", "?")]
+)
 def test_each_state_has_its_mark(state: str, mark: str) -> None:
-    assert f"│ {mark} 1:do" in terminal(plan([call("do")]), told({"1:do": state}))
+    assert f"│ {mark} 1:do" in terminal(plan([call("do")]), report({"1:do": state}))
 
 
 def test_without_states_there_are_no_marks() -> None:
@@ -275,19 +266,19 @@ def test_without_states_there_are_no_marks() -> None:
 
 def test_a_long_plan_is_cut_and_says_so() -> None:
     chain = [call("do", i and f"†state.s{i - 1}", f"†state.s{i}") for i in range(3000)]
-    found = terminal(plan(chain))
-    assert "and 2,940 more waves with 2,940 calls" in found
-    assert "only the first 2,000 reads are shown" in found
+    text = terminal(plan(chain))
+    assert "and 2,940 more waves with 2,940 calls" in text
+    assert "only the first 2,000 reads are shown" in text
     wide = terminal(plan([call("do", i, f"†state.s{i}") for i in range(1000)]))
     assert "and 960 more calls" in wide
-    assert max(found.count("\n"), wide.count("\n")) < 200
+    assert max(text.count("\n"), wide.count("\n")) < 200
 
 
 def test_wide_and_combining_characters_are_measured() -> None:
-    found = terminal(plan([call("do", 1, "†state." + "長" * 60)]), width=40)
-    assert found.split("\n")[2] == "│ • 1:do → †state." + "長" * 10 + "…"
-    found = terminal(plan([call("do", 1, "†state." + "e\u0301" * 10)]), width=40)
-    assert "e\u0301" * 10 in found
+    text = terminal(plan([call("do", 1, "†state." + "長" * 60)]), width=40)
+    assert text.split("\n")[2] == "│ • 1:do → †state." + "長" * 10 + "…"
+    text = terminal(plan([call("do", 1, "†state." + "e\u0301" * 10)]), width=40)
+    assert "e\u0301" * 10 in text
 
 
 def test_the_same_plan_gives_the_same_picture() -> None:
@@ -319,13 +310,13 @@ def ended(*states: str) -> dict[str, Any]:
 
 
 def test_a_template_says_how_many_instances_are_in_which_state_and_has_the_mark_of_the_worst() -> None:
-    found = {f"p{i}": ended("completed", "completed") for i in range(99)} | {"p99": ended("failed", "skipped")}
-    prepared, so_far = plan(CHAIN, *people(100)), told({}, **found)
-    drawn = terminal(prepared, so_far)
+    instances = {f"p{i}": ended("completed", "completed") for i in range(99)} | {"p99": ended("failed", "skipped")}
+    prepared, progress = plan(CHAIN, *people(100)), report({}, **instances)
+    drawn = terminal(prepared, progress)
     assert drawn.startswith("2 calls in 2 waves, for each of 100 instances\n")
     assert "│ ✗ 1:do [99 completed, 1 failed] → †state.m\n" in drawn
     assert "│ ✓ 2:do [background] [99 completed, 1 skipped] ← 1 †state.m\n" in drawn
-    boxes = mermaid(prepared, so_far)
+    boxes = mermaid(prepared, progress)
     assert '  c1["1:do<br/>→ †state.m<br/>99 completed, 1 failed"]\n' in boxes
     assert "  class c1 failed\n" in boxes
     assert "  class c2 completed\n" in boxes
@@ -333,7 +324,7 @@ def test_a_template_says_how_many_instances_are_in_which_state_and_has_the_mark_
 
 def test_where_the_instances_are_alike_nothing_is_counted() -> None:
     drawn = terminal(
-        plan(CHAIN, *people(2)), told({}, p0=ended("completed", "skipped"), p1=ended("completed", "skipped"))
+        plan(CHAIN, *people(2)), report({}, p0=ended("completed", "skipped"), p1=ended("completed", "skipped"))
     )
     assert "│ ✓ 1:do → †state.m\n" in drawn
     assert "│ – 2:do [background] ← 1 †state.m\n" in drawn
@@ -342,18 +333,18 @@ def test_where_the_instances_are_alike_nothing_is_counted() -> None:
 
 @pytest.mark.parametrize(
     ("status", "state", "mark"),
-    [("running", "open", "…"), ("awaiting", "open", "…"), ("pending", "pending", "·"), ("failed", "failed", "✗")],
+    [("running", "open", "▶"), ("awaiting", "open", "▶"), ("pending", "pending", "·"), ("failed", "failed", "✗")],
 )
 def test_calls_of_an_instance_that_tells_none_have_its_status(status: str, state: str, mark: str) -> None:
-    so_far = told({}, p0=ended("completed", "completed"), p1={"status": status, "calls": []})
-    assert f"│ {mark} 1:do [1 completed, 1 {state}]" in terminal(plan(CHAIN, *people(2)), so_far)
-    assert f"1 completed, 1 {state}" in mermaid(plan(CHAIN, *people(2)), so_far)
+    progress = report({}, p0=ended("completed", "completed"), p1={"status": status, "calls": []})
+    assert f"│ {mark} 1:do [1 completed, 1 {state}]" in terminal(plan(CHAIN, *people(2)), progress)
+    assert f"1 completed, 1 {state}" in mermaid(plan(CHAIN, *people(2)), progress)
 
 
 def test_calls_that_name_their_instance_have_the_state_that_it_tells() -> None:
     calls = [call("do", "†state.n", "†state.m", _instance=f"p{i}") for i in range(3)]
-    so_far = told({"3:do": "failed"}, p0=ended("skipped"), p1={"status": "pending"})
-    drawn = terminal(plan(calls, *people(3)), so_far)
+    progress = report({"3:do": "failed"}, p0=ended("skipped"), p1={"status": "pending"})
+    drawn = terminal(plan(calls, *people(3)), progress)
     for line in ("│ – 1:do @p0 →", "│ · 2:do @p1 →", "│ ✗ 3:do @p2 →"):
         assert line in drawn
 
@@ -378,15 +369,19 @@ def test_what_children_walk_is_drawn_from_the_walk_of_the_run_above() -> None:
     walk = Walk(prepared, lambda node: node.id)
     walk.runs[0].state, walk.runs[0].value = "completed", {"p0": ended("completed", "failed")}
     walk.runs[1].state = "running"
-    so_far = {"calls": [], "instances": child_progress(walk)}
+    progress = {"calls": [], "instances": child_progress(walk)}
     assert prepared.whole is not None
-    drawn = terminal(prepared.whole, so_far)
-    assert "│ … 1:do [1 completed, 1 open, 1 pending]" in drawn
+    drawn = terminal(prepared.whole, progress)
+    assert "│ ▶ 1:do [1 completed, 1 open, 1 pending]" in drawn
     assert "│ ✗ 2:do [background] [1 failed, 1 open, 1 pending]" in drawn
 
 
-@pytest.mark.parametrize("asked", [None, {}, 5, {"width": "x"}])
-def test_a_picture_is_mermaid_unless_a_width_is_given(asked: Any) -> None:
-    assert render_graph(plan(WEATHER), BOUGHT, asked) == mermaid(plan(WEATHER), BOUGHT)
-    assert render_graph(plan(WEATHER), BOUGHT, {"width": 76}) == terminal(plan(WEATHER), BOUGHT, 76)
-    assert max(map(len, render_graph(plan(WEATHER), BOUGHT, {"width": 10**9}).split("\n"))) == MAX_WIDTH
+@pytest.mark.parametrize("options", [None, {}, 5, {"format": "x"}, {"width": 76}])
+def test_the_query_answers_with_mermaid_by_default(options: Any) -> None:
+    assert render_graph(plan(WEATHER), BOUGHT, options) == mermaid(plan(WEATHER), BOUGHT)
+
+
+def test_the_query_answers_with_waves_as_json_on_request() -> None:
+    drawing = render_graph(plan(WEATHER), BOUGHT, {"format": "json"})
+    assert json.loads(json.dumps(drawing)) == drawing == draw_waves(plan(WEATHER), BOUGHT)
+    assert max(map(len, render_plan(drawing, 10**9).split("\n"))) == MAX_COLUMNS

@@ -14,7 +14,7 @@ from acts.language.references import parse
 from acts.language.usage import Usage
 from acts.machines.loop import MAX_ERRORS_SHOWN, AskModel, AwaitApproval, Finished, Loop, Next, StartPlan
 from acts.plan.validate import validate_request
-from acts.views.results import result as result_of
+from acts.views.results import build_result
 from tests.property.drive import Drive
 
 Json = Any
@@ -54,7 +54,7 @@ def walk(request: dict[str, Json], results: Results, usage: Json = None) -> dict
     drive.finish_all()
     spent = Usage()
     spent.add(usage)
-    return json.loads(json.dumps(result_of(drive.walk, spent)))
+    return json.loads(json.dumps(build_result(drive.walk, spent)))
 
 
 def play(loop: Loop, *ticks: Json, carry: Callable[[Loop], Loop] = lambda loop: loop) -> Next:

@@ -28,7 +28,7 @@ from acts.language.usage import Usage
 from acts.machines.loop import Loop, StartPlan
 from acts.plan.validate import validate_request
 from acts.planner.prompt import NEXT, Prompt, call_prompt, planner_prompt, repair_text
-from acts.views.results import result as result_of
+from acts.views.results import build_result
 from tests.property.drive import NOW, Drive
 
 Json = Any
@@ -104,7 +104,7 @@ def ticked(loop: Loop, solution: Json = FIRST, results: dict[str, Json] = RESULT
     if isinstance(step, StartPlan):
         drive = Drive(validate_request(step.request), results)
         drive.finish_all()
-        loop.walked(json.loads(json.dumps(result_of(drive.walk, Usage()))))
+        loop.walked(json.loads(json.dumps(build_result(drive.walk, Usage()))))
     return loop
 
 

@@ -15,7 +15,7 @@ from acts.plan.context_log import END
 from acts.provenance import message_authors
 from acts.provenance.message_authors import Author, Authors, RunRecord
 from acts.provenance.trace import MAX_SHOWN, Limits, ProvenanceIndex, Source, ValueTrace
-from acts.provenance.value_writers import MAX_PLACES, ValueWriters, shortened, value_of, writers
+from acts.provenance.value_writers import MAX_PATHS, ValueWriters, build_value, encode_beginning, find_writers
 from tests.unit.test_context import FOLDS, path, written
 
 Json = Any
@@ -62,7 +62,7 @@ def why(messages: list[Json], given: int, where: str, **more: Any) -> ValueTrace
 
 def origin(messages: list[Json], given: int | None, index: int = -1, **more: Any) -> Author:
     """The origin of one message, the last one unless another is named."""
-    return Authors(told(messages, given, **more)).of(index % len(messages))
+    return Authors(told(messages, given, **more)).find(index % len(messages))
 
 
 def told_of(found: ValueTrace) -> list[tuple[int, list[str]]]:
@@ -88,8 +88,8 @@ def test_a_value_taken_apart_is_the_value(messages: list[Json], view: Json) -> N
         assert node is None
         return
     assert node is not None
-    assert value_of(node, END) == view
-    text, whole = shortened(node, END, 10_000)
+    assert build_value(node, END) == view
+    text, whole = encode_beginning(node, END, 10_000)
     assert (json.loads(text), whole) == (view, True)
 
 
@@ -169,8 +169,8 @@ def test_of_many_places_of_one_message_the_first_are_kept() -> None:
         Path("state"), END
     )
     assert node is not None
-    assert [len(places) for places in writers(node, END).values()] == [MAX_PLACES, 1]
-    assert [len(places) for places in writers(node, END, most=None).values()] == [49, 1]
+    assert [len(places) for places in find_writers(node, END).values()] == [MAX_PATHS, 1]
+    assert [len(places) for places in find_writers(node, END, limit=None).values()] == [49, 1]
 
 
 # -- who wrote it --------------------------------------------------------------------------
@@ -354,7 +354,7 @@ def test_a_message_knows_where_it_came_from(
 def test_an_edit_of_the_plan_of_a_request_is_a_persons() -> None:
     began, edited = plan(ACT), plan({**ACT, "x": 1})
     run = RunRecord([edited, output(edited["plan"][0], 1)], TOOLS, [began])
-    assert Authors(run).of(1).planned == message_authors.PERSON
+    assert Authors(run).find(1).planned == message_authors.PERSON
 
 
 def test_calls_that_read_alike_are_told_apart_by_their_order() -> None:
@@ -377,7 +377,7 @@ def test_the_messages_of_a_conjunction_are_of_one_call() -> None:
     messages = [{"type": "state", "a": 0}, plan(both, both)]
     messages += [output(both, v, at=f"†state.{n}") for v in (1, 2) for n in "ab"]
     known = Authors(told(messages, 2))
-    assert [(known.of(i).start, known.of(i).id) for i in range(2, 6)] == [
+    assert [(known.find(i).start, known.find(i).id) for i in range(2, 6)] == [
         (2, "1:act"), (2, "1:act"), (4, "2:act"), (4, "2:act"),
     ]  # fmt: skip
     # the second path of the first Call is read as of its first message

@@ -10,6 +10,7 @@ from temporalio.api.sdk.v1 import WorkflowMetadata
 from temporalio.client import WorkflowUpdateFailedError
 from temporalio.exceptions import ApplicationError
 
+from cli.runs.billed_actions import count_actions
 from tests.support import assert_eventually
 from tests.workflow.agents import Agents
 from tests.workflow.foreign import (
@@ -28,6 +29,7 @@ from tests.workflow.tools import Gate, echo, refuse
 
 Json = Any
 LAZY = {"mode": "lazy"}
+UNCOUNTED = pytest.mark.xfail(reason="the workflows do not count their actions yet")
 
 
 async def pending(handle: Handle, count: int = 1) -> list[dict[str, Json]]:
@@ -302,15 +304,15 @@ def actual(result: dict[str, Json]) -> dict[str, Json]:
     return {name: row["actual"] for name, row in result["forecast"].items()}
 
 
-async def counted(handle: Handle) -> tuple[int, int]:
-    """Events and bytes of a history, as the server has them."""
-    found = (await handle.describe()).raw_description.workflow_execution_info
-    return found.history_length, found.history_size_bytes
+async def counted(handle: Handle) -> int | None:
+    """The actions in the histories of a run, as the server has them."""
+    return await count_actions(handle._client, handle.id, (await handle.describe()).run_id)
 
 
-@pytest.mark.parametrize(("how", "dear"), [("update", 5), ("signal", 4)])
+@UNCOUNTED
+@pytest.mark.parametrize("how", ["update", "signal"])
 async def test_a_plan_that_was_proposed_says_in_its_result_what_came_of_its_forecast(
-    foreign: Foreign, how: str, dear: int
+    foreign: Foreign, how: str
 ) -> None:
     async with foreign.serving(echo):
         handle = await lazy(foreign, call("echo", "†state.a", value=1))
@@ -320,14 +322,8 @@ async def test_a_plan_that_was_proposed_says_in_its_result_what_came_of_its_fore
         else:
             await handle.signal("approve")
         result = await ended(handle)
-    events, bytes_ = await counted(handle)
-    assert result["forecast"]["events"] == {"expected": {"min": 15, "max": 16}, "actual": 11 + dear}
-    assert actual(result) == {
-        "calls": 1, "requests": 0, "tokens": 0, "cost": 0, "events": events, "bytes": actual(result)["bytes"],
-    }  # fmt: skip
-    assert abs(actual(result)["bytes"] - bytes_) < 100
-    span = result["forecast"]["bytes"]["expected"]
-    assert span["min"] * 0.9 < bytes_ < span["max"] * 1.1
+    assert result["forecast"]["actions"] == {"expected": {"min": 3, "max": 3}, "actual": 3}
+    assert actual(result) == {"calls": 1, "requests": 0, "tokens": 0, "cost": 0, "actions": await counted(handle)}
 
 
 async def test_a_plan_that_nobody_was_asked_about_says_nothing_of_a_forecast(foreign: Foreign) -> None:
@@ -336,6 +332,7 @@ async def test_a_plan_that_nobody_was_asked_about_says_nothing_of_a_forecast(for
     assert sorted(result) == ["calls", "context", "errors", "state", "status", "usage"]
 
 
+@UNCOUNTED
 async def test_what_ran_within_the_last_task_of_a_run_is_counted_too(foreign: Foreign) -> None:
     counts = [call("count", f"†state.n{i}", items=[i]) for i in range(3)]
     local = tool("count", activity="house.count", options={"local": True})
@@ -344,7 +341,7 @@ async def test_what_ran_within_the_last_task_of_a_run_is_counted_too(foreign: Fo
     await pending(handle)
     await handle.signal("approve")
     result = await ended(handle)
-    assert actual(result)["events"] == (await counted(handle))[0] == result["forecast"]["events"]["expected"]["min"]
+    assert actual(result)["actions"] == await counted(handle) == result["forecast"]["actions"]["expected"]["min"]
 
 
 async def test_a_plan_too_large_for_its_page_has_no_forecast(foreign: Foreign) -> None:
@@ -373,6 +370,7 @@ async def test_a_rejected_plan_came_to_nothing_of_its_forecast(foreign: Foreign)
     assert result["forecast"]["calls"] == {"expected": {"min": 1, "max": 1}, "actual": 0}
 
 
+@UNCOUNTED
 async def test_the_failure_of_a_proposed_plan_holds_it_too(foreign: Foreign) -> None:
     async with foreign.serving(refuse):
         handle = await lazy(foreign, call("refuse", "†state.a"))
@@ -380,9 +378,10 @@ async def test_the_failure_of_a_proposed_plan_holds_it_too(foreign: Foreign) -> 
         await decide(handle, decision="approve")
         result = await result_of_failed(handle)
     assert actual(result)["calls"] == 1
-    assert actual(result)["events"] == (await counted(handle))[0]
+    assert actual(result)["actions"] == await counted(handle)
 
 
+@UNCOUNTED
 async def test_the_plans_that_an_agent_proposed_are_added_up(agents: Agents, foreign: Foreign) -> None:
     async with foreign.serving(echo):
         handle = await agents.start(
@@ -402,11 +401,11 @@ async def test_the_plans_that_an_agent_proposed_are_added_up(agents: Agents, for
     assert result["output"] == {"a": 1, "b": 2, "c": 1}
     assert result["forecast"]["calls"] == {"expected": {"min": 3, "max": 3}, "actual": 3}
     assert actual(result)["requests"] == 0  # those of planning are not foreseen
-    below = [await counted(foreign.client.get_workflow_handle(f"{handle.id}/plan-{tick}")) for tick in (2, 3)]
-    assert actual(result)["events"] == sum(events for events, _ in below)
-    for tick in (2, 3):
-        child = await foreign.client.get_workflow_handle(f"{handle.id}/plan-{tick}").result()
-        assert child["forecast"]["events"]["actual"] == below[tick - 2][0]
+    plans = [foreign.client.get_workflow_handle(f"{handle.id}/plan-{tick}") for tick in (2, 3)]
+    histories = [2 + (await counted(plan) or 0) for plan in plans]  # a child's start takes two
+    assert actual(result)["actions"] == sum(histories)
+    for plan, actions in zip(plans, histories, strict=True):
+        assert (await plan.result())["forecast"]["actions"]["actual"] == actions
 
 
 async def test_the_page_of_a_plan_that_waits_shows_what_it_would_do_and_what_to_send(foreign: Foreign) -> None:

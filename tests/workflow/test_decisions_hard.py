@@ -885,9 +885,7 @@ async def test_a_plan_that_waits_outlives_a_flood_of_signals(hasty: Foreign) -> 
     assert [(d["decision"], d.get("by")) for d in result["decisions"]] == [
         ("edit", "Ada"), ("approve", None), ("approve", "early"),
     ]  # fmt: skip
-    forecast = result["forecast"]
-    assert forecast["calls"] == {"expected": {"min": 1, "max": 2}, "actual": 2}
-    assert forecast["events"]["actual"] > 160  # those of the runs before count too
+    assert result["forecast"]["calls"] == {"expected": {"min": 1, "max": 2}, "actual": 2}
 
 
 async def test_a_deadline_of_a_plan_counts_on_in_a_new_run(hasty: Foreign) -> None:

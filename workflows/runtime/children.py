@@ -15,7 +15,7 @@ from temporalio.exceptions import ApplicationError, ChildWorkflowError, Workflow
 
 from acts.language.errors import CallError, truncate
 from acts.language.wire import ALREADY_STARTED, BACKGROUND
-from acts.tree.child_ids import child_id, spare_child_id
+from acts.tree.child_ids import call_child_id, spare_child_id
 from workflows.runtime.payloads import decode_detail
 
 if TYPE_CHECKING:
@@ -44,7 +44,8 @@ async def start_child(type_: str, name: str, arg: RawValue, label: str, **option
         CallError: both ids are in use.
     """
     info = workflow.info()
-    ids = (child_id(info.workflow_id, name), spare_child_id(info.workflow_id, name, info.run_id))
+    first = call_child_id(info.workflow_id, name)
+    ids = (first, spare_child_id(first, info.run_id))
     for id_ in ids:
         try:
             return await workflow.start_child_workflow(

@@ -54,6 +54,7 @@ from acts.machines.run_commands import (
     StartInstances,
     StartPlanRun,
 )
+from acts.simulation.billable_actions import ACTIVITY, CONTINUE_AS_NEW, TIMER, ActionCount
 from acts.tree.records import Accounting
 from workflows.runtime import model_calls
 from workflows.runtime.activity_calls import ActivityCalls, call_error
@@ -89,8 +90,8 @@ class Driver:
     """
 
     def __init__(
-        self, run: RunMachine, inbox: deque[Event], carry: Callable[[int], VersionedRecord],
-        show: Callable[[], None], answer: Callable[[AnswerUpdate], None], actions: int,
+        self, run: RunMachine, inbox: deque[Event], carry: Callable[[dict[str, int]], VersionedRecord],
+        show: Callable[[], None], answer: Callable[[AnswerUpdate], None], actions: ActionCount,
     ) -> None:  # fmt: skip
         self.run, self.inbox = run, inbox
         self.actions = actions
@@ -103,7 +104,6 @@ class Driver:
         self._timers: dict[str, asyncio.Task[None]] = {}
         self._commands: deque[RunCommand] = deque()
         self._task_events, self._task_bytes = -1, 0
-        self._local_task = -1
 
     # -- the loop --------------------------------------------------------------------------------
 
@@ -247,20 +247,17 @@ class Driver:
         task.add_done_callback(ended)
 
     def _count_activity(self, *, is_local: bool) -> None:
-        """An action each; local activities are one action for each workflow task that runs some."""
         if is_local:
-            events = workflow.info().get_current_history_length()
-            if events == self._local_task:
-                return
-            self._local_task = events
-        self.actions += 1
+            self.actions.record_local_activity(workflow.info().get_current_history_length())
+        else:
+            self.actions.record(ACTIVITY)
 
     async def _make_room(self, size: int) -> None:
         """End this workflow task before its commands outgrow one gRPC message."""
         self._count_bytes(0)
         if self._task_bytes and self._task_bytes + size > MAX_TASK_BYTES:
             await workflow.sleep(timedelta(milliseconds=1), summary="large inputs go in several tasks")
-            self.actions += 1
+            self.actions.record(TIMER)
         self._count_bytes(size)
 
     def _count_bytes(self, size: int) -> None:
@@ -294,7 +291,6 @@ class Driver:
             self.inbox.append(ChildEnded(key, None, error, is_unstarted=True))
             return
         await self._make_room(payload_bytes(arg))
-        self.actions += 1
         self.children.expect(type_, name)
         run = self.children.run(type_, name, arg, label, lambda id_: self._child_started(key, id_), seconds)
         self._watch(key, asyncio.create_task(run), partial(self._child_ended, key, options))
@@ -305,14 +301,22 @@ class Driver:
     def _child_ended(self, key: str, options: Options, task: asyncio.Task[Any]) -> Event:
         try:
             report = decode_result(task.result())
-            return ChildEnded(key, report, accounting=_accounting(report))
+            return ChildEnded(key, report, accounting=self._account_for(report))
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - its failure is its outcome
             if isinstance(error, asyncio.CancelledError) or is_cancelled_exception(error):
-                return ChildEnded(key, None, CallError(CANCELLED, "the call was cancelled"))
+                return ChildEnded(key, None, CallError(CANCELLED, "the call was cancelled"),
+                                  accounting=self._account_for(None))  # fmt: skip
             failure = call_error(error, options, workflow.info().task_queue)
             report = failure_detail(error)
             report = report if isinstance(report, dict) else None
-            return ChildEnded(key, report, failure, ended_abruptly(error), accounting=_accounting(report))
+            return ChildEnded(key, report, failure, ended_abruptly(error), accounting=self._account_for(report))
+
+    def _account_for(self, report: Any) -> Accounting | None:
+        """What a child's work adds here; a child that reports nothing was started all the same."""
+        data = report.get("accounting") if isinstance(report, dict) else None
+        accounting = None if data is None else Accounting.from_json(data)
+        self.actions.add(None if accounting is None else accounting.actions)
+        return accounting
 
     async def _start_background(self, command: StartBackground) -> None:
         node = command.node
@@ -322,7 +326,7 @@ class Driver:
             self.inbox.append(CallFailed(node.key, error))
             return
         await self._make_room(payload_bytes(arg))
-        self.actions += 1
+        self.actions.add(None)
         task = asyncio.create_task(start_background(node.key, arg, node.label))
         self._watch(node.key, task, partial(self._background_started, node))
 
@@ -363,7 +367,7 @@ class Driver:
         self.outbox.send(target, command.signal, (encode_record(command.record),), outcome)
 
     async def _start_timer(self, command: StartTimer) -> None:
-        self.actions += 1
+        self.actions.record(TIMER)
         sleep = workflow.sleep(timedelta(seconds=command.seconds), summary=command.summary)
         timer = self._timers[command.name] = asyncio.create_task(sleep)
         timer.add_done_callback(partial(self._timer_ended, command.name))
@@ -413,7 +417,8 @@ class Driver:
         if self.run.is_cancelling or not self.lifetime.is_due(history):
             return
         if self._is_quiet():
-            state = encode_state(self._carry(self.actions + self.outbox.sent + 1))
+            actions = {**self.actions.to_json(), CONTINUE_AS_NEW: self.actions.events.get(CONTINUE_AS_NEW, 0) + 1}
+            state = encode_state(self._carry(actions))
             if payload_bytes(state) <= MAX_PAYLOAD_BYTES:
                 workflow.continue_as_new(state)
             self.lifetime.stay(history)
@@ -426,10 +431,6 @@ class Driver:
         if seconds:
             await self._perform_all([StartTimer(DRAIN_TIMER, seconds, DRAIN_TIMER)])
 
-
-def _accounting(report: Any) -> Accounting | None:
-    data = report.get("accounting") if isinstance(report, dict) else None
-    return None if data is None else Accounting.from_json(data)
 
 
 def _now() -> str:

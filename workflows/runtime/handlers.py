@@ -44,6 +44,7 @@ from acts.language.wire import (
 )
 from acts.machines.approvals import AnswerUpdate, problem_of
 from acts.machines.events import DecisionReceived, Event, PauseRequested, Provided, RecordReceived, ResumeRequested
+from acts.simulation.billable_actions import CHILD_WORKFLOW, SIGNAL, UPDATE, WORKFLOW, ActionCount
 from acts.tree.records import (
     BudgetGrant,
     BudgetReport,
@@ -66,7 +67,7 @@ if TYPE_CHECKING:
 
 AIM: Final = 'No input needed; {"workflowId"?, "instance"?} names one run below.'
 WHICH: Final = '"call"? names a call, "workflowId"? and "instance"? one of several; "version"? what you have seen'
-AS_TEXT: Final = 'As text for a terminal: {"width": 100}.'
+AS_TEXT: Final = 'As JSON, wave by wave: {"format": "json"}.'
 # Before the run knows its Request
 STARTING: Final[dict[str, Any]] = {"phase": "planning", "calls": [], "usage": {}}
 _EMPTY: Final[dict[str, Any]] = {
@@ -83,7 +84,7 @@ class RunWorkflow:
         self._view: RunView | None = None
         self._updates: dict[str, asyncio.Future[DecisionAnswer | None]] = {}
         self._early_notes: list[str] = []
-        self._actions = 1
+        self._actions = ActionCount()
         self._failed_phase: str | None = None
 
     # -- for the workflow classes -----------------------------------------------------------------
@@ -107,14 +108,21 @@ class RunWorkflow:
             text = f"{type(error).__name__}: {truncate(str(error))}"
             raise ApplicationError(text, type=ENGINE_ERROR, non_retryable=True) from error
 
-    async def drive(self, run: RunMachine, view: RunView, carry: Callable[[int], VersionedRecord], actions: int) -> int:
-        """Run a machine to its end; returns the Temporal actions so far. Raises CancelledError when cancelled."""
+    async def drive(
+        self, run: RunMachine, view: RunView, carry: Callable[[dict[str, int]], VersionedRecord],
+        actions: dict[str, int],
+    ) -> ActionCount:  # fmt: skip
+        """Run a machine to its end; returns its billable actions. Raises CancelledError when cancelled.
+
+        ``actions`` are those of the runs before this one; none: it is the first.
+        """
+        self._actions.add(actions or {CHILD_WORKFLOW if run.position.ancestors else WORKFLOW: 1})
         self._view = view
-        self._driver = driver = Driver(run, self._inbox, carry, self._show, self._answer, actions + self._actions)
+        self._driver = driver = Driver(run, self._inbox, carry, self._show, self._answer, self._actions)
         for text in self._early_notes:
             run.note(text)
         await driver.drive()
-        return driver.actions + driver.outbox.sent + run.child_actions
+        return self._actions
 
     def _show(self) -> None:
         if self._view is not None:
@@ -124,12 +132,6 @@ class RunWorkflow:
         future = self._updates.pop(answer.id, None)
         if future is not None and not future.done():
             future.set_result(answer.problem)
-
-    def _count_action(self) -> None:
-        if self._driver is None:
-            self._actions += 1
-        else:
-            self._driver.actions += 1
 
     def _note(self, text: str) -> None:
         if self._driver is None:
@@ -162,7 +164,7 @@ class RunWorkflow:
         self._decision_signal(EDIT, value)
 
     def _decision_signal(self, word: str, value: RawValue) -> None:
-        self._count_action()
+        self._actions.record(SIGNAL)
         try:
             self._inbox.append(DecisionReceived(decode(value), word))
         except CallError as error:
@@ -179,7 +181,7 @@ class RunWorkflow:
         self._steer(RESUME, value, ResumeRequested())
 
     def _steer(self, signal: str, value: RawValue, event: Event) -> None:
-        self._count_action()
+        self._actions.record(SIGNAL)
         aim = decode_or_none(value)
         aim = aim if isinstance(aim, dict) else {}
         if not self._pass_on(signal, aim.get("workflowId"), aim.get("instance"), value):
@@ -191,7 +193,7 @@ class RunWorkflow:
     )
     def provide(self, value: RawValue = NOTHING) -> None:
         """Append a data-like message to the context; instances get what is theirs, and what is global."""
-        self._count_action()
+        self._actions.record(SIGNAL)
         workflow_id, message = split_target(decode_or_none(value))
         if workflow_id is not None and self._pass_on(PROVIDE, workflow_id, None, raw(write_json(message))):
             return
@@ -256,6 +258,7 @@ class RunWorkflow:
         self._record(value, RunEnded)
 
     def _record(self, value: RawValue, type_: type[VersionedRecord]) -> None:
+        self._actions.record(SIGNAL)
         try:
             self._inbox.append(RecordReceived(decode_record(value, type_)))
         except RecordError as error:
@@ -272,7 +275,7 @@ class RunWorkflow:
     )
     async def decide(self, value: RawValue = NOTHING) -> RawValue:
         """Carry out a decision, here or in a run below; returns the status after it."""
-        self._count_action()
+        self._actions.record(UPDATE)
         update = workflow.current_update_info()
         id_ = update.id if update is not None else ""
         try:
@@ -361,7 +364,7 @@ class RunWorkflow:
         return raw(write_json(self._view.prompt_context(_query_argument(page), MAX_RESULT)))
 
     @workflow.query(name=GRAPH, description=f"The latest plan as a Mermaid flowchart. {AS_TEXT}")
-    def graph(self, options: RawValue = NOTHING) -> str:
+    def graph(self, options: RawValue = NOTHING) -> Any:
         """The plan as a drawing."""
         return "" if self._view is None else self._view.graph(decode_or_none(options))
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from acts.machines.delegate_run import DelegateMachine
     from acts.machines.plan_run import PlanRun
     from acts.machines.run_machine import RunMachine
+    from acts.simulation.billable_actions import ActionCount
     from acts.views.run_views import AgentView, PlanView
 
 HOW: Final = "ask the query context for pages: {offset, limit} or {path}"
@@ -26,14 +27,14 @@ HOW: Final = "ask the query context for pages: {offset, limit} or {path}"
 MAX_ERRORS: Final = 20
 
 
-def accounting(run: RunMachine, actions: int) -> dict[str, Any]:
+def accounting(run: RunMachine, actions: ActionCount) -> dict[str, Any]:
     """What the work of this run adds to the run above: requests that the root has not heard of, and actions."""
-    return Accounting(settled=run.budget.take_unreported(), actions=actions).to_json()
+    return Accounting(settled=run.budget.take_unreported(), actions=actions.to_json()).to_json()
 
 
-def plan_result(run: PlanRun, view: PlanView, actions: int) -> RawValue:
+def plan_result(run: PlanRun, view: PlanView, actions: ActionCount) -> RawValue:
     """The result of a Plan that a person started."""
-    result = trimmed(view.result(actions), HOW)
+    result = trimmed(view.result(actions.total), HOW)
     if run.approvals.expired is not None and not run.is_approved:
         raise _failure(run.approvals.expired, result, APPROVAL_TIMEOUT)
     if run.finished == "failed":
@@ -45,9 +46,9 @@ def _failure(message: str, result: Any, type_: str) -> ApplicationError:
     return ApplicationError(message, raw(write_json(result)), type=type_, non_retryable=True)
 
 
-def part_result(run: PlanRun, view: PlanView, actions: int) -> RawValue:
+def part_result(run: PlanRun, view: PlanView, actions: ActionCount) -> RawValue:
     """The result for an agent or a delegate whose plan this is."""
-    out = {**view.part_result(actions), "accounting": accounting(run, actions)}
+    out = {**view.part_result(actions.total), "accounting": accounting(run, actions)}
     try:
         return encode_or_compress(out)
     except CallError as error:
@@ -56,7 +57,7 @@ def part_result(run: PlanRun, view: PlanView, actions: int) -> RawValue:
         raise _failure(text, rest, RESULT_TOO_LARGE) from None
 
 
-def instance_result(run: PlanRun, view: PlanView, actions: int) -> RawValue:
+def instance_result(run: PlanRun, view: PlanView, actions: ActionCount) -> RawValue:
     """The result of an Instance."""
     out = {**view.instance_result(), "accounting": accounting(run, actions)}
     try:
@@ -78,7 +79,7 @@ def agent_result(run: AgentRun, view: AgentView) -> RawValue:
     raise ApplicationError(run.failure.message, result, type=run.failure.code, non_retryable=True)
 
 
-def agent_delegate_result(run: AgentRun, view: AgentView, definition: dict[str, str], actions: int) -> RawValue:
+def agent_delegate_result(run: AgentRun, view: AgentView, definition: dict[str, str], actions: ActionCount) -> RawValue:
     """The result of a Delegate with a planner: its output, and what the parent must know besides."""
     result = view.result()
     out: dict[str, Any] = {k: result[k] for k in ("status", "output", "ticks", "usage", "decisions") if k in result}
@@ -89,7 +90,7 @@ def agent_delegate_result(run: AgentRun, view: AgentView, definition: dict[str, 
     raise ApplicationError(run.failure.message, _delegate_payload(out), type=run.failure.code, non_retryable=True)
 
 
-def delegate_result(run: DelegateMachine, definition: dict[str, str], actions: int) -> RawValue:
+def delegate_result(run: DelegateMachine, definition: dict[str, str], actions: ActionCount) -> RawValue:
     """The result of a Delegate without a planner."""
     out: dict[str, Any] = {**run.result, "usage": run.usage.to_json(), "accounting": accounting(run, actions)}
     if definition:

@@ -12,7 +12,14 @@ from hypothesis import strategies as st
 
 from acts.language.schemas import sample, with_null
 from acts.language.values import ABSENT, get
-from acts.simulation.schema_compatibility import ANY, Kinds, exact, find_incompatibility, inside, kinds
+from acts.simulation.schema_compatibility import (
+    ANY,
+    Alternatives,
+    alternatives_at,
+    exact_type,
+    find_incompatibility,
+    type_alternatives,
+)
 
 STRING, NUMBER, OBJECT = {"type": "string"}, {"type": "number"}, {"type": "object"}
 
@@ -22,9 +29,9 @@ def person(*required: str, closed: bool = False, **properties: Any) -> dict[str,
     return {**out, "additionalProperties": False} if closed else out
 
 
-def ways(schema: Any) -> Kinds:
+def ways(schema: Any) -> Alternatives:
     schema = with_null(schema)
-    return kinds(schema, schema)
+    return type_alternatives(schema, schema)
 
 
 # given, wanted, certain (None: no clash), where, found, expected
@@ -115,7 +122,7 @@ def test_what_keeps_one_schema_from_the_other(
     ],
 )
 def test_what_lies_inside_a_schema(schema: Any, names: str, found: list[str]) -> None:
-    assert [k.name for k in inside(ways(schema), tuple(names.split(".")))] == found
+    assert [k.name for k in alternatives_at(ways(schema), tuple(names.split(".")))] == found
 
 
 def test_schemas_that_hold_themselves_are_compared_once() -> None:
@@ -194,9 +201,9 @@ def test_no_value_of_the_one_is_one_of_the_other_where_the_clash_is_certain(one:
 @settings(max_examples=300, deadline=None, derandomize=True)
 @given(_SCHEMAS, st.lists(_NAMES, max_size=3))
 def test_each_value_is_of_one_of_the_kinds_that_its_schema_tells(schema: Any, names: list[str]) -> None:
-    told = {k.name for k in inside(ways(schema), tuple(names))}
+    told = {k.name for k in alternatives_at(ways(schema), tuple(names))}
     accepts = _accepts(schema)
     for value in _VALUES:
         part = get(value, tuple(names))
-        if part is not ABSENT and not told & {"any", "undeclared", exact(part).name}:
+        if part is not ABSENT and not told & {"any", "undeclared", exact_type(part).name}:
             assert not accepts(value), (value, told)

@@ -11,11 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from acts.language.messages import parse_request
+from acts.machines.loop import Loop
 from acts.tree.batches import split_into_children
 from acts.tree.decisions import PendingApproval, read_decision
 from acts.views.approval_page import page as proposal
 from acts.views.markdown import MAX_ROWS, MAX_SECTION, code_span, fence, fit_lines, row, table
-from acts.views.results import WebPage, approvals_section
+from acts.views.web_page import WebPage, agent_page, approvals_section
 from tests.property.drive import Drive
 
 Json = Any
@@ -156,7 +158,7 @@ def test_a_row_says_state_call_and_path_and_what_is_long_stands_below_the_table(
     assert (
         table(("", "call", "writes"), [row("▶\u00a0running", "`1:pay`", "`†state.a` &#124;&#124; `†state.b`")]) in page
     )
-    assert row("✗\u00a0failed", "`3:pay`", "`†state.d`") in page
+    assert row("✗\u00a0failed", "`3:pay`", "") in page
     assert "- ✗ `3:pay`: `Declined: no` &#124; `money`" in page
     assert "- ⏸ `2:look` waits for `†input.card`: send the signal `provide`" in page
 
@@ -177,15 +179,73 @@ def test_who_decides_about_a_call_is_told_what_it_would_be_called_with() -> None
     assert texts(details.page("running", [])) == []
 
 
+def test_a_call_with_many_parameters_still_shows_what_waits_and_how_to_decide() -> None:
+    for count, words in ((4, "characters of JSON"), (500, "with 501 parameters: ask the query `pending`")):
+        values = {f"p{i}": "x" * 900 for i in range(count)}
+        approval = {"workflowId": "run", "what": "call", "version": 1, "since": SINCE, "call": "1:pay"}
+        approval["parameters"] = {"_tool": "pay", **values}
+        page = approvals_section([PendingApproval.from_json(approval)], [])
+        assert words in page
+        assert [text.get("decision") for text in texts(page)][-2:] == ["approve", "reject"]
+
+
+def test_a_call_that_waits_in_a_child_is_shown_with_what_it_would_be_called_with() -> None:
+    report = {"workflowId": "run/Ann", "what": "call", "version": 1, "since": SINCE, "call": "1:pay", "instance": "Ann"}
+    page = approvals_section([PendingApproval.from_json({**report, "parameters": {"_tool": "pay", "amount": 50}})], [])
+    parameters, approve, reject = texts(page)
+    assert parameters == {"_tool": "pay", "amount": 50}
+    assert "parameters" not in approve | reject
+    assert "`1:pay` would be called with" in page
+    assert "would be called with" not in approvals_section([PendingApproval.from_json(report)], [])
+
+
+def test_a_path_is_shown_where_a_call_wrote_or_may_still_write() -> None:
+    drive = driven(
+        {"_tool": "pay", "_outputPath": "†state.a || †state.b"},
+        {"_tool": "pay", "_outputPath": "†state.c", "_errorPath": "†state.error"},
+        {"_tool": "pay", "_outputPath": "†state.d"},
+        {"_tool": "look", "x": "†state.d", "_outputPath": "†state.e"},
+        {"_tool": "look", "x": "†state.a", "_outputPath": "†state.f"},
+        results={
+            "1:pay": {"type": "state", "state": {"a": 1}},
+            "2:pay": {"$fail": {"type": "Declined", "message": "no"}},
+            "3:pay": {"$fail": {"type": "Declined", "message": "no"}},
+        },
+    )  # fmt: skip
+    details = WebPage(drive.walk)
+    assert row("▶\u00a0running", "`1:pay`", "`†state.a` &#124;&#124; `†state.b`") in details.page("running", [])
+    for call in ("1:pay", "2:pay", "3:pay"):
+        drive.finish(call)
+    page = details.page("running", [])
+    for cells in (
+        ("✓\u00a0completed", "`1:pay`", "`†state.a`"),
+        ("✓\u00a0completed", "`2:pay`", "`†state.error`"),
+        ("✗\u00a0failed", "`3:pay`", ""),
+        ("–\u00a0skipped", "`4:look`", ""),
+        ("▶\u00a0running", "`5:look`", "`†state.f`"),
+    ):
+        assert row(*cells) in page
+
+
+def test_the_page_of_an_agent_shows_what_waits_in_the_plan_of_its_tick() -> None:
+    loop = Loop(parse_request({"config": {"model": "scripted:x"}, "context": [tool("pay")]}), {}, ())
+    wait = PendingApproval("run/plan-1", "call", 1, SINCE, call="1:pay")
+    record = read_decision({"decision": "approve", "by": "Ada"}).record(PendingApproval("run", "plan", 1, SINCE), SINCE)
+    page = agent_page(loop, "awaiting", ["a note"], [wait], [record])
+    assert page.startswith("**awaiting** — tick 0 of at most 50")
+    assert "- `a note`" in page
+    assert [t["workflowId"] for t in texts(page)] == ["run/plan-1"] * 2
+    assert "`Ada`: approve the plan (version 1)" in page
+    assert "Waits for a decision" not in agent_page(loop, "running", [])
+
+
 def test_a_large_plan_shows_its_counts_and_what_failed() -> None:
     calls = [{"_tool": "pay", "_outputPath": f"†state.a{i}"} for i in range(MAX_ROWS + 1)]
     drive = driven(*calls, results={"7:pay": {"$fail": {"type": "Declined", "message": "no"}}})
     details = WebPage(drive.walk)
     drive.finish("7:pay")
     for page in (details.page("running", []), WebPage(drive.walk).page("running", [])):
-        assert [line for line in page.splitlines() if line.startswith("| ✗")] == [
-            row("✗\u00a0failed", "`7:pay`", "`†state.a6`")
-        ]
+        assert [line for line in page.splitlines() if line.startswith("| ✗")] == [row("✗\u00a0failed", "`7:pay`", "")]
         assert "- ✗ `7:pay`: `Declined: no`" in page
 
 

@@ -1,0 +1,137 @@
+"""The billable actions that a plan is expected to take, as a range (see ``billable_actions``).
+
+Laws
+----
+* The range holds for a run in which every activity succeeds or fails at its first attempt, that
+  nobody edits, and whose values fit in its history. Retries, edits, further messages, and
+  continue-as-new because of large values come on top.
+* It covers the run and the children that walk its instances. Of any other child only the start is
+  known: what a delegate does is ``unforeseen``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from acts.language.tools import registered_names, undecided_names
+from acts.plan.validate import ValidatedPlan, is_template
+from acts.simulation.billable_actions import (
+    ACTIONS,
+    ACTIVITY,
+    CHILD_WORKFLOW,
+    LOCAL_ACTIVITIES,
+    SIGNAL,
+    TIMER,
+    WORKFLOW,
+)
+from acts.tree.batches import group_instances, needs_children
+from acts.tree.delegation import resolved_upfront
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from acts.plan.planned_call import PlannedCall
+
+# The server suggests continue-as-new from so many events on (``limit.historyCount.suggestContinueAsNew``)
+_EVENTS_PER_RUN: Final = 4_096
+# The most events that one action leaves: an activity's three and those of a workflow task
+_EVENTS_PER_ACTION: Final = 6
+
+
+@dataclass(slots=True)
+class _RunForecast:
+    """The actions of one run: those that are certain, its decisions, and its local activities."""
+
+    certain: int = 0
+    decisions: int = 0
+    local: int = 0
+
+    def times(self, n: int) -> _RunForecast:
+        """The same for ``n`` instances in one run."""
+        return _RunForecast(n * self.certain, n * self.decisions, n * self.local)
+
+    def bounds(self, *, deadline: bool) -> tuple[int, int]:
+        """The fewest and the most.
+
+        A decision is a signal or an update; with a ``deadline``, a timer and perhaps one of these. Local
+        activities run in one workflow task, or each in its own.
+        """
+        decision = ACTIONS[SIGNAL] + (ACTIONS[TIMER] if deadline else 0)
+        low = self.certain + self.decisions + (ACTIONS[LOCAL_ACTIVITIES] if self.local else 0)
+        high = self.certain + decision * self.decisions + ACTIONS[LOCAL_ACTIVITIES] * self.local
+        return low, high + high * _EVENTS_PER_ACTION // _EVENTS_PER_RUN
+
+
+class ActionForecaster:
+    """Forecasts for one plan. ``bounds`` is asked once for each combination of outcomes.
+
+    ``approvals`` says of each Call whether it waits for a decision; ``child`` that an agent starts this run.
+    ``children`` is how many children walk instances.
+    """
+
+    def __init__(self, prepared: ValidatedPlan, approvals: Sequence[bool], *, child: bool) -> None:
+        self._prepared, self._approvals = prepared, approvals
+        groups = group_instances(prepared) if needs_children(prepared) else []
+        self.children = len(groups)
+        self._sizes = [len(group) for group in groups] if is_template(prepared.request, prepared.nodes) else []
+        self._group_of = {instance: number for number, group in enumerate(groups) for instance in group}
+        self._deadline = prepared.request.config.approve.timeout is not None
+        self._start = _start_of_run(prepared, child=child)
+
+    def bounds(self, started: Iterable[int], missing: int = 0) -> tuple[int, int]:
+        """The fewest and the most actions of a run that starts these Calls.
+
+        ``missing`` is how many paths have to be provided: in one message, or one by one.
+        """
+        own = replace(self._start)
+        below: dict[int, _RunForecast] = {}
+        for rank in started:
+            group = self._group_of.get(self._prepared.nodes[rank].instance or "")
+            run = own if group is None else below.setdefault(group, _RunForecast())
+            self._add_call(run, rank)
+        inside = [below[0].times(n) for n in self._sizes] if self._sizes and below else list(below.values())
+        own.certain += ACTIONS[CHILD_WORKFLOW] * self.children
+        bounds = [run.bounds(deadline=self._deadline) for run in (own, *inside)]
+        low, high = sum(low for low, _ in bounds), sum(high for _, high in bounds)
+        return low + (ACTIONS[SIGNAL] if missing else 0), high + ACTIONS[SIGNAL] * missing
+
+    def _add_call(self, run: _RunForecast, rank: int) -> None:
+        node = self._prepared.nodes[rank]
+        run.decisions += self._approvals[rank]
+        if node.kind == "activity" and node.tool.options.local and not node.detached:
+            run.local += 1
+        else:
+            run.certain += _actions_of(node)
+
+
+def _actions_of(node: PlannedCall) -> int:
+    """The actions of one Call that is no local activity. In the background it runs in a child of its own."""
+    own = ACTIONS[CHILD_WORKFLOW] if node.kind == "delegate" else ACTIONS[ACTIVITY]
+    return own + (ACTIONS[CHILD_WORKFLOW] if node.detached else 0)
+
+
+def _start_of_run(prepared: ValidatedPlan, *, child: bool) -> _RunForecast:
+    """The start of the run and what it does before the first Call; an agent has done this for its children."""
+    if child:
+        return _RunForecast(certain=ACTIONS[CHILD_WORKFLOW])
+    request = prepared.request
+    definitions = set(resolved_upfront(request, prepared.tools).values())
+    looks_up = bool(registered_names(request) or undecided_names(request))
+    approve, mode = request.config.approve, request.plan.mode if request.plan is not None else "eager"
+    waits = mode == "lazy" if approve.plan is None else approve.plan
+    certain = ACTIONS[WORKFLOW] + ACTIONS[ACTIVITY] * len(definitions)
+    return _RunForecast(certain, decisions=int(waits), local=int(looks_up))
+
+
+def actions_are_foreseeable(prepared: ValidatedPlan, approvals: Sequence[bool], *, requests: int, child: bool) -> bool:
+    """False when other runs send this one signals that nobody can count in advance.
+
+    They report decisions that Calls in children wait for, or grant what a budget in another run limits.
+    ``requests`` is the most that the plan makes.
+    """
+    budget, batch = prepared.request.config.budget, needs_children(prepared)
+    reports = batch and any(a and n.instance is not None for a, n in zip(approvals, prepared.nodes, strict=True))
+    limits = requests and any(n is not None for n in (budget.requests, budget.tokens, budget.cost))
+    grants = (child or batch) and bool(limits or budget.calls is not None)
+    return not reports and not grants

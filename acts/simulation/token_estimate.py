@@ -1,0 +1,156 @@
+"""The tokens that the latent Calls of a plan are expected to take.
+
+A request is known in form: the prompt, the Call with its references replaced, what its scopes show,
+the answer. How large values are is a guess: a result is as large as the sample of its Tool's
+``_output``, with ``WORD_BYTES`` for a string, ``UNKNOWN_BYTES`` where no schema says anything, and
+``ITEMS`` items in a list; a reference is as large as the data at its path, in the context or as
+earlier Calls write it. Repair turns and a model's reasoning are not foreseen.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from acts.language.references import Path, alternatives
+from acts.language.schemas import sample
+from acts.language.values import ABSENT, UNKNOWN, Json, get
+from acts.plan.context_log import START
+from acts.planner.prompt import call_prompt
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterable, Sequence
+
+    from acts.plan.planned_call import PlannedCall, ReferenceUse
+    from acts.plan.validate import ValidatedPlan
+
+WORD_BYTES: Final = 24
+UNKNOWN_BYTES: Final = 20
+ITEMS: Final = 3
+BYTES_PER_TOKEN: Final = 4
+# JSON around a name in an object, around a scope in a prompt, and around an answer
+_NAME_BYTES: Final = 5
+_SCOPE_BYTES: Final = 40
+_ANSWER_BYTES: Final = 20
+_NULL_BYTES: Final = 4
+# What an error path takes
+_FAILURE: Final = {"code": "x" * 12, "message": "x" * 60}
+
+
+@dataclass(slots=True)
+class _Written:
+    """What Calls write at a path: the bytes there and below it, and the last value at the path itself."""
+
+    bytes: int = 0
+    value: Json = ABSENT
+    below: dict[str, _Written] = field(default_factory=dict)
+
+
+_View = dict[str, _Written]
+"""What Calls of one instance (None: the global ones) write, by kind."""
+
+
+class TokenEstimator:
+    """Estimates for one plan. ``estimate`` is asked once for each combination of outcomes."""
+
+    def __init__(self, prepared: ValidatedPlan) -> None:
+        self._prepared = prepared
+        self._context = prepared.start.layer(None)
+        tools = {n.tool.name: n.tool for n in prepared.nodes}
+        self._outputs = {name: _typical_value(sample(tool.output)) for name, tool in tools.items()}
+        self._context_bytes: dict[Path, int | None] = {}
+        self._prompt_bytes: dict[tuple[str, bool], int] = {}
+        self._last = max((r for r, n in enumerate(prepared.nodes) if n.kind == "latent"), default=-1)
+
+    def estimate(self, started: Iterable[int], failed: Container[int]) -> int:
+        """Tokens of a run that starts these Calls, of which some end with an error."""
+        tokens = 0
+        views: dict[str | None, _View] = {None: {}}
+        for rank in sorted(rank for rank in started if rank <= self._last):
+            node = self._prepared.nodes[rank]
+            own = views.setdefault(node.instance, {})
+            value: Json = _FAILURE if rank in failed else self._outputs[node.tool.name]
+            if node.kind == "latent":
+                tokens += self._request_tokens(node, (own, views[None]), json_size(value))
+            outcome = (node.error or 0) if rank in failed else 0
+            for path in node.outcomes[outcome] if node.outcomes else ():
+                _write(own, path, value)
+        return tokens
+
+    def _request_tokens(self, node: PlannedCall, views: Sequence[_View], answer_bytes: int) -> int:
+        asked = self._bytes_of_prompt(node) + self._bytes_of_parameters(node, views)
+        asked += sum((self._bytes_at(path, views) or 0) + _SCOPE_BYTES for path in node.scopes)
+        return -(-asked // BYTES_PER_TOKEN) + -(-(answer_bytes + _ANSWER_BYTES) // BYTES_PER_TOKEN)
+
+    def _bytes_of_prompt(self, node: PlannedCall) -> int:
+        """All of the prompt but parameters and scopes: the same for every Call of a Tool."""
+        key = (node.tool.name, bool(node.scopes))
+        if key not in self._prompt_bytes:
+            messages, scoped = self._prepared.request.context, () if node.scopes else None
+            prompt = call_prompt(messages, node.tool, {}, node.outcome_texts, scoped)
+            self._prompt_bytes[key] = len("".join((*prompt.system, *prompt.user)).encode())
+        return self._prompt_bytes[key]
+
+    def _bytes_of_parameters(self, node: PlannedCall, views: Sequence[_View]) -> int:
+        """The parameters with their references replaced."""
+        bytes_ = json_size(node.parameters)
+        for read in node.reads:
+            if read.at and read.at[0] != "_scopes":
+                bytes_ += self._bytes_of_read(read, views) - json_size(read.text)
+        return max(0, bytes_)
+
+    def _bytes_of_read(self, read: ReferenceUse, views: Sequence[_View]) -> int:
+        for paths in alternatives(read.tree):
+            sizes = [self._bytes_at(path, views) for path in paths]
+            if all(size is not None for size in sizes):
+                return sizes[-1] or 0
+        return _NULL_BYTES
+
+    def _bytes_at(self, path: Path, views: Sequence[_View]) -> int | None:
+        """Bytes of the value at a path; None when there is none."""
+        written = next((size for view in views if (size := _bytes_written(view, path)) is not None), None)
+        if path not in self._context_bytes:
+            value = self._context.read(path, START)
+            self._context_bytes[path] = None if value is ABSENT else json_size(value)
+        held = self._context_bytes[path]
+        return held if written is None else written + (held or 0)
+
+
+def json_size(value: Json) -> int:
+    """Bytes of a value as compact JSON."""
+    return len(json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str).encode())
+
+
+def _bytes_written(view: _View, path: Path) -> int | None:
+    node = view.get(path.kind)
+    for at, name in enumerate(path.names):
+        if node is None:
+            return None
+        if node.value is not ABSENT and name not in node.below:
+            value = get(node.value, path.names[at:])
+            return UNKNOWN_BYTES if value is ABSENT else json_size(value)
+        node = node.below.get(name)
+    return None if node is None else node.bytes
+
+
+def _write(view: _View, path: Path, value: Json) -> None:
+    rest = json_size(value) + sum(len(name.encode()) + _NAME_BYTES for name in path.names)
+    node = view.setdefault(path.kind, _Written())
+    node.bytes += rest
+    for name in path.names:
+        node = node.below.setdefault(name, _Written())
+        rest -= len(name.encode()) + _NAME_BYTES
+        node.bytes += rest
+    node.value = value
+
+
+def _typical_value(value: Json) -> Json:
+    """A sample as large as a real value may be."""
+    if isinstance(value, dict):
+        return {k: _typical_value(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_typical_value(v) for v in value] * (ITEMS if len(value) == 1 else 1)
+    if value is UNKNOWN:
+        return "x" * (UNKNOWN_BYTES - 2)
+    return "x" * (WORD_BYTES - 2) if value == "sample" else value

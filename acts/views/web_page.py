@@ -1,0 +1,222 @@
+"""The page of a run in Temporal's Web UI: its Calls, the pending approvals, the decisions. Markdown. Pure.
+
+Text from outside (tool names, messages) is shown as text, see ``markdown``. Of a plan with more Calls than
+a table may have rows, the page has the counts and the failed Calls. ``approval_page`` adds what a plan that
+waits as a whole would do.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from acts.language.errors import format_choices
+from acts.language.references import conjunction
+from acts.machines.call_report import call_item
+from acts.machines.call_state import SETTLED
+from acts.plan.planned_call import UNIT
+from acts.views.markdown import MAX_ROWS, code_span, fence, fit_lines, row, table
+from acts.views.state_marks import CALL_STATES, STATE_MARKS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from acts.machines.loop import Loop
+    from acts.machines.walk import Walk
+    from acts.tree.decisions import PendingApproval
+
+# Pending approvals with their JSON, and decisions
+MAX_APPROVALS: Final = 20
+# Notes, the latest ones
+MAX_NOTES: Final = 5
+# Characters of a note, of an error, of a reason
+MAX_TEXT: Final = 300
+# Characters of the parameters of a Call that waits, and of one of them: first the one limit, then the other
+MAX_PARAMETERS: Final = 3_000
+MAX_PARAMETER: Final = (1_000, 100)
+_FAILED: Final = ("failed", "rejected")
+_STATUS: Final = "ask the query `status`"
+_PENDING: Final = "ask the query `pending`"
+_HOW_TO_DECIDE: Final = (
+    "To decide: *More Actions*, *Send an Update*, `decide`, and one of these as *Data*. "
+    'You may add `"by"` and `"reason"`.'
+)
+_ADDRESS: Final = ("workflowId", "call", "instance", "version")
+
+
+# -- the page of an agent ------------------------------------------------------------
+
+
+def agent_page(
+    loop: Loop, phase: str, notes: Sequence[str], pending: Sequence[PendingApproval] = (),
+    decisions: Sequence[Mapping[str, Any]] = (),
+) -> str:  # fmt: skip
+    """The page of an agent: its phase, what it spent, its Calls (the latest tick first), approvals and decisions.
+
+    ``pending`` are those of the whole tree below it, ``decisions`` the records of those that were made.
+    """
+    usage = loop.usage
+    cost = "" if usage.cost is None else f", {usage.cost:.4f} US dollars"
+    tokens = f"{usage.inputTokens:,} tokens in ({usage.cachedTokens:,} cached), {usage.outputTokens:,} out"
+    items = sorted(loop.current_calls(), key=lambda item: -item.get("tick", 0))
+    rows = fit_lines((row(str(item.get("tick", "")), *_cells(item)) for item in items), len(items), _STATUS)
+    remarks = [remark for item in items[:MAX_ROWS] if (remark := _remark(item, str(item.get("tick", ""))))]
+    return _join(
+        f"**{phase}** — tick {loop.tick} of at most {loop.request.config.maxTicks}",
+        f"{usage.requests} requests, {tokens}{cost}",
+        _note_lines(notes),
+        table(("tick", "", "call", "writes"), rows) if rows else "",
+        "\n".join(fit_lines(remarks, len(remarks), _STATUS)),
+    ) + approvals_section(pending, decisions)
+
+
+# -- the page of a plan --------------------------------------------------------------
+
+
+class WebPage:
+    """The page of a plan while it is walked. It renders again only the Calls that changed."""
+
+    def __init__(self, walk: Walk) -> None:
+        self._walk = walk
+        self._lists_all = len(walk.nodes) <= MAX_ROWS
+        self._ranks: list[int] = []
+        self._lines: dict[int, tuple[str, str | None]] = {}
+        self._awaiting: dict[int, str] = {}
+        for rank in sorted(range(len(walk.nodes)), key=lambda r: walk.nodes[r].index):
+            self._update(rank)
+
+    def page(
+        self, phase: str, notes: Sequence[str], pending: Sequence[PendingApproval] = (),
+        decisions: Sequence[Mapping[str, Any]] = (),
+    ) -> str:  # fmt: skip
+        """The page as of now; ``pending`` and ``decisions`` as in ``agent_page``."""
+        walk = self._walk
+        for rank in walk.changed:
+            self._update(rank)
+        walk.changed.clear()
+        counts = ", ".join(f"{walk.counts[state]} {state}" for state in CALL_STATES if walk.counts.get(state))
+        lines = [self._lines[rank] for rank in self._ranks]
+        rows = fit_lines((line for line, _ in lines), len(lines), _STATUS)
+        remarks = [remark for _, remark in lines if remark]
+        return _join(
+            f"**{phase}** — {counts or 'no calls'}",
+            _note_lines(notes),
+            table(("", "call", "writes"), rows) if rows else "",
+            "\n".join(fit_lines(remarks, len(remarks), _STATUS)),
+            *fit_lines(self._awaiting.values(), len(self._awaiting), _PENDING, MAX_APPROVALS),
+        ) + approvals_section(pending, decisions)
+
+    def _update(self, rank: int) -> None:
+        """Render one Call again."""
+        run, item = self._walk.runs[rank], call_item(self._walk, rank)
+        if run.state != "awaiting":
+            self._awaiting.pop(rank, None)
+        elif rank not in self._awaiting and run.resolved is not None:
+            self._awaiting[rank] = _parameters_section(_name(item), run.resolved)
+        if rank not in self._lines:
+            if not self._lists_all and (run.state not in _FAILED or len(self._ranks) == MAX_ROWS):
+                return
+            self._ranks.append(rank)
+        if run.state not in SETTLED:  # where it wrote, or where it may still write
+            item.setdefault("outputPath", " || ".join(map(conjunction, self._walk.nodes[rank].outcomes)))
+        self._lines[rank] = row(*_cells(item)), _remark(item)
+
+
+# -- Calls -----------------------------------------------------------------------------
+
+
+def _cells(item: Mapping[str, Any]) -> tuple[str, str, str]:
+    """State, Call and where it writes. All else is too long for a table in half the width of a window."""
+    state = item["state"]
+    return f"{STATE_MARKS[state]}\u00a0{state}", _name(item), code_span(item.get("outputPath", ""))
+
+
+def _name(item: Mapping[str, Any]) -> str:
+    unit = f"{UNIT} " if item["tool"] == UNIT else ""
+    return f"{unit}{code_span(item['id'])}" + (f" [{code_span(item['instance'])}]" if "instance" in item else "")
+
+
+def _remark(item: Mapping[str, Any], tick: str = "") -> str | None:
+    """Why a Call failed, or what it waits for."""
+    if "error" not in item and "waitsFor" not in item:
+        return None
+    name = f"{STATE_MARKS[item['state']]} {_name(item)}" + (f" of tick {tick}" if tick else "")
+    if "error" in item:
+        return f"- {name}: {code_span('{code}: {message}'.format(**item['error']), MAX_TEXT)}"
+    return f"- {name} waits for {code_span(format_choices(item['waitsFor']))}: send the signal `provide`"
+
+
+def _note_lines(notes: Sequence[str]) -> str:
+    return "\n".join(f"- {code_span(note, MAX_TEXT)}" for note in notes[-MAX_NOTES:])
+
+
+def shorten_parameters(call: Mapping[str, Any], limit: int = MAX_PARAMETER[0]) -> dict[str, Any]:
+    """A resolved Call for people: without its ``_id``, and the size of each value of more than ``limit`` characters."""
+    sizes = {key: len(json.dumps(value)) for key, value in call.items() if key != "_id"}
+    return {k: call[k] if n <= limit else f"… ({n:,} characters of JSON)" for k, n in sizes.items()}
+
+
+def _parameters_section(name: str, call: Mapping[str, Any]) -> str:
+    """What an awaiting Call would be called with: the person who decides has to know."""
+    for limit in MAX_PARAMETER:
+        text = fence(shorten_parameters(call, limit))
+        if len(text) <= MAX_PARAMETERS:
+            return f"{name} would be called with\n\n{text}"
+    return f"{name} would be called with {len(call):,} parameters: {_PENDING}"
+
+
+# -- approvals ---------------------------------------------------------------------------
+
+
+def approvals_section(pending: Sequence[PendingApproval], decisions: Sequence[Mapping[str, Any]]) -> str:
+    """The pending approvals, each with the JSON that decides it, and the records of decisions, the latest first."""
+    parts = []
+    if pending:
+        parts.append("\n\n### Waits for a decision\n\n" + _HOW_TO_DECIDE)
+        parts += fit_lines(map(_approval_lines, pending), len(pending), _PENDING, MAX_APPROVALS)
+    if decisions:
+        parts.append("\n\n### Decisions\n")
+        parts += fit_lines(map(_decision_line, reversed(decisions)), len(decisions), _STATUS, MAX_APPROVALS)
+    return "\n".join(parts)
+
+
+def _approval_lines(approval: PendingApproval) -> str:
+    """One pending approval, its parameters where it has them, and the JSON that approves or rejects it.
+
+    A run below may have reported anything: nothing of it is trusted.
+    """
+    report = approval.to_json()
+    address = {k: v for k, v in report.items() if k in _ADDRESS}
+    call = "**the plan**" if approval.call is None else code_span(approval.call)
+    subject = f"the scopes of {call}" if approval.what == "scopes" else call
+    run = code_span(approval.workflow_id) + (f" [{code_span(approval.instance)}]" if approval.instance else "")
+    until = f", until {_utc(approval.deadline)}" if approval.deadline else ""
+    version: Any = approval.version
+    version = version if isinstance(version, int) else code_span(version)
+    parts = [f"\n{subject} of {run}, version {version}, since {_utc(approval.since)}{until}"]
+    if isinstance(report.get("parameters"), dict):
+        parts.append(_parameters_section(call, report["parameters"]))
+    parts.append(fence({"decision": "approve", **address}))
+    parts.append(fence({"decision": "reject", "reason": "…", **address}))
+    return "\n\n".join(parts) + "\n"
+
+
+def _decision_line(record: Mapping[str, Any]) -> str:
+    subject = code_span(record["call"]) if "call" in record else "the plan"
+    subject += f" [{code_span(record['instance'])}]" if "instance" in record else ""
+    why = f": {code_span(record['reason'], MAX_TEXT)}" if record.get("reason") else ""
+    who = code_span(record.get("by", "")) or "somebody"
+    return f"- {_utc(record['date'])} {who}: {record['decision']} {subject} (version {record['version']}){why}"
+
+
+def _utc(date: Any) -> str:
+    """An ISO date in UTC, for people."""
+    try:
+        return f"{datetime.fromisoformat(date):%Y-%m-%d %H:%M:%S} UTC"
+    except (TypeError, ValueError):
+        return code_span(date)
+
+
+def _join(*parts: str) -> str:
+    return "\n\n".join(part for part in parts if part)
