@@ -26,7 +26,7 @@ from acts.machines.budget import BudgetGrant
 from acts.plan.context_log import Log
 from acts.plan.planned_call import approval_needed
 from acts.plan.validate import ValidatedPlan, settings_problems_of, validate_plan
-from acts.planner.solution import ROOM, call_at, output_problems, resolved_output, shape_problems
+from acts.planner.solution import DEPTH_RESERVE, call_at, output_problems, resolve_output, shape_problems
 from acts.tree.decisions import DECIDED
 from acts.tree.plan_request import full_request, minimal_request
 
@@ -231,7 +231,7 @@ class Loop:
         return self._fit(calls)
 
     def _fit(self, calls: list[Json]) -> ValidatedPlan:
-        broken = defect(calls, MAX_DEPTH - ROOM)
+        broken = defect(calls, MAX_DEPTH - DEPTH_RESERVE)
         if broken:
             raise InvalidRequest([Problem("invalidSolution", broken[1], "/calls" + broken[0])])
         return self._prepare(calls)
@@ -337,7 +337,7 @@ class Loop:
         Raises:
             InvalidRequest: it cannot be folded into it, or would not fit into the Request of a plan.
         """
-        broken = defect(message.raw, MAX_DEPTH - ROOM)
+        broken = defect(message.raw, MAX_DEPTH - DEPTH_RESERVE)
         if broken:
             raise InvalidRequest([Problem("invalidMessage", broken[1], broken[0])])
         if message.instance is not None and message.instance not in self.log.own:
@@ -411,7 +411,7 @@ class Loop:
             self._say([problem], [])
             return None
         missing: list[str] = []
-        output = resolved_output(self._wanted, lambda path: self.log.read(path, 0), missing)
+        output = resolve_output(self._wanted, lambda path: self.log.read(path, 0), missing)
         if missing:
             listed = ", ".join(dict.fromkeys(missing))
             self._say([Problem(UNRESOLVED, f"the output refers to {listed}, and nothing is there", "/output")], [])

@@ -25,7 +25,7 @@ from acts.language.schemas import sample
 from acts.language.values import ABSENT, UNKNOWN, Json, get, nest
 from acts.plan.context_log import START
 from acts.plan.validate import ValidatedPlan, is_template
-from acts.planner.prompt import call_prompt
+from acts.planner.prompt import render_latent_prompt
 from acts.tree.batches import Batch, group_instances, needs_children, slim
 
 if TYPE_CHECKING:
@@ -245,7 +245,7 @@ class SizeEstimator:
         key = (node.tool.name, bool(node.scopes))
         if key not in self._prompts:
             messages = self._prepared.request.context
-            prompt = call_prompt(messages, node.tool, {}, paths, () if node.scopes else None)
+            prompt = render_latent_prompt(messages, node.tool, {}, paths, () if node.scopes else None)
             self._prompts[key] = len("".join((*prompt.system, *prompt.user)).encode())
         meta = sum(json_size(k) + json_size(v) + 2 for k, v in node.call.items() if k[:1] == "_" and k != "_tool")
         asked = self._prompts[key] + max(0, call - meta) + scoped
