@@ -44,10 +44,10 @@ from delegates.sources import from_environment as places_from_environment
 from workflows.agent import AgentWorkflow
 from workflows.background import BackgroundWorkflow
 from workflows.delegate import DelegateWorkflow
-from workflows.failures import TolerantFailures
-from workflows.inbound import Inbound
 from workflows.instance import InstanceWorkflow
 from workflows.plan import PlanWorkflow
+from workflows.runtime.failure_converter import LenientFailureConverter
+from workflows.runtime.interceptors import SanitizingInterceptor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -103,7 +103,7 @@ async def connect() -> Client:
     """A client for the server that the environment (or its profile) names."""
     config = ClientConfig.load_client_connect_config()
     config.setdefault("target_host", "127.0.0.1:7233")
-    converter = dataclasses.replace(DataConverter.default, failure_converter_class=TolerantFailures)
+    converter = dataclasses.replace(DataConverter.default, failure_converter_class=LenientFailureConverter)
     return await Client.connect(**config, data_converter=converter)
 
 
@@ -118,7 +118,7 @@ def build(client: Client, settings: Settings, registry: Registry, executor: Thre
         workflows=WORKFLOWS,
         activities=[registry.lookup(), ask_model, Loader(settings.delegates).activity(), *registry.activities],
         activity_executor=executor,
-        interceptors=[Inbound()],
+        interceptors=[SanitizingInterceptor()],
         # One generic, reviewed workflow needs no sandbox; it would cost half of the CPU
         workflow_runner=UnsandboxedWorkflowRunner(),
         # No deadlock detector: reading a plan of 10,000 calls takes a second, and on a

@@ -31,8 +31,8 @@ from acts.language.schemas import checker
 from acts.language.usage import Usage
 from acts.language.values import Json, pointer
 from acts.language.wire import INVALID_ANSWER, MODEL, RESULT_TOO_LARGE
-from acts.planner.answer_schema import answer_schema, solution_schema
-from acts.planner.prompt import Prompt, call_prompt, planner_prompt, repair_text
+from acts.planner.answer_schema import compose_latent_schema, compose_solution_schema
+from acts.planner.prompt import Prompt, render_latent_prompt, render_planner_prompt, render_repair_turn
 
 # A provider may ask for hours; sooner or later a person should see that nothing moves
 MAX_RETRY_AFTER_SECONDS: Final = 300.0
@@ -90,7 +90,7 @@ async def _answered(
                 made.lost(error, spent)
             if turns or error.code not in _REPAIRABLE or not asked["repair"] or _spent_up(asked, spent):
                 raise
-            turns = (RepairTurn(error.text, repair_text([error.message])),)
+            turns = (RepairTurn(error.text, render_repair_turn([error.message])),)
         else:
             return answer
 
@@ -159,18 +159,18 @@ class _Made:
 
 def _solution(asked: dict[str, Any], material: PromptContext) -> tuple[ModelRequest, Callable[[Json], list[str]]]:
     output = output_schema(material.output)
-    prompt = planner_prompt(
+    prompt = render_planner_prompt(
         material.messages, material.tools, output, mode=material.mode, step=material.step, tick=asked["tick"]
     )
-    schema = solution_schema(material.tools, output, mode=material.mode, instances=material.instances)
+    schema = compose_solution_schema(material.tools, output, mode=material.mode, instances=material.instances)
     # Whether the Calls may be made is the loop's to say: its errors go back in the next tick
     return _question(asked, prompt, schema, "solution", f"tick {asked['tick']}"), lambda _: []
 
 
 def _output(asked: dict[str, Any], material: PromptContext) -> tuple[ModelRequest, Callable[[Json], list[str]]]:
     tool = material.tools[asked["tool"]]
-    schema, _ = answer_schema(tool, asked["paths"])
-    prompt = call_prompt(material.messages, tool, asked["call"], asked["paths"], asked["scoped"])
+    schema, _ = compose_latent_schema(tool, asked["paths"])
+    prompt = render_latent_prompt(material.messages, tool, asked["call"], asked["paths"], asked["scoped"])
 
     def check(value: Json) -> list[str]:
         return [f"{pointer(*at) or 'it'}: {why}" for at, why in checker(schema).defects(value)]
@@ -183,7 +183,7 @@ def _question(asked: dict[str, Any], prompt: Prompt, schema: Json, name: str, to
     return ModelRequest(
         model=asked["model"],
         system=tuple(PromptBlock(text, cache=i == last) for i, text in enumerate(prompt.system)),
-        user=tuple(PromptBlock(text, cache=i == prompt.stable - 1) for i, text in enumerate(prompt.user)),
+        user=tuple(PromptBlock(text, cache=i == prompt.stable_blocks - 1) for i, text in enumerate(prompt.user)),
         schema=schema,
         name=name,
         temperature=asked.get("temperature"),
@@ -195,7 +195,7 @@ def _question(asked: dict[str, Any], prompt: Prompt, schema: Json, name: str, to
 
 def _chosen(value: Json, asked: dict[str, Any], material: PromptContext) -> dict[str, Any]:
     """The result of a latent Call, and which of the paths it goes to."""
-    _, both = answer_schema(material.tools[asked["tool"]], asked["paths"])
+    _, both = compose_latent_schema(material.tools[asked["tool"]], asked["paths"])
     if both and isinstance(value, dict):
         return {"output": value["output"], "path": asked["paths"].index(value["path"])}
     return {"output": value, "path": 0}

@@ -20,7 +20,7 @@ from temporalio.service import RPCError
 from acts.language.messages import Message, parse_message
 from acts.language.tools import Tool, read_tool
 from acts.language.values import Json
-from acts.language.wire import MATERIAL
+from acts.language.wire import PROMPT_CONTEXT
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -60,7 +60,7 @@ class ContextReader:
         try:
             while len(found.messages) < upto or not found.known:
                 asked = {"offset": len(found.messages), "upto": upto, "known": found.known}
-                page = await client.get_workflow_handle(workflow_id, run_id=run_id).query(MATERIAL, asked)
+                page = await client.get_workflow_handle(workflow_id, run_id=run_id).query(PROMPT_CONTEXT, asked)
                 _take(found, page)
                 if not page["messages"] and len(found.messages) < upto:
                     raise ApplicationError(f"run {workflow_id} has no message {len(found.messages)}", type=UNAVAILABLE)

@@ -21,7 +21,7 @@ from temporalio.api.history.v1 import HistoryEvent
 
 from acts.language.messages import parse_message
 from acts.language.tools import Tool, read_tool
-from acts.planner.prompt import Prompt, planner_prompt
+from acts.planner.prompt import Prompt, render_planner_prompt
 from benchmarks import live
 from benchmarks.live import Bench
 from benchmarks.tables import Table, alone, median, say
@@ -143,13 +143,13 @@ def _prompts(request: dict[str, Any], result: dict[str, Any], ticks: list[list[H
     for number, tick in enumerate(ticks):
         asked = json.loads(tick[0].activity_task_scheduled_event_attributes.input.payloads[0].data)
         shown = messages[: asked["source"]["upto"]]
-        out.append(planner_prompt(shown, tools, None, mode="eager", step="plan", tick=number + 1))
+        out.append(render_planner_prompt(shown, tools, None, mode="eager", step="plan", tick=number + 1))
     return out
 
 
 def _new(before: Prompt, now: Prompt) -> int:
     """Bytes of ``now`` after the stable part of ``before``."""
-    kept = (*before.system, *before.user[: before.stable])
+    kept = (*before.system, *before.user[: before.stable_blocks])
     shown = (*now.system, *now.user)
     if shown[: len(kept)] != kept:
         raise RuntimeError("a request does not begin with the stable part of the one before")

@@ -23,8 +23,8 @@ from activities.providers.interface import ModelError, ModelRequest, ModelRespon
 from acts.language.messages import parse_message
 from acts.language.schemas import checker
 from acts.language.tools import Tool, read_tool
-from acts.planner.answer_schema import solution_schema
-from acts.planner.prompt import planner_prompt
+from acts.planner.answer_schema import compose_solution_schema
+from acts.planner.prompt import render_planner_prompt
 
 # provider: (what configures it, the model asked unless told otherwise)
 PROVIDERS: Final = {
@@ -82,10 +82,10 @@ async def asked(models: list[str], counts: list[int]) -> list[Row]:
 
 async def one(model: str, count: int) -> Row:
     offered = tools(count)
-    schema = solution_schema(offered, None)
+    schema = compose_solution_schema(offered, None)
     task = 'Call the tool "tool_1" once, with amount 12.5 and the note "smoke". Call nothing else.'
     said = parse_message({"type": "text", "text": task})
-    prompt = planner_prompt([said], offered, None, mode="eager", step="plan", tick=1)
+    prompt = render_planner_prompt([said], offered, None, mode="eager", step="plan", tick=1)
     question = ModelRequest(
         model=model,
         system=tuple(PromptBlock(text, cache=True) for text in prompt.system),

@@ -25,8 +25,9 @@ from workflows.runtime.payloads import NOTHING, decode_record, decode_request, r
 from workflows.runtime.startup import prepare_request
 
 if TYPE_CHECKING:
-    from acts.simulation.billable_actions import ActionCount
     from collections.abc import Mapping
+
+    from acts.simulation.billable_actions import ActionCount
 
 
 @workflow.defn(name=AGENT, failure_exception_types=FATAL)

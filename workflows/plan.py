@@ -1,4 +1,4 @@
-"""``Plan``: walks the plan of a Request, without a planner. The run of a tick's plan is one, too."""
+"""``Plan``: walks the plan of a Request, without a planner."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from workflows.runtime.payloads import NOTHING, decode_record, decode_request, r
 from workflows.runtime.startup import prepare_request
 
 if TYPE_CHECKING:
-    from acts.simulation.billable_actions import ActionCount
     from acts.plan.planned_call import PlannedCall
+    from acts.simulation.billable_actions import ActionCount
     from acts.tree.records import Capabilities
 
 _KEYS: Final = uuid.uuid5(uuid.NAMESPACE_URL, "urn:acts:call")
@@ -48,7 +48,9 @@ class PlanWorkflow(RunWorkflow):
         return finish(run, view, actions)
 
 
-async def walk_plan(owner: RunWorkflow, value: RawValue, input_type: type[PlanInput]) -> tuple[PlanRun, PlanView, ActionCount]:
+async def walk_plan(
+    owner: RunWorkflow, value: RawValue, input_type: type[PlanInput]
+) -> tuple[PlanRun, PlanView, ActionCount]:
     """Walk what a run was started with, or go on from its state; returns the run, its view and its actions."""
     state = decode_record(value, PlanState) if record_type(value) == PlanState.__name__ else None
     setup = await plan_setup(value, state, input_type)
@@ -91,7 +93,8 @@ async def plan_setup(value: RawValue, state: PlanState | None, input_type: type[
     places = own.places if isinstance(own, InstanceInput) else None
     prepared = validate_parsed(parsed, capabilities.tools, capabilities.served, places)
     source = own.context if own is not None else None
-    position = (own.position if own is not None else TreePosition()).with_budget(info.workflow_id, parsed.config.budget)
+    position = own.position if own is not None else TreePosition()
+    position = position.with_budget(info.workflow_id, parsed.config.budget)
     return PlanSetup(raw, prepared, capabilities, position, source or own_context(len(parsed.context)), own)
 
 

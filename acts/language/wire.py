@@ -94,6 +94,3 @@ NOT_JSON: Final = "NotJson"
 OUTSIDE_OUTPUT: Final = "OutsideOutputPath"
 BUDGET_SPENT: Final = "BudgetExceeded"
 INVALID_ANSWER: Final = "InvalidAnswer"
-
-# The server refuses a payload above 2 MiB (limit.blobSize.error); the rest is room for what wraps it
-MAX_PAYLOAD_BYTES: Final = 2 * 1024 * 1024 - 64 * 1024

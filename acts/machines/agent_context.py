@@ -10,7 +10,7 @@ from acts.language.messages import Data, Message, Request, parse_message
 from acts.language.references import Expression, evaluate
 from acts.language.values import ABSENT, MAX_DEPTH, Json, defect
 from acts.plan.context_log import Log
-from acts.planner.solution import ROOM, call_at
+from acts.planner.solution import DEPTH_RESERVE, call_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -57,7 +57,7 @@ class AgentContext:
         Raises:
             InvalidRequest: it cannot be folded into it, or would not fit into the Request of a plan.
         """
-        broken = defect(message.raw, MAX_DEPTH - ROOM)
+        broken = defect(message.raw, MAX_DEPTH - DEPTH_RESERVE)
         if broken:
             raise InvalidRequest([Problem("invalidMessage", broken[1], broken[0])])
         if message.instance is not None and message.instance not in self.log.own:

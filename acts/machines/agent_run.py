@@ -6,13 +6,12 @@ a child that walks the plan of the tick, or a wait for a person. One step is und
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from acts.language.errors import CallError, InvalidRequest, truncate
 from acts.language.wire import APPROVAL_TIMEOUT, LIMIT_EXCEEDED, PAUSE, PROVIDE, RESUME
-from acts.machines.budget import BudgetRefused, Granted
+from acts.machines.budget import BudgetRefused, Granted, RequestSize
 from acts.machines.events import (
     Begin,
     CancelRequested,
@@ -27,7 +26,7 @@ from acts.machines.events import (
     StartsReleased,
 )
 from acts.machines.loop import AskModel, AwaitApproval, Finished, Loop, StartPlan, Step
-from acts.machines.request_size import request_size
+from acts.machines.request_size import planner_request_size
 from acts.machines.run_commands import AskSolution, Finish, SignalChildren, StartPlanRun
 from acts.machines.run_machine import RunMachine
 from acts.tree.decisions import APPROVE, EDIT, REJECT, Decision
@@ -132,17 +131,18 @@ class AgentRun(RunMachine):
         self._absorb()
         self._phase = "planning"
         self._step = step = AskModel(step.tick, len(self.loop.request.context))
-        size = request_size(self.config, self.setup.capabilities.price, self._context_bytes())
-        return list(self.budget.request([f"tick-{step.tick}"], size))
+        return list(self.budget.request([f"tick-{step.tick}"], self._size()))
 
     def _take_held_step(self, now: str) -> list[Any]:
         step, self._held_step = self._held_step, None
         return [] if step is None else self._take_step(step, now)
 
-    def _context_bytes(self) -> int:
+    def _size(self) -> RequestSize:
+        """The size of the request of this tick; of no matter where nothing limits it."""
         if not self.budget.limits_requests:
-            return 0
-        return sum(len(json.dumps(m.raw, ensure_ascii=False)) for m in self.loop.request.context)
+            return RequestSize()
+        price, loop = self.setup.capabilities.price, self.loop
+        return planner_request_size(self.config, price, loop.request.context, loop.tools)
 
     def on_granted(self, effect: Granted, now: str) -> list[Any]:
         """The budget allows the request of a tick, or the Calls of its plan."""

@@ -6,12 +6,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 from acts.language.errors import CallError, truncate
 from acts.language.messages import output_schema
 from acts.language.schemas import checker
+from acts.language.strict_json import json_size
 from acts.language.values import pointer
 from acts.language.wire import BUDGET_SPENT, PAUSE, PLAN_FAILED, PROVIDE, RESUME, SCHEMA_MISMATCH
 from acts.machines.events import (
@@ -25,7 +25,7 @@ from acts.machines.events import (
     Provided,
     ResumeRequested,
 )
-from acts.machines.request_size import request_size
+from acts.machines.request_size import latent_request_size
 from acts.machines.run_commands import AskOutput, Finish, SignalChildren, StartActivity, StartPlanRun
 from acts.machines.run_machine import RunMachine
 from acts.tree.decisions import REJECT
@@ -178,8 +178,9 @@ class AnonymousDelegate(DelegateMachine):
         if isinstance(event, Begin):
             if self.node.kind != "latent":
                 return [StartActivity(self.node, self._call, self._context)]
-            size = len(json.dumps([self._call, self._context], ensure_ascii=False))
-            return list(self.budget.request([self.node.key], request_size(self.config, self._capabilities.price, size)))
+            own = json_size([self._call, self._context, dict(self.node.tool.schema)])
+            size = latent_request_size(self.config, self._capabilities.price, self.request.context, own)
+            return list(self.budget.request([self.node.key], size))
         if isinstance(event, CallCompleted):
             return self._settle(event.usage) + self.complete(output=event.value, path=event.chosen)
         if isinstance(event, CallFailed):

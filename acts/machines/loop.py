@@ -24,7 +24,7 @@ from acts.machines.agent_context import MAX_ERRORS_SHOWN, AgentContext
 from acts.machines.tick_results import TickResults
 from acts.plan.planned_call import approval_needed
 from acts.plan.validate import ValidatedPlan, settings_problems_of, validate_plan
-from acts.planner.solution import ROOM, output_problems, resolved_output, shape_problems
+from acts.planner.solution import DEPTH_RESERVE, output_problems, resolve_output, shape_problems
 from acts.tree.decisions import DECIDED
 from acts.tree.plan_request import full_request, minimal_request
 
@@ -220,7 +220,7 @@ class Loop:
         refusal = self._refusal_of(calls)
         if refusal:
             raise InvalidRequest([Problem("limitExceeded", refusal, "/calls")])
-        broken = defect(calls, MAX_DEPTH - ROOM)
+        broken = defect(calls, MAX_DEPTH - DEPTH_RESERVE)
         if broken:
             raise InvalidRequest([Problem("invalidSolution", broken[1], "/calls" + broken[0])])
         return self._validate(calls)
@@ -310,7 +310,7 @@ class Loop:
         if self._output_wanted is None:
             return [Problem("emptySolution", "the answer has neither calls nor an output: give one of them")]
         missing: list[str] = []
-        output = resolved_output(self._output_wanted, lambda path: self.context.log.read(path, 0), missing)
+        output = resolve_output(self._output_wanted, lambda path: self.context.log.read(path, 0), missing)
         if missing:
             listed = ", ".join(dict.fromkeys(missing))
             return [Problem(UNRESOLVED, f"the output refers to {listed}, and nothing is there", "/output")]

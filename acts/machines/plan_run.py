@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from acts.language.errors import CallError, DecisionRefused, EngineError, InvalidRequest
 from acts.language.messages import parse_request
+from acts.language.strict_json import json_size
 from acts.language.wire import BUDGET_SPENT, CANCELLED, LIMIT_EXCEEDED, PAUSE, PROVIDE, REJECTED, RESUME
 from acts.machines.budget import BudgetRefused, Granted, RequestSize
 from acts.machines.call_state import SETTLED
@@ -31,7 +32,7 @@ from acts.machines.events import (
     StartsHeld,
     StartsReleased,
 )
-from acts.machines.request_size import request_size
+from acts.machines.request_size import latent_request_size
 from acts.machines.run_commands import (
     AskOutput,
     Finish,
@@ -293,12 +294,9 @@ class PlanRun(RunMachine):
 
     def _size(self, commands: list[StartCall]) -> RequestSize:
         """The size of the largest of these requests."""
-        largest = max(len(json.dumps([c.call, c.context], ensure_ascii=False)) for c in commands)
-        return request_size(self.config, self.setup.capabilities.price, self._context_bytes() + largest)
-
-    def _context_bytes(self) -> int:
-        request = self.walk.prepared.request
-        return sum(len(json.dumps(m.raw, ensure_ascii=False)) for m in request.context)
+        largest = max(json_size([c.call, c.context, dict(c.node.tool.schema)]) for c in commands)
+        context = self.walk.prepared.request.context
+        return latent_request_size(self.config, self.setup.capabilities.price, context, largest)
 
     def on_granted(self, effect: Granted, now: str) -> list[Any]:
         """A Call has its request: start it, unless it does not run any more."""

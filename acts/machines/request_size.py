@@ -4,22 +4,46 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from acts.language.strict_json import json_size
 from acts.machines.budget import RequestSize
-from acts.planner.request_estimate import DEFAULT_MAX_OUTPUT_TOKENS, estimate_request, prompt_bytes_estimate
+from acts.planner.request_estimate import DEFAULT_MAX_OUTPUT_TOKENS, estimate_prompt_bytes, estimate_request
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from acts.language.config import Config
+    from acts.language.messages import Message
+    from acts.language.tools import Tool
 
 # The shortest answer that is worth a request: a small Solution
 LEAST_OUTPUT_TOKENS: Final = 256
 
 
-def request_size(
-    config: Config, price: tuple[float, float] | None, context_bytes: int, tools_bytes: int = 0
+def planner_request_size(
+    config: Config, price: tuple[float, float] | None, context: Iterable[Message], tools: Mapping[str, Tool]
 ) -> RequestSize:
-    """The size of a request that shows a model so many bytes of context."""
-    prompt = prompt_bytes_estimate(context_bytes, tools_bytes)
+    """The size of the request of a tick."""
+    return _size(config, price, estimate_prompt_bytes(_messages_bytes(context), _tools_bytes(tools.values())))
+
+
+def latent_request_size(
+    config: Config, price: tuple[float, float] | None, context: Iterable[Message], own_bytes: int
+) -> RequestSize:
+    """The size of the request of a latent Call: it is shown the context, and its parameters and Tool."""
+    return _size(config, price, estimate_prompt_bytes(_messages_bytes(context) + own_bytes, 0, latent=True))
+
+
+def _messages_bytes(context: Iterable[Message]) -> int:
+    return sum(json_size(message.raw) for message in context)
+
+
+def _tools_bytes(tools: Iterable[Tool]) -> int:
+    return sum(json_size(tool.schema) for tool in tools)
+
+
+def _size(config: Config, price: tuple[float, float] | None, prompt_bytes: int) -> RequestSize:
     cap = config.maxOutputTokens or DEFAULT_MAX_OUTPUT_TOKENS
-    least = estimate_request(prompt, min(cap, LEAST_OUTPUT_TOKENS), price)
-    most = estimate_request(prompt, cap, price)
+    model = config.model or ""
+    least = estimate_request(model, prompt_bytes, min(cap, LEAST_OUTPUT_TOKENS), price)
+    most = estimate_request(model, prompt_bytes, cap, price)
     return RequestSize(least.tokens, most.tokens, least.cost or 0.0, most.cost or 0.0)

@@ -1,12 +1,11 @@
-"""The schema of what a model may answer, composed from what a run has.
+"""JSON Schemas of what a model may answer, composed from the Tools of a run.
 
-* Of a *Solution*, ``{calls, output}``: each Call fits one Tool. What a Tool fixes or
-  decides by itself (constants, ``_activity``, ``_options``) is not there to be chosen,
-  and what is not there cannot be answered.
-* Of a *latent Call*: its ``_output``, or that and the outcome it takes.
+* A *Solution* is ``{calls, output}``; each of its Calls fits one Tool. What a Tool fixes or decides by itself
+  (constants, ``_activity``, ``_options``) is left out of the schema, so no answer can set it.
+* A *latent Call* is answered with its ``_output``, or with ``{output, path}`` where the model also picks the outcome.
 
-Each Tool is a definition of its own under ``$defs``, in the order of their names: the
-same Tools give the same bytes, and providers count and cache a schema by its parts.
+Each Tool is one definition under ``$defs``, in the order of their names: the same Tools give the same bytes, which
+providers cache. This file knows no provider: ``activities/providers/schema_bridge.py`` translates to their dialects.
 """
 
 from __future__ import annotations
@@ -24,130 +23,126 @@ if TYPE_CHECKING:
 
     from acts.language.tools import Tool
 
+# Names of two definitions of our own. The ids of the instances appear once, however many Tools there are
 REFERENCE: Final = "reference"
-# The names of the instances stand in the schema once, however many Tools there are
 INSTANCE: Final = "instance"
-_REFERENCE: Final = {"type": "string", "pattern": "^†", "description": "a reference to a value, like †state.name"}
-# What of a Tool may speak of parameters beside ``properties``
-_ELSEWHERE: Final = ("allOf", "anyOf", "oneOf", "$ref", "if", "patternProperties", "dependentSchemas")
-MAX_DEFINITION: Final = 60
+_REFERENCE_SCHEMA: Final = {
+    "type": "string", "pattern": "^†", "description": "a reference to a value, like †state.name",
+}  # fmt: skip
+# Keywords through which a Tool may declare parameters outside ``properties``
+_INDIRECT: Final = ("allOf", "anyOf", "oneOf", "$ref", "if", "patternProperties", "dependentSchemas")
+# Characters of a definition's name; OpenAI counts names against a limit of 120,000 characters per schema
+MAX_DEFINITION_NAME: Final = 60
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]")
 _LOCAL: Final = "#/$defs/"
 
 
-def solution_schema(
+def compose_solution_schema(
     tools: Mapping[str, Tool], output: Json, *, mode: str = "eager", instances: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """The schema of a Solution. ``output`` is the schema of the output (None: any JSON)."""
-    parts = _Parts()
-    calls = [parts.tool(tools[name], mode, instances) for name in sorted(tools)]
+    """The schema of a Solution. ``output`` is the schema of its output (None: any JSON); ``mode`` is eager or lazy."""
+    definitions = _Definitions()
+    calls = [definitions.add_tool(tools[name], mode, instances) for name in sorted(tools)]
     items: Json = {"anyOf": calls} if calls else {"type": "object", "properties": {}, "additionalProperties": False}
     array = {"type": "array", "items": items} if calls else {"type": "array", "maxItems": 0, "items": items}
-    wanted = parts.own(with_null(output), "output") if output is not None else {}
-    final = {"anyOf": [allow_references(wanted), {"type": "null"}]} if isinstance(wanted, dict) and wanted else {}
+    value = definitions.hoist_defs(with_null(output), "output") if output is not None else {}
+    nullable = {"anyOf": [allow_references(value), {"type": "null"}]} if isinstance(value, dict) and value else {}
     return {
         "type": "object",
-        "properties": {"calls": array, "output": final},
+        "properties": {"calls": array, "output": nullable},
         "required": ["calls", "output"],
         "additionalProperties": False,
-        "$defs": {**parts.defs, REFERENCE: _REFERENCE},
+        "$defs": {**definitions.by_name, REFERENCE: _REFERENCE_SCHEMA},
     }
 
 
-def answer_schema(tool: Tool, paths: Sequence[str]) -> tuple[Json, bool]:
-    """The schema of a latent Call's answer, and whether that is ``{output, path}``; ``paths`` are the open outcomes."""
-    output = _bare(with_null(tool.output)) if tool.output is not None else {}
+def compose_latent_schema(tool: Tool, paths: Sequence[str]) -> tuple[Json, bool]:
+    """The schema of a latent Call's answer; ``paths`` are the outcomes the model may choose.
+
+    The flag is True for the form ``{output, path}``, False where the answer is the output itself: an object with
+    one outcome.
+    """
+    output = _without(with_null(tool.output), "$id", "$schema") if tool.output is not None else {}
+    shared = with_null({"$defs": tool.schema["$defs"]}) if "$defs" in tool.schema else {}
+    own = {"$defs": output["$defs"]} if isinstance(output, dict) and "$defs" in output else {}
+    definitions = {**(shared if isinstance(shared, dict) else {}), **own}
     if len(paths) == 1 and isinstance(output, dict) and output.get("type") == "object":
-        return _with_defs(output, tool.schema), False
+        return {**output, **definitions}, False
     return {
         "type": "object",
-        "properties": {"output": _without_defs(output), "path": {"type": "string", "enum": list(paths)}},
+        "properties": {"output": _without(output, "$defs"), "path": {"type": "string", "enum": list(paths)}},
         "required": ["output", "path"],
         "additionalProperties": False,
-        **({"$defs": _null_defs(tool.schema)} if "$defs" in tool.schema else {}),
-        **({"$defs": output["$defs"]} if isinstance(output, dict) and "$defs" in output else {}),
+        **definitions,
     }, True
 
 
-def _with_defs(part: dict[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
-    return {**part, "$defs": _null_defs(schema)} if "$defs" in schema and "$defs" not in part else part
+def _without(schema: Json, *keywords: str) -> Json:
+    """The schema less some keywords. With an ``$id`` of its own, its local references would lead elsewhere."""
+    return {k: v for k, v in schema.items() if k not in keywords} if isinstance(schema, dict) else schema
 
 
-def _null_defs(schema: Mapping[str, Any]) -> Json:
-    whole = with_null({"$defs": schema["$defs"]})
-    return whole["$defs"] if isinstance(whole, dict) else {}
-
-
-def _bare(schema: Json) -> Json:
-    """Without a name of its own, which would make its references lead elsewhere."""
-    return {k: v for k, v in schema.items() if k not in ("$id", "$schema")} if isinstance(schema, dict) else schema
-
-
-def _without_defs(schema: Json) -> Json:
-    return {k: v for k, v in schema.items() if k != "$defs"} if isinstance(schema, dict) else schema
-
-
-class _Parts:
-    """The definitions of a composed schema."""
+class _Definitions:
+    """The ``$defs`` of a composed schema, by name."""
 
     def __init__(self) -> None:
-        self.defs: dict[str, Json] = {}
+        self.by_name: dict[str, Json] = {}
 
-    def tool(self, tool: Tool, mode: str, instances: Sequence[str]) -> dict[str, str]:
-        """A Tool's Calls as a definition; the reference to it."""
-        name = self._name(f"tool_{tool.name}")
-        self.defs[name] = {}  # taken
-        found = tool.schema.get("properties")
-        everything = {**tool.meta, **(found if isinstance(found, dict) else {})}
-        own = self.own(with_null({**tool.schema, "properties": everything}), name)
-        schema: dict[str, Any] = own if isinstance(own, dict) else {}
-        properties = schema.get("properties") if isinstance(schema.get("properties"), dict) else {}
+    def add_tool(self, tool: Tool, mode: str, instances: Sequence[str]) -> dict[str, str]:
+        """Add a definition of the Tool's Calls; returns a ``$ref`` to it."""
+        name = self._reserve_name(f"tool_{tool.name}")
+        declared = tool.schema.get("properties")
+        merged = {**tool.meta, **(declared if isinstance(declared, dict) else {})}
+        hoisted = self.hoist_defs(with_null({**tool.schema, "properties": merged}), name)
+        schema: dict[str, Any] = hoisted if isinstance(hoisted, dict) else {}
+        properties: dict[str, Json] = schema["properties"] if isinstance(schema.get("properties"), dict) else {}
+        listed = schema["required"] if isinstance(schema.get("required"), list) else []
         call: dict[str, Json] = {"_tool": {"const": tool.name}}
-        call.update({k: allow_references(v) for k, v in (properties or {}).items() if k not in META})
-        call.update({k: (properties or {}).get(k, v) for k, v in tool.meta.items() if _open(tool, k, mode)})
+        call.update({k: allow_references(v) for k, v in properties.items() if k not in META})
+        call.update({k: properties.get(k, v) for k, v in tool.meta.items() if _is_author_choice(tool, k, mode)})
         if instances:
-            self.defs.setdefault(INSTANCE, {"type": "string", "enum": list(instances)})
+            self.by_name.setdefault(INSTANCE, {"type": "string", "enum": list(instances)})
             call["_instance"] = {"$ref": _LOCAL + INSTANCE}
-        listed = schema.get("required")
-        call.update({k: {} for k in (listed if isinstance(listed, list) else []) if k not in META and k not in call})
-        required = [k for k in (listed if isinstance(listed, list) else []) if k in call and k not in OPTIONAL]
-        rest = allow_references(schema.get("additionalProperties", any(k in schema for k in _ELSEWHERE)))
-        described = {"description": schema["description"]} if isinstance(schema.get("description"), str) else {}
-        self.defs[name] = {
-            "type": "object", **described, "properties": call, "required": ["_tool", *required],
-            "additionalProperties": rest,
-        }  # fmt: skip
+        call.update({k: {} for k in listed if k not in META and k not in call})
+        description = {"description": schema["description"]} if isinstance(schema.get("description"), str) else {}
+        other = schema.get("additionalProperties", any(k in schema for k in _INDIRECT))
+        self.by_name[name] = {
+            "type": "object",
+            **description,
+            "properties": call,
+            "required": ["_tool", *(k for k in listed if k in call and k not in OPTIONAL)],
+            "additionalProperties": allow_references(other),
+        }
         return {"$ref": _LOCAL + name}
 
-    def own(self, schema: Json, name: str) -> Json:
-        """A schema without its own ``$defs``: they become ours, under names that begin with ``name``.
+    def hoist_defs(self, schema: Json, prefix: str) -> Json:
+        """The schema with its own ``$defs`` moved here, under names that begin with ``prefix``.
 
-        What refers to anything but ``#/$defs/…`` cannot be taken apart; such a place is
-        left open, and the Tool's own check decides.
+        A reference to anything but ``#/$defs/…`` cannot be moved; such a place allows any value, and the Tool's own
+        check decides.
         """
         if not isinstance(schema, dict):
             return schema
-        found = schema.get("$defs")
-        inner: dict[str, Json] = found if isinstance(found, dict) else {}
-        names: dict[str, str] = {}
-        for key in inner:
-            names[key] = self._name(f"{name}_{key}")
-            self.defs[names[key]] = {}  # taken
-        for key, new in names.items():
-            self.defs[new] = allow_references(_renamed(with_null(inner[key]), names), whole=False)
-        return _renamed({k: v for k, v in schema.items() if k not in ("$defs", "$id", "$schema")}, names)
+        inner: dict[str, Json] = schema["$defs"] if isinstance(schema.get("$defs"), dict) else {}
+        names = {key: self._reserve_name(f"{prefix}_{key}") for key in inner}
+        for key, name in names.items():
+            moved = _rename_refs(with_null(inner[key]), names)
+            self.by_name[name] = allow_references(moved, at_root=False)
+        return _rename_refs(_without(schema, "$defs", "$id", "$schema"), names)
 
-    def _name(self, text: str) -> str:
-        name = _UNSAFE.sub("_", text)[:MAX_DEFINITION]
-        if name in self.defs or name in (REFERENCE, INSTANCE):
-            ends = (f"_{i}" for i in range(2, len(self.defs) + 3))
-            tries = (name[: MAX_DEFINITION - len(end)] + end for end in ends)
-            name = next(n for n in tries if n not in self.defs)
+    def _reserve_name(self, text: str) -> str:
+        """A free name of safe characters, held by an empty definition until the real one is stored."""
+        name = _UNSAFE.sub("_", text)[:MAX_DEFINITION_NAME]
+        if name in self.by_name or name in (REFERENCE, INSTANCE):
+            suffixes = (f"_{i}" for i in range(2, len(self.by_name) + 3))
+            candidates = (name[: MAX_DEFINITION_NAME - len(suffix)] + suffix for suffix in suffixes)
+            name = next(c for c in candidates if c not in self.by_name)
+        self.by_name[name] = {}
         return name
 
 
-def _open(tool: Tool, key: str, mode: str) -> bool:
-    """True for a meta-property that the author of a Call chooses."""
+def _is_author_choice(tool: Tool, key: str, mode: str) -> bool:
+    """True for a meta-property that the author of a Call may set."""
     if key in ("_tool", "_instance", *TOOL_ONLY) or key in tool.consts:
         return False
     if key == "_output":
@@ -155,15 +150,15 @@ def _open(tool: Tool, key: str, mode: str) -> bool:
     return True
 
 
-def _renamed(schema: Json, names: Mapping[str, str]) -> Json:
-    """The schema with its references to ``$defs`` renamed; any other reference allows anything."""
+def _rename_refs(schema: Json, names: Mapping[str, str]) -> Json:
+    """The schema with its references to ``$defs`` renamed; any other reference becomes a place for any value."""
     if not isinstance(schema, dict):
         return schema
     text = json.dumps(schema, ensure_ascii=False)
     if '"$ref"' not in text and '"$dynamicRef"' not in text:
         return schema
-    out: dict[str, Any] = json.loads(text)
-    for part in list(subschemas(out)):
+    copy: dict[str, Any] = json.loads(text)
+    for part in list(subschemas(copy)):
         target = part.get("$ref")
         if isinstance(target, str):
             name = target.removeprefix(_LOCAL)
@@ -172,36 +167,35 @@ def _renamed(schema: Json, names: Mapping[str, str]) -> Json:
             else:
                 part.clear()
         part.pop("$dynamicRef", None)
-    return out
+    return copy
 
 
-def allow_references(schema: Json, *, whole: bool = True) -> Json:
-    """The schema, a reference being allowed wherever a value is; ``whole``: in place of all of it too."""
+def allow_references(schema: Json, *, at_root: bool = True) -> Json:
+    """The schema, with a reference allowed in place of each value in it; ``at_root``: also in place of all of it."""
     if not isinstance(schema, dict) or not schema:
         return schema
     out = dict(schema)
-    if isinstance(out.get("properties"), dict):
-        out["properties"] = {k: allow_references(v) for k, v in out["properties"].items()}
+    for key in ("properties", "patternProperties"):
+        if isinstance(out.get(key), dict):
+            out[key] = {k: allow_references(v) for k, v in out[key].items()}
     for key in ("items", "additionalProperties", "contains"):
         if isinstance(out.get(key), dict):
             out[key] = allow_references(out[key])
-    if isinstance(out.get("patternProperties"), dict):
-        out["patternProperties"] = {k: allow_references(v) for k, v in out["patternProperties"].items()}
     if isinstance(out.get("prefixItems"), list):
         out["prefixItems"] = [allow_references(v) for v in out["prefixItems"]]
     if isinstance(out.get("oneOf"), list) and "anyOf" not in out:
-        out["anyOf"] = out.pop("oneOf")  # a reference may fit several
+        out["anyOf"] = out.pop("oneOf")  # a reference may fit several alternatives
     for key in ("anyOf", "oneOf", "allOf"):
         if isinstance(out.get(key), list):
-            out[key] = [allow_references(v, whole=False) for v in out[key]]
-    out.pop("uniqueItems", None)  # two references may be alike and lead to different values
-    if not whole or _any_string(out):
+            out[key] = [allow_references(v, at_root=False) for v in out[key]]
+    out.pop("uniqueItems", None)  # two equal references may lead to different values
+    if not at_root or _admits_any_string(out):
         return out
     return {"anyOf": [out, {"$ref": _LOCAL + REFERENCE}]}
 
 
-def _any_string(schema: dict[str, Any]) -> bool:
-    kind = schema.get("type")
-    kinds = kind if isinstance(kind, list) else [kind]
-    plain = not (set(schema) - {"type", "title", "description", "default", "examples"})
-    return plain and ("type" not in schema or "string" in kinds)
+def _admits_any_string(schema: dict[str, Any]) -> bool:
+    listed = schema.get("type")
+    types = listed if isinstance(listed, list) else [listed]
+    is_unlimited = not (set(schema) - {"type", "title", "description", "default", "examples"})
+    return is_unlimited and ("type" not in schema or "string" in types)

@@ -1,11 +1,68 @@
-"""placeholder until the planner room is merged"""
+"""What a request to a model may use: its tokens and its cost, estimated before it is made.
+
+A run reserves this much of its budget for a request. Pure arithmetic on byte counts: the prompt itself is built by the
+activity. Prices come in as numbers, because the price list belongs to the activities.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from dataclasses import dataclass
+from typing import Final
 
-from acts.language.config import Config
+from acts.planner.prompt import LATENT_RULES_BYTES, PLANNER_RULES_BYTES
+
+# The cap on an answer where ``config.maxOutputTokens`` sets none: enough for some hundred Calls, thinking included.
+# The adapters of Anthropic and OpenAI send it. An OpenAI-like server of one's own is sent no cap, because this one may
+# exceed the window of a small model; estimates use it there too, and for ``scripted:`` models.
+DEFAULT_MAX_OUTPUT_TOKENS: Final = 32_000
+
+# UTF-8 bytes of a prompt per token. An estimate: Anthropic publishes no tokenizer, and OpenAI's are downloaded on first
+# use. Anthropic's models since Opus 4.7 make about 30% more tokens of the same text than the others.
+_ANTHROPIC: Final = "anthropic:"
+_ANTHROPIC_BYTES_PER_TOKEN: Final = 2.7
+_BYTES_PER_TOKEN: Final = 3.5
+
+# Headings, tags, and the line that names the tick; the tags of a message take no more than the names in its JSON
+_FRAME_BYTES: Final = 120
 
 
-def request_size(config: Config, price: tuple[float, float] | None, prompt_bytes: int) -> Any:
-    raise NotImplementedError
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """What a request may use. ``cost`` is in US dollars, None where the model has no known price."""
+
+    tokens: int
+    cost: float | None
+
+
+def estimate_request(
+    model: str,
+    prompt_bytes: int,
+    max_output_tokens: int | None,
+    price: tuple[float, float] | None,
+    *,
+    may_repair: bool = False,
+) -> Reservation:
+    """What one request to ``provider:name`` may use; ``price`` is in US dollars per token of input and of output.
+
+    ``max_output_tokens`` is ``config.maxOutputTokens``. With ``may_repair`` the reservation also covers a repair turn:
+    the same prompt followed by the first answer, and a second answer.
+    """
+    per_token = _ANTHROPIC_BYTES_PER_TOKEN if model.startswith(_ANTHROPIC) else _BYTES_PER_TOKEN
+    cap = DEFAULT_MAX_OUTPUT_TOKENS if max_output_tokens is None else max_output_tokens
+    input_tokens, output_tokens = math.ceil(prompt_bytes / per_token), cap
+    if may_repair:
+        input_tokens, output_tokens = 2 * input_tokens + cap, 2 * cap
+    cost = None if price is None else input_tokens * price[0] + output_tokens * price[1]
+    return Reservation(input_tokens + output_tokens, cost)
+
+
+def estimate_prompt_bytes(messages_bytes: int, tools_bytes: int, *, latent: bool = False) -> int:
+    """An upper estimate of a request's UTF-8 bytes, without building it.
+
+    ``messages_bytes`` are those of the JSON of the messages that are shown (their provenance is not); ``tools_bytes``
+    those of the schemas of the Tools and of the output. These count twice: the prompt describes them, and the schema of
+    the answer repeats them. ``latent``: the request of one latent Call, whose rules are short.
+    """
+    rules = LATENT_RULES_BYTES if latent else PLANNER_RULES_BYTES
+    return rules + _FRAME_BYTES + messages_bytes + 2 * tools_bytes

@@ -1,4 +1,9 @@
-"""A Solution, ``{calls, output}``: what keeps an answer from being one, and its output with references resolved."""
+"""A Solution, ``{calls, output}``: the checks of its shape, and its output with references resolved.
+
+The one reading of a model's answer on this side of the activity: what the provider sent was parsed and brought into the
+form of the schema by the activity; here it is checked as a Solution. Its Calls are checked as a plan
+(``acts/plan/validate.py``).
+"""
 
 from __future__ import annotations
 
@@ -13,18 +18,18 @@ if TYPE_CHECKING:
 
     from acts.language.references import Path
 
-# Levels by which a Call, or a provided Message, stands deeper in the Request of its plan
-ROOM: Final = 4
+# Levels of nesting that a plan's Request adds around a Call or a provided Message
+DEPTH_RESERVE: Final = 4
 
 
 def shape_problems(solution: Json) -> Iterator[Problem]:
-    """What keeps an answer from being a Solution."""
+    """Each reason why an answer is not a Solution."""
     if not isinstance(solution, dict):
         yield Problem("invalidSolution", f"a Solution is an object {{calls, output}}, not {type_name(solution)}")
         return
-    broken = defect(solution, MAX_DEPTH - ROOM)
-    if broken:
-        yield Problem("invalidSolution", broken[1], broken[0])
+    unfit = defect(solution, MAX_DEPTH - DEPTH_RESERVE)
+    if unfit:
+        yield Problem("invalidSolution", unfit[1], unfit[0])
         return
     for key in solution:
         if key not in ("calls", "output"):
@@ -35,7 +40,7 @@ def shape_problems(solution: Json) -> Iterator[Problem]:
 
 
 def output_problems(value: Json, *at: str | int) -> Iterator[Problem]:
-    """Malformed expressions in an output."""
+    """The malformed expressions in an output; ``at`` is the path to ``value`` inside it."""
     if isinstance(value, str) and is_reference(value):
         try:
             parse(value)
@@ -46,26 +51,29 @@ def output_problems(value: Json, *at: str | int) -> Iterator[Problem]:
 
 
 def _children(value: Json) -> Iterator[tuple[str | int, Json]]:
-    """The parts of an output; an object with ``_tool`` is data and has none."""
+    """The items of an object or list; an object with ``_tool`` is literal data and has none."""
     if isinstance(value, dict) and "_tool" not in value:
         yield from value.items()
     elif isinstance(value, list):
         yield from enumerate(value)
 
 
-def resolved_output(value: Json, read: Callable[[Path], Json], missing: list[str]) -> Json:
-    """An output with its references resolved, at any depth; what has ``_tool`` is left alone."""
+def resolve_output(value: Json, read: Callable[[Path], Json], missing: list[str]) -> Json:
+    """The output with its references resolved at any depth; an object with ``_tool`` is returned unchanged.
+
+    ``missing`` receives the references that lead to no value.
+    """
     if isinstance(value, dict):
         if "_tool" in value:
             return value
-        return {key: resolved_output(child, read, missing) for key, child in value.items()}
+        return {key: resolve_output(child, read, missing) for key, child in value.items()}
     if isinstance(value, list):
-        return [resolved_output(child, read, missing) for child in value]
+        return [resolve_output(child, read, missing) for child in value]
     return resolve(value, read, missing)
 
 
-def call_at(where: str, calls: list[Json]) -> Json:
-    """The Call that a pointer like ``/calls/2/x`` leads into, or None."""
-    parts = where.split("/")
-    inside = len(parts) > 2 and parts[1] == "calls" and parts[2].isdigit()  # noqa: PLR2004 - "", "calls", index
-    return calls[int(parts[2])] if inside and int(parts[2]) < len(calls) else None
+def call_at(location: str, calls: list[Json]) -> Json:
+    """The Call that a JSON pointer like ``/calls/2/x`` leads into, or None."""
+    tokens = location.split("/")
+    is_inside = len(tokens) > 2 and tokens[1] == "calls" and tokens[2].isdigit()  # noqa: PLR2004 - "", "calls", index
+    return calls[int(tokens[2])] if is_inside and int(tokens[2]) < len(calls) else None

@@ -17,7 +17,7 @@ from acts.language.references import Path, alternatives
 from acts.language.schemas import sample
 from acts.language.values import ABSENT, UNKNOWN, Json, get
 from acts.plan.context_log import START
-from acts.planner.prompt import call_prompt
+from acts.planner.prompt import render_latent_prompt
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Sequence
@@ -88,7 +88,7 @@ class TokenEstimator:
         key = (node.tool.name, bool(node.scopes))
         if key not in self._prompt_bytes:
             messages, scoped = self._prepared.request.context, () if node.scopes else None
-            prompt = call_prompt(messages, node.tool, {}, node.outcome_texts, scoped)
+            prompt = render_latent_prompt(messages, node.tool, {}, node.outcome_texts, scoped)
             self._prompt_bytes[key] = len("".join((*prompt.system, *prompt.user)).encode())
         return self._prompt_bytes[key]
 

@@ -15,9 +15,9 @@ from acts.machines.instance_results import child_progress, instance_report, stat
 from acts.simulation.forecast_vs_actual import FIGURES, actual_figures, compare_known, expected_ranges, sum_tables
 from acts.tree.plan_request import prompt_context
 from acts.views import approval_page, results
-from acts.views.web_page import WebPage, agent_page, approvals_section
 from acts.views.markdown import code_span
 from acts.views.mermaid import render_graph
+from acts.views.web_page import WebPage, agent_page, approvals_section
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import yaml
 
 from acts.language.values import Json
-from acts.language.wire import AGENT, DELEGATE, EDIT, INSTANCE, MATERIAL, PLAN, PLAN_QUERY
+from acts.language.wire import AGENT, DELEGATE, EDIT, INSTANCE, PROMPT_CONTEXT, PLAN, PLAN_QUERY
 from cli.command_errors import DONE, refuse
 from cli.console import clean, console, say
 from cli.runs import server
@@ -80,7 +80,7 @@ class World:
 async def world_of(client: Client, run: str) -> World | None:
     """As a run tells it; None when nobody does."""
     handle = client.get_workflow_handle(run)
-    first = await ask(handle, MATERIAL, {"offset": 0})
+    first = await ask(handle, PROMPT_CONTEXT, {"offset": 0})
     if not isinstance(first, dict) or not isinstance(first.get("tools"), dict):
         return None
     messages = await messages_of(handle)

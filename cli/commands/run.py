@@ -115,7 +115,7 @@ async def start(client: Client, workflow: str, request: Json, run_id: str, name:
     """
     from temporalio.exceptions import WorkflowAlreadyStartedError
 
-    from workflows.payloads import MAX_PAYLOAD
+    from acts.language.wire import MAX_PAYLOAD_BYTES as MAX_PAYLOAD
 
     size = len(json.dumps(request, ensure_ascii=False, separators=(",", ":")).encode())
     if size > MAX_PAYLOAD:

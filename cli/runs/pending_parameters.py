@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from acts.language.errors import truncate
 from acts.language.tools import META
-from acts.language.wire import ASKED
+from acts.language.wire import PENDING_PARAMETERS
 from acts.tree.decisions import PendingApproval
 from cli.console import clean
 from cli.runs.queries import ask
@@ -48,7 +48,7 @@ async def with_calls(
 
     async def ask_for(run: str) -> dict[str, Any]:
         async with some:
-            found = await ask(client.get_workflow_handle(run), ASKED)
+            found = await ask(client.get_workflow_handle(run), PENDING_PARAMETERS)
             return found if isinstance(found, dict) else {}
 
     told = dict(zip(runs, await asyncio.gather(*map(ask_for, runs)), strict=True))

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from acts.language.messages import read_request
 from acts.language.tools import Tool, read_tool, read_tools, undecided_names
 from acts.language.values import Json
-from acts.language.wire import AGENT, DELEGATE, INSTANCE, MATERIAL, PLAN
+from acts.language.wire import AGENT, DELEGATE, INSTANCE, PROMPT_CONTEXT, PLAN
 from acts.provenance.message_authors import RunRecord
 from cli.command_errors import NO_SERVER, CommandError, refuse
 from cli.commands.show import ended
@@ -63,7 +63,7 @@ async def account(client: Client, run: str) -> RunReader:
         raise _silent(found, f'no worker serves the queue "{clean(found.task_queue, 100)}"')
     told = told or await _of_queries(handle, found, request, result)
     page = {"offset": 0, "upto": 0}
-    material = await ask(handle, MATERIAL, page, within=_patience(found)) if served else None
+    material = await ask(handle, PROMPT_CONTEXT, page, within=_patience(found)) if served else None
     tools = _defined(told.messages) if material is None else _tools(material)
     return RunReader(replace(told, tools=tools), above, material is not None)
 

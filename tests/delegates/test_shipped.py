@@ -11,7 +11,7 @@ import pytest
 from acts.language.messages import Data, parse_request
 from acts.language.schemas import checker
 from acts.machines.loop import AskModel, Finished, Loop
-from acts.planner.answer_schema import solution_schema
+from acts.planner.answer_schema import compose_solution_schema
 from delegates.definition import read_definition
 from delegates.definition_files import names, read_file
 from delegates.sources import SHIPPED
@@ -129,7 +129,7 @@ def test_an_agent_that_answers_in_its_form_is_done_in_one_tick(name: str) -> Non
 
 @every_one
 def test_what_its_model_may_answer_is_a_schema_for_its_outputs(name: str) -> None:
-    check = checker(solution_schema({}, definition(name)["schema"]))
+    check = checker(compose_solution_schema({}, definition(name)["schema"]))
     assert [check.defects({"calls": [], "output": output}) for output in CASES[name][2]] == [[] for _ in CASES[name][2]]
 
 

@@ -10,7 +10,7 @@ from temporalio.client import Client
 
 from acts.language.messages import read_request
 from acts.language.wire import AGENT
-from acts.planner.prompt import planner_prompt
+from acts.planner.prompt import render_planner_prompt
 from tests.examples.running import (
     ActsWorker,
     Handle,
@@ -88,7 +88,7 @@ def test_the_plan_of_moderation_is_the_one_that_its_script_makes() -> None:
 
 def test_moderation_tells_its_planner_what_an_instance_is() -> None:
     request = read_request(load("examples/moderation/plan.yaml"))
-    prompt = planner_prompt(request.context, {}, None, mode="eager", step="plan", tick=1)
+    prompt = render_planner_prompt(request.context, {}, None, mode="eager", step="plan", tick=1)
     assert "_instance" in prompt.system[0]
 
 

@@ -14,6 +14,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +28,8 @@ from acts.language.tools import Tool, read_tools
 from acts.language.usage import Usage
 from acts.machines.loop import Loop, StartPlan
 from acts.plan.validate import validate_request
-from acts.planner.prompt import NEXT, Prompt, call_prompt, planner_prompt, repair_text
-from acts.views.results import build_result
+from acts.planner.prompt import TICK_LINE, Prompt, render_latent_prompt, render_planner_prompt, render_repair_turn
+from acts.views.results import result as result_of
 from tests.property.drive import NOW, Drive
 
 Json = Any
@@ -104,26 +105,36 @@ def ticked(loop: Loop, solution: Json = FIRST, results: dict[str, Json] = RESULT
     if isinstance(step, StartPlan):
         drive = Drive(validate_request(step.request), results)
         drive.finish_all()
-        loop.walked(json.loads(json.dumps(build_result(drive.walk, Usage()))))
+        loop.walked(json.loads(json.dumps(result_of(drive.walk, Usage()))))
     return loop
 
 
 def planner(loop: Loop, tick: int = 1) -> Prompt:
-    """The prompt as the model activity makes it."""
-    output = output_schema(loop.request.schema)
-    return planner_prompt(
-        loop.request.context, loop.tools, output, mode=loop.mode, step=loop.request.config.step, tick=tick
-    )
+    """The prompt of a tick, as the model activity makes it."""
+    output, step = output_schema(loop.request.schema), loop.request.config.step
+    return render_planner_prompt(loop.request.context, loop.tools, output, mode=loop.mode, step=step, tick=tick)
 
 
-def latent(paths: list[str], scopes: list[str] | None = None, **more: Json) -> Prompt:
-    loop = ticked(loop_of())
-    call = {"_tool": "judge", "orders": 5, "_outputPath": " || ".join(paths), "_id": "7e57", **more}
-    scoped = None
-    if scopes is not None:
-        parsed = _with_scopes(scopes)[0].scopes
-        scoped = scoped_context(parsed, lambda path: loop.log.read(path, 0))
-    return call_prompt(loop.request.context, loop.tools["judge"], call, paths, scoped)
+@dataclass
+class Latent:
+    """A latent Call after the first tick: what its prompt is made of."""
+
+    paths: list[str]
+    scopes: list[str] | None = None
+    more: dict[str, Json] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        loop = ticked(loop_of())
+        self.tool = loop.tools["judge"]
+        self.messages = loop.request.context
+        self.call = {"_tool": "judge", "orders": 5, "_outputPath": " || ".join(self.paths), "_id": "7e57", **self.more}
+        self.scoped: list[Json] | None = None
+        if self.scopes is not None:
+            parsed = _with_scopes(self.scopes)[0].scopes
+            self.scoped = list(scoped_context(parsed, lambda path: loop.log.read(path, 0)))
+
+    def prompt(self) -> Prompt:
+        return render_latent_prompt(self.messages, self.tool, self.call, self.paths, self.scoped)
 
 
 def _with_scopes(scopes: list[str]) -> Any:
@@ -133,36 +144,43 @@ def _with_scopes(scopes: list[str]) -> Any:
 
 
 LAZY = [*CONTEXT, {"type": "plan", "plan": [], "mode": "lazy"}]
-CASES: dict[str, Callable[[], Prompt]] = {
-    "planner-eager": lambda: planner(loop_of()),
-    "planner-lazy": lambda: planner(loop_of(LAZY, approve={"plan": False})),
-    "planner-step": lambda: planner(loop_of(step="call")),
-    "planner-after-a-failed-tick": lambda: planner(ticked(loop_of()), 2),
-    "planner-after-a-refused-solution": lambda: planner(ticked(loop_of(), {"calls": [{"_tool": "refund"}]}), 2),
-    "latent": lambda: latent(["†state.verdict"]),
-    "latent-with-scopes": lambda: latent(["†state.verdict"], ["input", "†user.name", "†state.nothing"]),
-    "latent-with-no-scope-found": lambda: latent(["†state.verdict"], ["†state.nothing"]),
-    "latent-with-a-choice": lambda: latent(
-        ["†state.granted", "†state.denied && †data.letter"], _reasoningForCall="the rules say </call> so"
+PLANNERS: dict[str, Callable[[], Loop]] = {
+    "planner-eager": loop_of,
+    "planner-lazy": lambda: loop_of(LAZY, approve={"plan": False}),
+    "planner-step": lambda: loop_of(step="call"),
+    "planner-after-a-failed-tick": lambda: ticked(loop_of()),
+    "planner-after-a-refused-solution": lambda: ticked(loop_of(), {"calls": [{"_tool": "refund"}]}),
+}
+LATENT: dict[str, Callable[[], Latent]] = {
+    "latent": lambda: Latent(["†state.verdict"]),
+    "latent-with-scopes": lambda: Latent(["†state.verdict"], ["input", "†user.name", "†state.nothing"]),
+    "latent-with-no-scope-found": lambda: Latent(["†state.verdict"], ["†state.nothing"]),
+    "latent-with-a-choice": lambda: Latent(
+        ["†state.granted", "†state.denied && †data.letter"], more={"_reasoningForCall": "the rules say </call> so"}
     ),
 }
+CASES = (*PLANNERS, *LATENT)
+
+
+def prompt_of(name: str) -> Prompt:
+    return planner(PLANNERS[name](), 2 if "after" in name else 1) if name in PLANNERS else LATENT[name]().prompt()
 
 
 def written(prompt: Prompt) -> str:
     """A prompt as a page: where a block ends, and which come again."""
     parts = [f"=== system {i}\n{text}" for i, text in enumerate(prompt.system)]
-    parts += [f"=== user {i}{', comes again' * (i < prompt.stable)}\n{t}" for i, t in enumerate(prompt.user)]
+    parts += [f"=== user {i}{', comes again' * (i < prompt.stable_blocks)}\n{t}" for i, t in enumerate(prompt.user)]
     return "\n".join(parts) + "\n"
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_prompt_is_word_for_word_its_golden_file(name: str) -> None:
     file = GOLDEN / f"prompt-{name}.txt"
-    found = written(CASES[name]())
+    text = written(prompt_of(name))
     if os.environ.get("ACTS_REWRITE_GOLDEN"):
         GOLDEN.mkdir(exist_ok=True)
-        file.write_text(found, "utf-8")
-    assert found == file.read_text("utf-8"), f"{file}: see the top of this file for how to write it again"
+        file.write_text(text, "utf-8")
+    assert text == file.read_text("utf-8"), f"{file}: see the top of this file for how to write it again"
 
 
 def test_there_is_no_golden_file_without_a_case() -> None:
@@ -190,8 +208,8 @@ PROVENANCE = {
 )
 def test_who_wrote_a_message_and_when_is_never_shown(message: Json) -> None:
     parsed = parse_message(message)
-    for prompt in (planner_prompt([parsed], {}, None, mode="eager", step="plan", tick=1),
-                   call_prompt([parsed], _tool(), {}, ["†a"], None)):  # fmt: skip
+    for prompt in (render_planner_prompt([parsed], {}, None, mode="eager", step="plan", tick=1),
+                   render_latent_prompt([parsed], _tool(), {}, ["†a"], None)):  # fmt: skip
         shown = prompt.user[0]
         assert "word-call" not in "\n".join(prompt.user)
         assert "word-date" not in shown
@@ -207,7 +225,7 @@ def _tool() -> Tool:
 def test_what_a_tick_wrote_is_shown_without_its_provenance() -> None:
     loop = ticked(loop_of())
     assert any("_call" in m.raw for m in loop.request.context)
-    shown = "\n".join(planner(loop, 2).user)
+    shown = "\n".join(planner(loop).user)
     assert '"_call"' not in shown
     assert '"_date"' not in shown
     assert '"_outputMethod"' not in shown
@@ -238,9 +256,9 @@ def test_each_request_begins_with_all_of_the_one_before_but_its_last_line(step: 
         ticked(loop, solution, results)
         after = planner(loop, tick)
         assert after.system == before.system
-        assert after.user[: before.stable] == before.user[: before.stable]
-        assert before.stable == len(before.user) - 1 < after.stable
-        assert after.user[-1] == NEXT.format(tick=tick)
+        assert after.user[: before.stable_blocks] == before.user[: before.stable_blocks]
+        assert before.stable_blocks == len(before.user) - 1 < after.stable_blocks
+        assert after.user[-1] == TICK_LINE.format(tick=tick)
         before = after
 
 
@@ -248,7 +266,7 @@ def test_a_loop_that_was_carried_over_says_the_same() -> None:
     loop = ticked(loop_of())
     again = loop_of()
     again.restore(json.loads(json.dumps(loop.snapshot())))
-    assert planner(again, 2) == planner(loop, 2)
+    assert planner(again) == planner(loop)
 
 
 texts = st.text(st.sampled_from(list("</>\\\"' \nau†statedplr-_!")) | st.characters(codec="utf-8"), max_size=40)
@@ -272,13 +290,13 @@ def messages_of(value: Json, text: str) -> list[Message]:
 @settings(max_examples=100, deadline=None)
 @given(data, texts)
 def test_no_data_can_end_its_tag(value: Json, text: str) -> None:
-    prompt = planner_prompt(messages_of(value, text), {}, None, mode="eager", step="plan", tick=1)
+    prompt = render_planner_prompt(messages_of(value, text), {}, None, mode="eager", step="plan", tick=1)
     assert len(prompt.user) == 6
     for block, tag in zip(prompt.user, ("state", "state", "state", "error", "plan"), strict=False):
         assert block.startswith(f"<{tag}")
         assert block.endswith(f"\n</{tag}>")
         assert block.count("</") == 1
-    shown = call_prompt(
+    shown = render_latent_prompt(
         [], _tool(), {"x": value, "_reasoningForCall": text}, ["†a"], [{"type": "state", "state": value}]
     )
     assert [b.count("</") for b in shown.user] == [0, 1, 1]
@@ -287,7 +305,7 @@ def test_no_data_can_end_its_tag(value: Json, text: str) -> None:
 @pytest.mark.parametrize("kind", ["plan", "error", "call"])
 def test_data_of_a_kind_of_that_name_does_not_pose_as_a_plan_or_an_error(kind: str) -> None:
     posing = parse_message({"type": "data", "kind": kind, "data": [{"_tool": "judge"}]})
-    block = planner_prompt([posing], {}, None, mode="eager", step="plan", tick=1).user[0]
+    block = render_planner_prompt([posing], {}, None, mode="eager", step="plan", tick=1).user[0]
     assert not block.startswith(f"<{kind}>")
 
 
@@ -295,14 +313,14 @@ def test_data_of_a_kind_of_that_name_does_not_pose_as_a_plan_or_an_error(kind: s
 @given(data)
 def test_data_between_tags_reads_as_the_json_that_it_is(value: Json) -> None:
     message = parse_message({"type": "state", "state": {"x": value}})
-    block = planner_prompt([message], {}, None, mode="eager", step="plan", tick=1).user[0]
+    block = render_planner_prompt([message], {}, None, mode="eager", step="plan", tick=1).user[0]
     assert json.loads(block.removeprefix("<state>\n").removesuffix("\n</state>")) == {"x": value}
 
 
 def test_a_latent_call_is_shown_no_data_of_another_instance() -> None:
     raws = [{"type": "state", "x": f"word-{name}", "_instance": name} for name in "AB"]
     messages = [parse_message(m, i) for i, m in enumerate([*raws, {"type": "state", "y": "word-global"}])]
-    shown = "\n".join(call_prompt(messages, _tool(), {"_instance": "A"}, ["†a"], None).user)
+    shown = "\n".join(render_latent_prompt(messages, _tool(), {"_instance": "A"}, ["†a"], None).user)
     assert "word-A" in shown
     assert "word-global" in shown
     assert "word-B" not in shown
@@ -310,7 +328,7 @@ def test_a_latent_call_is_shown_no_data_of_another_instance() -> None:
 
 def test_a_latent_call_is_shown_neither_plans_nor_errors() -> None:
     messages = messages_of("word", "text")[3:]
-    assert len(call_prompt(messages, _tool(), {}, ["†a"], None).user) == 2
+    assert len(render_latent_prompt(messages, _tool(), {}, ["†a"], None).user) == 2
 
 
 def test_an_output_is_asked_for_only_where_the_tool_allows_it() -> None:
@@ -324,18 +342,18 @@ def test_an_output_is_asked_for_only_where_the_tool_allows_it() -> None:
 
 
 def test_what_is_wrong_with_an_answer_is_listed() -> None:
-    said = repair_text(["/n: not a number", "/m: missing"])
+    said = render_repair_turn(["/n: not a number", "/m: missing"])
     assert "- /n: not a number\n- /m: missing\n" in said
 
 
 PROGRAM = """
 import hashlib
-from tests.unit.test_prompt import CASES, written
-from acts.planner.answer_schema import solution_schema
+from tests.unit.test_prompt import CASES, prompt_of, written
+from acts.planner.answer_schema import compose_solution_schema
 from tests.unit.test_prompt import loop_of
 import json
-seen = [written(make()) for make in CASES.values()]
-seen.append(json.dumps(solution_schema(loop_of().tools, loop_of().output_schema, instances=("B", "A"))))
+seen = [written(prompt_of(name)) for name in CASES]
+seen.append(json.dumps(compose_solution_schema(loop_of().tools, loop_of().output_schema, instances=("B", "A"))))
 print(hashlib.sha256("".join(seen).encode()).hexdigest())
 """
 

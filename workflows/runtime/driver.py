@@ -432,7 +432,6 @@ class Driver:
             await self._perform_all([StartTimer(DRAIN_TIMER, seconds, DRAIN_TIMER)])
 
 
-
 def _now() -> str:
     return iso(workflow.now())
 

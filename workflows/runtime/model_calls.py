@@ -48,7 +48,7 @@ def solution_request(config: Config, command: AskSolution) -> RawValue:
     """What the model activity is asked for a tick."""
     return encode({
         "ask": "solution", **_settings(config, command.grant), "tick": command.tick,
-        "source": own_context(command.message_count).to_json(),
+        "source": _source(own_context(command.message_count)),
     })  # fmt: skip
 
 
@@ -62,10 +62,14 @@ def output_request(config: Config, command: AskOutput) -> RawValue:
     # A template's Call does not name its instance, and must be shown no other's data
     call = command.call if node.instance is None else {**command.call, "_instance": node.instance}
     return encode({
-        "ask": "output", **_settings(config, command.grant), "source": command.source.to_json(),
+        "ask": "output", **_settings(config, command.grant), "source": _source(command.source),
         "tool": node.tool.name, "call": call, "paths": node.outcome_texts,
         "scoped": command.context if "_scopes" in node.call else None,
     })  # fmt: skip
+
+
+def _source(ref: ContextRef) -> dict[str, Any]:
+    return {"workflowId": ref.workflowId, "runId": ref.runId, "upto": ref.messageCount}
 
 
 def _settings(config: Config, grant: GrantedRequest | None) -> dict[str, Any]:
@@ -77,6 +81,7 @@ def _settings(config: Config, grant: GrantedRequest | None) -> dict[str, Any]:
         reserved = {k: v for k, v in (("tokens", grant.tokens), ("cost", grant.cost)) if v}
         if reserved:
             out["reserved"] = reserved
+    out["repair"], out["left"] = out["mayRepair"], out.get("reserved", {})
     for key in ("temperature", "maxOutputTokens"):
         if getattr(config, key) is not None:
             out[key] = getattr(config, key)

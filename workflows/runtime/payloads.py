@@ -11,7 +11,7 @@ next, is compressed.
 from __future__ import annotations
 
 import zlib
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from temporalio.api.common.v1 import Payload
 from temporalio.common import RawValue
@@ -19,11 +19,8 @@ from temporalio.common import RawValue
 from acts.language.errors import CallError, InvalidRequest, Problem, truncate
 from acts.language.strict_json import read_json, write_json
 from acts.language.wire import MAX_PAYLOAD_BYTES, NOT_JSON, RESULT_TOO_LARGE
-from acts.tree.compression import compress, decompress
+from acts.tree.instance_payload import SHARED_KEY, TYPE_KEY, join_instance_input, split_instance_input
 from acts.tree.records import InstanceInput, RecordError, VersionedRecord
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 # All commands of one workflow task travel in one gRPC message of at most 4 MiB
 MAX_TASK_BYTES: Final = 2 * 1024 * 1024
@@ -37,8 +34,6 @@ MAX_BATCH_RESULT: Final = 1024 * 1024
 MAX_ERRORS: Final = 500
 
 _JSON: Final = {"encoding": b"json/plain"}
-_TYPE: Final = "acts"
-_SHARED: Final = "acts-shared"
 _COMPRESSED: Final = b"binary/plain"
 NOTHING: Final = RawValue(Payload())
 R = TypeVar("R", bound=VersionedRecord)
@@ -129,43 +124,22 @@ def encode_record(record: VersionedRecord) -> RawValue:
     Raises:
         CallError: it is too large to be recorded.
     """
-    metadata = {**_JSON, _TYPE: type(record).__name__.encode()}
+    metadata = {**_JSON, TYPE_KEY: type(record).__name__.encode()}
     data = record.to_json()
     if isinstance(record, InstanceInput):
-        data, metadata[_SHARED] = _split(data)
+        data, metadata[SHARED_KEY] = split_instance_input(data)
     return RawValue(Payload(metadata=metadata, data=_within_limit(write_json(data))))
-
-
-def _split(data: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-    """What is an instance's own, for people to read, and compressed what its siblings are sent as well."""
-    request, position = data["request"], data["position"]
-    context = request["context"]
-    first = next((i for i, m in enumerate(context) if m.get("_instance") is not None), len(context) - 1)
-    own: dict[str, Any] = {"instances": data.pop("instances"), "context": context[first:-1]}
-    if "instance" in position:
-        own["instance"] = position["instance"]
-    siblings = {**position, "instance": None}
-    shared = {**data, "position": siblings, "request": {**request, "context": [*context[:first], context[-1]]}}
-    return own, compress(write_json(shared))
-
-
-def _join(own: Mapping[str, Any], packed: bytes) -> dict[str, Any]:
-    shared = read_json(decompress(packed))
-    *common, plan = shared["request"]["context"]
-    request = {**shared["request"], "context": [*common, *own["context"], plan]}
-    position = {**shared["position"], "instance": own.get("instance")}
-    return {**shared, "request": request, "position": position, "instances": own["instances"]}
 
 
 def encode_state(state: VersionedRecord) -> RawValue:
     """What a run carries into the next, compressed: a large plan and its results must fit."""
-    metadata = {"encoding": _COMPRESSED, _TYPE: type(state).__name__.encode()}
+    metadata = {"encoding": _COMPRESSED, TYPE_KEY: type(state).__name__.encode()}
     return RawValue(Payload(metadata=metadata, data=zlib.compress(write_json(state.to_json()), 6)))
 
 
 def record_type(value: RawValue) -> str:
     """The name of the record that a payload holds, or nothing."""
-    return value.payload.metadata.get(_TYPE, b"").decode(errors="replace")
+    return value.payload.metadata.get(TYPE_KEY, b"").decode(errors="replace")
 
 
 def decode_record(value: RawValue, type_: type[R]) -> R:
@@ -181,7 +155,7 @@ def decode_record(value: RawValue, type_: type[R]) -> R:
         if metadata.get("encoding") == _COMPRESSED:
             return type_.from_json(read_json(zlib.decompress(data)))
         found = read_json(data)
-        return type_.from_json(_join(found, metadata[_SHARED]) if _SHARED in metadata else found)
+        return type_.from_json(join_instance_input(found, metadata[SHARED_KEY]) if SHARED_KEY in metadata else found)
     except (ValueError, KeyError, TypeError, zlib.error) as error:
         raise RecordError(f"not a {type_.__name__}: {truncate(repr(error), 200)}") from None
 

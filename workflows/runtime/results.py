@@ -109,5 +109,6 @@ def _delegate_payload(out: dict[str, Any]) -> RawValue:
     try:
         return encode(out)
     except CallError as error:
-        rest = {"status": "failed", **{k: out[k] for k in ("usage", "decisions", "accounting") if k in out}}
+        rest: dict[str, Any] = {k: out[k] for k in ("usage", "decisions", "accounting") if k in out}
+        rest["status"] = "failed"
         raise _failure(error.message, rest, error.code) from None

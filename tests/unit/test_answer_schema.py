@@ -21,7 +21,7 @@ from acts.language.values import UNKNOWN
 from acts.machines.loop import Loop, StartPlan
 from acts.plan.planned_call import PlannedCall
 from acts.plan.validate import validate_request
-from acts.planner.answer_schema import answer_schema, solution_schema
+from acts.planner.answer_schema import compose_latent_schema, compose_solution_schema
 
 Json = Any
 TEXT = {"type": "string"}
@@ -38,7 +38,7 @@ def tool_of(schema: Json, name: str = "t", *, served: bool = False) -> Tool:
 def composed(
     *tools: Tool, output: Json = None, mode: str = "eager", instances: tuple[str, ...] = ()
 ) -> dict[str, Json]:
-    schema = solution_schema({t.name: t for t in tools}, output, mode=mode, instances=instances)
+    schema = compose_solution_schema({t.name: t for t in tools}, output, mode=mode, instances=instances)
     Draft202012Validator.check_schema(schema)
     assert list(schema["$defs"])[-1] == "reference"
     return schema
@@ -332,7 +332,7 @@ def test_an_answer_is_the_output_or_the_output_and_its_path(
     output: Json, paths: list[str], answer: Json, taken: bool  # noqa: FBT001 - a case
 ) -> None:  # fmt: skip
     properties = {"_activity": {"const": ""}} if output is None else {"_activity": {"const": ""}, "_output": output}
-    schema, both = answer_schema(tool_of({"properties": properties}), paths)
+    schema, both = compose_latent_schema(tool_of({"properties": properties}), paths)
     Draft202012Validator.check_schema(schema)
     assert both is not (output == FORM and len(paths) == 1)
     assert (why_not(schema, answer) is None) is taken
@@ -351,19 +351,19 @@ LIST = {"type": "array", "items": {"$ref": "#/$defs/N"}}
 def test_definitions_of_an_output_are_found_whoever_has_them(own: bool, output: Json, good: Json, bad: Json) -> None:  # noqa: FBT001 - a case
     output = {**output, "$defs": NUMBER} if own else output
     tool = tool_of({"properties": {"_output": output}, **({} if own else {"$defs": NUMBER})})
-    schema, _ = answer_schema(tool, ["†a"])
+    schema, _ = compose_latent_schema(tool, ["†a"])
     assert why_not(schema, good) is None
     assert why_not(schema, bad) is not None
 
 
 def test_nullable_is_spelled_out_in_definitions_too() -> None:
     tool = tool_of({"properties": {"_output": OBJECT}, "$defs": {"N": {"type": "integer", "nullable": True}}})
-    schema, _ = answer_schema(tool, ["†a"])
+    schema, _ = compose_latent_schema(tool, ["†a"])
     assert not any("nullable" in part for part in subschemas(schema))
 
 
 def test_an_output_with_an_id_keeps_its_definitions() -> None:
-    schema, _ = answer_schema(tool_of({"properties": {"_output": {**LIST, "$defs": NUMBER, "$id": "https://x.org/l"}}}),
+    schema, _ = compose_latent_schema(tool_of({"properties": {"_output": {**LIST, "$defs": NUMBER, "$id": "https://x.org/l"}}}),
                               ["†a"])  # fmt: skip
     assert why_not(schema, {"output": [1], "path": "†a"}) is None
 
@@ -483,8 +483,8 @@ def test_every_solution_that_the_loop_takes_fits_the_schema(drawn: tuple[Json, J
     event("calls" if isinstance(step, StartPlan) else "an output")
     # what has not been run yet may still break the schema of the output: only that of Calls is looked at then
     shown = {**solution, "output": None} if isinstance(step, StartPlan) else solution
-    schema = solution_schema(loop.tools, loop.output_schema, mode=mode)
+    schema = compose_solution_schema(loop.tools, loop.output_schema, mode=mode)
     Draft202012Validator.check_schema(schema)
     assert why_not(schema, shown) is None
     again = dict(reversed(loop.tools.items()))
-    assert json.dumps(solution_schema(again, loop.output_schema, mode=mode)) == json.dumps(schema)
+    assert json.dumps(compose_solution_schema(again, loop.output_schema, mode=mode)) == json.dumps(schema)

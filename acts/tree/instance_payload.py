@@ -1,0 +1,45 @@
+"""The payload of an ``InstanceInput``: readable where it is the instance's own, compressed where its siblings share it.
+
+Both halves stand in two histories for each child, so their size counts.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from acts.language.strict_json import read_json, write_json
+from acts.tree.compression import compress, decompress
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+# Keys of a payload's metadata: the type of the record, and what siblings share
+TYPE_KEY: Final = "acts"
+SHARED_KEY: Final = "acts-shared"
+
+
+def split_instance_input(data: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
+    """The JSON of an ``InstanceInput`` as its own half, ``{instances, context, instance?}``, and the shared bytes."""
+    request, position = data["request"], data["position"]
+    context = request["context"]
+    first = next((i for i, m in enumerate(context) if m.get("_instance") is not None), len(context) - 1)
+    own: dict[str, Any] = {"instances": data["instances"], "context": context[first:-1]}
+    if "instance" in position:
+        own["instance"] = position["instance"]
+    shared = {k: v for k, v in data.items() if k != "instances"}
+    shared["position"] = {k: v for k, v in position.items() if k != "instance"}
+    shared["request"] = {**request, "context": [*context[:first], context[-1]]}
+    return own, compress(write_json(shared))
+
+
+def join_instance_input(own: Mapping[str, Any], shared_bytes: bytes) -> dict[str, Any]:
+    """What ``split_instance_input`` split.
+
+    Raises:
+        ValueError, KeyError: it is something else.
+    """
+    shared = read_json(decompress(shared_bytes))
+    *common, plan = shared["request"]["context"]
+    request = {**shared["request"], "context": [*common, *own["context"], plan]}
+    position = shared["position"] if "instance" not in own else {**shared["position"], "instance": own["instance"]}
+    return {**shared, "request": request, "position": position, "instances": own["instances"]}
