@@ -13,7 +13,7 @@ import pytest
 from temporalio.client import Client
 
 from acts.simulation.forecast_vs_actual import compare, relative_error
-from cli.runs.forecast_view import OWN
+from cli.runs.run_forecast import PROPOSED
 from cli.text import yaml_text
 from cli.text.preflight import EXAMPLES
 from tests.cli.conftest import Acts
@@ -82,7 +82,7 @@ def test_calls_and_requests_are_exact_and_events_and_bytes_near(acts: Acts, exam
     near(example, table)
     shown = acts("show", name).stdout
     assert "forecast of the plan as it was started" in shown
-    assert f"{table['events']['actual']:,}" in shown
+    assert f"{table['calls']['actual']:,}" in shown
 
 
 def _local(tool: dict[str, Any]) -> dict[str, Any]:
@@ -165,7 +165,7 @@ async def test_the_plans_that_an_agent_proposes_are_forecast_and_its_result_says
     (tmp_path / "plan.json").write_text(json.dumps(request), "utf-8")
     name = f"cli-{uuid.uuid4().hex[:8]}"
     done = acts("run", "plan.json", "--agent", "--id", name)
-    assert (done.exit_code, OWN in done.stdout) == (0, True), done.stdout + done.stderr
+    assert (done.exit_code, PROPOSED in done.stdout) == (0, True), done.stdout + done.stderr
     table = told(acts, name)
     near(example, table)
     result = json.loads(acts("show", name, "--json").stdout)["result"]
