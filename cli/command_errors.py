@@ -1,9 +1,8 @@
-"""How a command ends badly: an exit code and one readable block.
+"""How a command fails: an exit code, and messages that name the cause and the remedy.
 
 Laws of this file:
-- whatever a person or a machine around us did wrong ends as a ``CommandError``, never as a traceback;
-- a block says where, what was found, what is allowed, and how to mend it;
-- it prints nothing: ``cli.console`` does.
+- an error of a person, a server or an environment is a ``CommandError``, never a traceback;
+- nothing is printed here: ``cli.console`` prints.
 """
 
 from __future__ import annotations
@@ -12,16 +11,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-DONE: Final = 0
-PLAN_FAILED: Final = 1  # it ran and did not complete: failed, partial, rejected, cancelled, terminated, timed out
-WRONG_INPUT: Final = 2  # also what typer exits with for a wrong option
-NO_SERVER: Final = 3
-INTERRUPTED: Final = 130  # 128 + SIGINT, as shells have it
+EXIT_DONE: Final = 0
+EXIT_FAILED: Final = 1  # the run ended otherwise than completed: failed, partial, rejected, cancelled, …
+EXIT_WRONG_INPUT: Final = 2  # typer exits with it too, for a wrong option
+EXIT_NO_SERVER: Final = 3
+EXIT_INTERRUPTED: Final = 130  # 128 + SIGINT, as shells report it
 
 
 @dataclass(frozen=True)
 class MessageBlock:
-    """One finding. ``head`` is the sentence; ``facts`` are (label, text) lines below it."""
+    """One message: a sentence, where it applies, and ``facts``, labelled lines below it."""
 
     head: str
     where: str = ""
@@ -30,14 +29,19 @@ class MessageBlock:
 
 
 class CommandError(Exception):
-    """The command cannot do what was asked. ``blocks`` are printed, ``code`` is the exit code."""
+    """The command cannot do what was requested. ``blocks`` are printed, ``code`` is the exit code."""
 
-    def __init__(self, *blocks: MessageBlock, code: int = WRONG_INPUT) -> None:
+    def __init__(self, *blocks: MessageBlock, code: int = EXIT_WRONG_INPUT) -> None:
         super().__init__("; ".join(b.head for b in blocks))
         self.blocks = blocks
         self.code = code
 
 
-def refuse(head: str, *, where: str = "", hint: str = "", code: int = WRONG_INPUT) -> CommandError:
-    """A Refusal of one block with at most one hint."""
-    return CommandError(MessageBlock(head, where, (("hint", hint),) if hint else ()), code=code)
+def message(head: str, *, where: str = "", hint: str = "", severity: str = "error") -> MessageBlock:
+    """A message with at most one hint."""
+    return MessageBlock(head, where, (("hint", hint),) if hint else (), severity)
+
+
+def command_error(head: str, *, where: str = "", hint: str = "", code: int = EXIT_WRONG_INPUT) -> CommandError:
+    """A ``CommandError`` of one message with at most one hint."""
+    return CommandError(message(head, where=where, hint=hint), code=code)

@@ -1,11 +1,11 @@
-"""What a person or a program is shown: consoles, blocks, JSON.
+"""Output of the commands: consoles, messages, JSON.
 
 Laws of this file:
-- results go to stdout, all else to stderr;
-- text from outside (tool names, messages, results) is text: control characters are made
-  visible, and nothing in it is read as markup;
-- no colors unless a terminal is looking (rich looks at the terminal, NO_COLOR and TERM);
-- whatever the terminal's encoding, printing never fails.
+- results go to stdout, everything else to stderr;
+- text from outside (tool names, messages, results) is only text: control characters become visible, and markup in it
+  is not interpreted;
+- colors only on a terminal (rich decides by the stream, NO_COLOR and TERM);
+- printing never fails, whatever the encoding of the terminal.
 """
 
 from __future__ import annotations
@@ -25,26 +25,24 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 _STYLES: Final = {"error": "bold red", "warning": "bold yellow", "note": "bold cyan"}
-LOG_COLUMNS: Final = 120  # of a table or drawing in a file or pipe, where there is no terminal to fit
+FILE_COLUMNS: Final = 120  # the width of a table or drawing in a file or pipe, which has none of its own
 _ASCII: Final = {
     **dict.fromkeys("─━", "-"), **dict.fromkeys("│┃", "|"), **dict.fromkeys("┌├└┐┤┘╭╰", "+"), "→": "->", "←": "<-",
     "…": "...", "•": "*", "·": ".", "✓": "+", "✗": "x", "–": "-",
     "▶": ">", "⏸": "=", "↗": "^", "⊘": "o", "“": '"', "”": '"',
 }  # fmt: skip
-# Of a line of the file that is shown below an error
-MAX_EXCERPT: Final = 100
 
 
-def ready() -> None:
-    """Make both streams able to print any text: what they cannot encode is replaced or escaped."""
-    codecs.register_error("acts", _replace)
+def configure_streams() -> None:
+    """Make both streams print any text: a character that the encoding lacks is replaced."""
+    codecs.register_error("acts", _replace_character)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="acts")
 
 
-def _replace(error: UnicodeError) -> tuple[str | bytes, int]:
-    """Our own marks as ASCII has them, anything else as its code."""
+def _replace_character(error: UnicodeError) -> tuple[str | bytes, int]:
+    """An ASCII form of the marks that the commands print; the code of any other character."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     char = error.object[error.start]
@@ -55,55 +53,51 @@ def _replace(error: UnicodeError) -> tuple[str | bytes, int]:
 
 
 def console(*, stderr: bool = False, wrap: bool = False) -> Console:
-    """A console that reads no markup and highlights nothing. ``wrap``: it breaks long lines, not the terminal."""
+    """A console without markup and highlighting. ``wrap`` breaks long lines here instead of in the terminal."""
     from rich.console import Console
 
     stream = sys.stderr if stderr else sys.stdout
-    width = None if stream.isatty() or "COLUMNS" in os.environ else LOG_COLUMNS
+    width = None if stream.isatty() or "COLUMNS" in os.environ else FILE_COLUMNS
     return Console(stderr=stderr, markup=False, highlight=False, emoji=False, soft_wrap=not wrap, width=width)
 
 
 def clean(text: object, limit: int | None = None) -> str:
-    """Text on one line, without anything a terminal would obey."""
-    shown = "".join(c if c.isprintable() else _visible(c) for c in str(text))
+    """Text on one line, without control characters, of at most ``limit`` characters."""
+    shown = "".join(c if c.isprintable() else " " if c in "\n\t" else "�" for c in str(text))
     return shown if limit is None or len(shown) <= limit else shown[: limit - 1] + "…"
 
 
-def _visible(char: str) -> str:
-    return " " if char in "\n\t" else "�"
-
-
-def lines(text: str) -> list[str]:
-    """Text on its lines, each of them clean."""
+def clean_lines(text: str) -> list[str]:
+    """The lines of a text, each without control characters."""
     return [clean(line) for line in text.splitlines()] or [""]
 
 
-def say(text: str = "", style: str = "") -> None:
-    """A line on stderr."""
+def print_err(text: str = "", style: str = "") -> None:
+    """Print a line on stderr."""
     console(stderr=True).print(text, style=style or None)
 
 
-def out(text: str) -> None:
-    """A line on stdout, as it stands."""
+def print_out(text: str) -> None:
+    """Print a line on stdout, unchanged."""
     print(text)
 
 
-def out_json(value: Any) -> None:
-    """A value on stdout, for people and programs alike."""
+def print_json(value: Any) -> None:
+    """Print a value as JSON on stdout."""
     utf8 = (getattr(sys.stdout, "encoding", None) or "").lower().replace("-", "") == "utf8"
     print(json.dumps(value, indent=2, ensure_ascii=not utf8))
 
 
 def print_blocks(blocks: Iterable[MessageBlock]) -> None:
-    """Each finding as a block of its own, on stderr."""
+    """Print messages on stderr."""
     for block in blocks:
-        console(stderr=True).print(_block(block))
+        console(stderr=True).print(_format_block(block))
 
 
-def _block(block: MessageBlock) -> Text:
+def _format_block(block: MessageBlock) -> Text:
     from rich.text import Text
 
-    first, *rest = lines(block.head)
+    first, *rest = clean_lines(block.head)
     text = Text()
     text.append(f"{block.severity}: ", _STYLES.get(block.severity, ""))
     if block.where:
@@ -114,5 +108,5 @@ def _block(block: MessageBlock) -> Text:
     width = max((len(label) for label, _ in block.facts), default=0)
     for label, fact in block.facts:
         text.append(f"\n  {label.ljust(width)}  ", "dim")
-        text.append(f"\n  {' ' * width}  ".join(lines(fact)))
+        text.append(f"\n  {' ' * width}  ".join(clean_lines(fact)))
     return text

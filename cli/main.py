@@ -1,10 +1,9 @@
 """The command ``acts``.
 
 Laws of this file:
-- commands and their help, nothing else; what a command does is imported when it runs,
-  so that ``acts --help`` needs neither pydantic nor Temporal;
-- a command returns an exit code or raises a Refusal, which is printed here, once;
-- exit codes: 0 done, 1 the plan failed, 2 the input is wrong, 3 no server.
+- commands and their help only; what a command does is imported when it runs, so that ``acts --help`` needs neither
+  pydantic nor Temporal;
+- a command returns an exit code or raises a ``CommandError``, which is printed here.
 """
 
 # ruff: noqa: FBT002 - a flag of the command line is a bool with a default
@@ -21,21 +20,21 @@ from typing import Annotated, Any, Final
 
 import typer
 
-HELP: Final = """Plans of tool calls, walked as durable Temporal workflows.
+HELP: Final = """Run plans of tool calls as durable Temporal workflows.
 
 Exit codes: 0 done, 1 the plan failed, 2 the input is wrong, 3 no server.
 A run that was rejected or cancelled, or is partial, ends with 1 as well.
 
-The server: TEMPORAL_ADDRESS or a profile of Temporal's configuration, else the one
-that `acts dev` runs here, else 127.0.0.1:7233.
+The server: TEMPORAL_ADDRESS or a profile of Temporal's configuration, else the dev
+server of this folder (`acts dev`), else 127.0.0.1:7233.
 """
 
 
 class Program(typer.Typer):
-    """The app as a program: it ends at once, whatever threads the SDK has left behind.
+    """The app as a program that exits at once, without waiting for threads of the SDK.
 
-    An interpreter that ends soon after the SDK connected sometimes crashes on its way
-    out (code 134 or 139), and the exit code is what scripts look at.
+    An interpreter that exits soon after the SDK connected sometimes crashes at shutdown (code 134 or 139), and scripts
+    read the exit code.
     """
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -63,7 +62,7 @@ app = Program(
 
 
 def command(name: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
-    """Register a command; its Refusals become blocks and exit codes."""
+    """Register a command; its errors are printed and become exit codes."""
 
     def register(function: Callable[..., int]) -> Callable[..., int]:
         @functools.wraps(function)
@@ -78,14 +77,14 @@ def command(name: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
 
 def _run(function: Callable[..., int], *args: Any, **kwargs: Any) -> int:
     from cli.command_errors import CommandError
-    from cli.console import print_blocks, ready
+    from cli.console import configure_streams, print_blocks
 
-    ready()
+    configure_streams()
     try:
         return function(*args, **kwargs)
-    except CommandError as refusal:
-        print_blocks(refusal.blocks)
-        return refusal.code
+    except CommandError as error:
+        print_blocks(error.blocks)
+        return error.code
 
 
 File = Annotated[str, typer.Argument(metavar="FILE", help="A request in JSON or YAML; - is standard input.")]
@@ -96,21 +95,19 @@ Inputs = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON only.")]
 State = Annotated[Path, typer.Option(envvar="ACTS_STATE", help="The folder of the state; one server per folder.")]
+Port = Annotated[int | None, typer.Option(min=1, max=65535, help="Of the server (default 7233, or a free one).")]
+UiPort = Annotated[int | None, typer.Option(min=1, max=65535, help="Of the Web UI (default 8233, or a free one).")]
 Agent = Annotated[
     bool | None,
-    typer.Option("--agent/--plan", help="What the file is (default: see above).", show_default=False),
+    typer.Option("--agent/--plan", help="What to run the file as (default: see above).", show_default=False),
 ]
 
 
 @command("dev")
 def dev(
     state: State = Path(".acts"),
-    port: Annotated[
-        int | None, typer.Option(min=1, max=65535, help="Of the server (default 7233, or a free one).")
-    ] = None,
-    ui_port: Annotated[
-        int | None, typer.Option(min=1, max=65535, help="Of the Web UI (default 8233, or a free one).")
-    ] = None,
+    port: Port = None,
+    ui_port: UiPort = None,
     ui: Annotated[bool, typer.Option("--ui/--no-ui", help="Serve the Web UI.")] = True,
     activities: Annotated[
         str | None,
@@ -122,17 +119,17 @@ def dev(
     ] = None,
 ) -> int:
     """Start a server, its Web UI and a worker; Ctrl-C stops all of it."""
-    from cli.commands.dev import dev as start
+    from cli.commands import dev as implementation
 
-    return start(state, port, ui_port, ui=ui, modules=activities)
+    return implementation.dev(state, port, ui_port, ui=ui, modules=activities)
 
 
 @command("demo")
 def demo() -> int:
-    """Run example plans on a server that is gone afterwards."""
-    from cli.commands.demo import demo as play
+    """Run example plans on a server in memory, and stop it."""
+    from cli.commands import demo as implementation
 
-    return play()
+    return implementation.demo()
 
 
 @command("run")
@@ -147,17 +144,17 @@ def run(
 ) -> int:
     """Run a plan, or an agent, and wait for its end.
 
-    A file with calls is a plan: they run as they stand. A file with config.model and
+    A file with calls is a plan: they run unchanged. A file with config.model and
     without calls is for an agent: the model plans them. A file with both is a plan too,
-    unless it has something that only an agent has a use for (a schema, config.maxTicks
-    or config.step): then its calls are shown to the model, which plans its own.
+    unless it has something that only an agent uses (a schema, config.maxTicks or
+    config.step): then its calls are shown to the model, which plans its own.
 
     A batch of which some instances failed (partial) ends with code 1.
     """
-    from cli.commands.run import Options
-    from cli.commands.run import run as start
+    from cli.commands import run as implementation
 
-    return start(file, Options(inputs or (), watch, as_json, detach, run_id, agent))
+    options = implementation.RunOptions(inputs or (), watch, as_json, detach, run_id, agent)
+    return implementation.run(file, options)
 
 
 @command("show")
@@ -168,28 +165,27 @@ def show(
         str | None, typer.Option(help="One of several runs of the same id (default: the latest).")
     ] = None,
     instance: Annotated[
-        str | None, typer.Option(metavar="NAME", help="One instance of a batch, whoever walks it.")
+        str | None, typer.Option(metavar="NAME", help="One instance of a batch, whichever run executes it.")
     ] = None,
 ) -> int:
-    """Show a run: its calls, its result, its errors; of an agent also its ticks and what it spent."""
-    from cli.commands.show import show as look
+    """Show a run: its calls, result and errors; of an agent also its ticks and its usage."""
+    from cli.commands import show as implementation
 
-    return look(run, run_id, instance, as_json=as_json)
+    return implementation.show(run, run_id, instance, as_json=as_json)
 
 
 @command("why")
 def why(
     run: Run,
-    path: Annotated[str, typer.Argument(metavar="PATH", help="Of a value, like state.order[0].price.")],
+    path: Annotated[str, typer.Argument(metavar="PATH", help="The path of a value, like state.order[0].price.")],
     instance: Annotated[str | None, typer.Option(metavar="NAME", help="In the view of an instance.")] = None,
     depth: Annotated[int, typer.Option(min=1, max=50, help="How many calls back.")] = 5,
     as_json: AsJson = False,
 ) -> int:
-    """Tell where a value of a run came from: who wrote it, what that call had read, and so on."""
-    from cli.commands.why import Asked
-    from cli.commands.why import why as trace
+    """Show where a value of a run came from: who wrote it, what that call had read, and so on."""
+    from cli.commands import why as implementation
 
-    return trace(Asked(run, path, instance, depth), as_json=as_json)
+    return implementation.why(implementation.WhyQuery(run, path, instance, depth), as_json=as_json)
 
 
 @command("validate")
@@ -197,26 +193,26 @@ def validate(
     file: File,
     inputs: Inputs = None,
     strict: Annotated[
-        bool, typer.Option("--strict", help="What this environment does not load is an error, not a warning.")
+        bool, typer.Option("--strict", help="A tool that this environment does not load is an error, not a warning.")
     ] = False,
     as_json: AsJson = False,
     agent: Agent = None,
 ) -> int:
-    """Tell every problem of a request at once. Needs no server.
+    """List every problem of a request. Needs no server.
 
-    What a file is (a plan, or a task for an agent) is told as `acts run` tells it.
+    Whether a file is a plan or a task for an agent is decided as by `acts run`.
     """
-    from cli.commands.offline import validate as check
+    from cli.commands import offline
 
-    return check(file, inputs or (), strict=strict, as_json=as_json, agent=agent)
+    return offline.validate(file, inputs or (), strict=strict, as_json=as_json, agent=agent)
 
 
 @command("simulate")
 def simulate(file: File, inputs: Inputs = None, as_json: AsJson = False) -> int:
-    """Tell what a plan would do: waves, outcomes, forecast. Runs nothing."""
-    from cli.commands.offline import simulate as play
+    """Show what a plan would do: waves, outcomes, forecast. Runs nothing."""
+    from cli.commands import offline
 
-    return play(file, inputs or (), as_json=as_json)
+    return offline.simulate(file, inputs or (), as_json=as_json)
 
 
 @command("graph")
@@ -225,83 +221,77 @@ def graph(
     inputs: Inputs = None,
     mermaid: Annotated[bool, typer.Option("--mermaid", help="As a Mermaid flowchart.")] = False,
 ) -> int:
-    """Draw a plan; that of a run with the states of its calls."""
-    from cli.text.plan_files import looks_like_file
+    """Draw a plan; the plan of a run with the states of its calls."""
+    from cli.text.source_text import looks_like_file
 
     if looks_like_file(what):
-        from cli.commands.offline import graph as draw
+        from cli.commands import offline
 
-        return draw(what, inputs or (), mermaid=mermaid)
-    from cli.commands.show_graph import graph_of_run
+        return offline.draw_file(what, inputs or (), mermaid=mermaid)
+    from cli.commands import run_graph
 
-    return graph_of_run(what, mermaid=mermaid)
+    return run_graph.draw_run(what, mermaid=mermaid)
 
 
 @command("schema")
 def schema() -> int:
     """Print the JSON Schema of a request file, for editors."""
-    from cli.commands.offline import schema as tell
+    from cli.commands import offline
 
-    return tell()
+    return offline.print_schema()
 
 
 @command("pending")
-def pending(as_json: AsJson = False) -> int:
-    """List everything that waits for a person, across all runs."""
-    from cli.commands.pending import pending as look
+def pending(
+    run: Annotated[str | None, typer.Argument(metavar="[ID]", help="The id of a run (default: all runs).")] = None,
+    as_json: AsJson = False,
+) -> int:
+    """List everything that waits for a person, across all runs or in one."""
+    from cli.commands import pending as implementation
 
-    return look(as_json=as_json)
+    return implementation.pending(run, as_json=as_json)
 
 
 Call = Annotated[str | None, typer.Option("--call", "-c", metavar="CALL", help="One call, like 2:refund.")]
 Instance = Annotated[str | None, typer.Option(metavar="NAME", help="One of several instances.")]
 Below = Annotated[
-    str | None, typer.Option("--workflow-id", metavar="ID", help="One of several runs below this one that wait.")
+    str | None, typer.Option("--workflow-id", metavar="ID", help="One of several waiting runs below this one.")
 ]
 Version = Annotated[
-    int | None, typer.Option(min=1, help="The version that you have seen; refused when another one waits.")
+    int | None, typer.Option(min=1, help="The version that you have seen; the decision is refused for another one.")
 ]
 By = Annotated[str | None, typer.Option(metavar="NAME", help="Who decides (default: the login name).")]
+Note = Annotated[str | None, typer.Option(metavar="TEXT", help="Why.")]
 
 
-def _aim(run: str, by: str | None, **more: Any) -> Any:
-    from cli.commands.decide import Aim, login_name
+def _target(run: str, by: str | None, **fields: Any) -> Any:
+    from cli.commands.decide import ApprovalTarget, login_name
 
-    return Aim(run, by=login_name() if by is None else by, **more)
+    return ApprovalTarget(run, by=login_name() if by is None else by, **fields)
 
 
 @command("approve")
 def approve(
-    run: Run,
-    call: Call = None,
-    version: Version = None,
-    by: By = None,
-    note: Annotated[str | None, typer.Option(metavar="TEXT", help="Why.")] = None,
-    instance: Instance = None,
+    run: Run, call: Call = None, version: Version = None, by: By = None, note: Note = None, instance: Instance = None,
     workflow_id: Below = None,
-) -> int:
-    """Let what waits run: a plan, or a call."""
+) -> int:  # fmt: skip
+    """Approve a plan or a call that waits."""
     from cli.commands.decide import decide
 
-    aim = _aim(run, by, call=call, instance=instance, workflow_id=workflow_id, version=version, why=note)
-    return decide("approve", aim)
+    target = _target(run, by, call=call, instance=instance, workflow_id=workflow_id, version=version, reason=note)
+    return decide("approve", target)
 
 
 @command("reject")
 def reject(
-    run: Run,
-    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; an agent plans again by it.")],
-    call: Call = None,
-    version: Version = None,
-    by: By = None,
-    instance: Instance = None,
-    workflow_id: Below = None,
-) -> int:
-    """Do not let what waits run; say why."""
+    run: Run, reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; an agent plans again with it.")],
+    call: Call = None, version: Version = None, by: By = None, instance: Instance = None, workflow_id: Below = None,
+) -> int:  # fmt: skip
+    """Reject a plan or a call that waits, with a reason."""
     from cli.commands.decide import decide
 
-    aim = _aim(run, by, call=call, instance=instance, workflow_id=workflow_id, version=version, why=reason)
-    return decide("reject", aim)
+    target = _target(run, by, call=call, instance=instance, workflow_id=workflow_id, version=version, reason=reason)
+    return decide("reject", target)
 
 
 @command("edit")
@@ -314,50 +304,49 @@ def edit(  # noqa: PLR0913, PLR0917 - each is an option of the command
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Send it without asking.")] = False,
     version: Version = None,
     by: By = None,
-    note: Annotated[str | None, typer.Option(metavar="TEXT", help="Why.")] = None,
+    note: Note = None,
     instance: Instance = None,
     workflow_id: Below = None,
 ) -> int:
     """Change the plan that waits, or one call, in $EDITOR. The new version then waits for an approval of its own."""
-    from cli.commands.edit import How
-    from cli.commands.edit import edit as change
+    from cli.commands import edit as implementation
 
-    aim = _aim(run, by, call=call, instance=instance, workflow_id=workflow_id, version=version, why=note)
-    return change(aim, How(file, yes))
+    target = _target(run, by, call=call, instance=instance, workflow_id=workflow_id, version=version, reason=note)
+    return implementation.edit(target, implementation.EditOptions(file, yes))
 
 
 @command("diff")
 def diff(run: Run) -> int:
-    """Show how a run's plan differs from the one it was started with; of an agent, from its plan before."""
-    from cli.commands.diff import diff as compare
+    """Show how a run's plan differs from the one it was started with; of an agent, from the plan before."""
+    from cli.commands import diff as implementation
 
-    return compare(run)
+    return implementation.diff(run)
 
 
 @command("cancel")
 def cancel(run: Run) -> int:
-    """End a run: what runs is cancelled, nothing more starts."""
-    from cli.commands.steer import cancel as end
+    """Cancel a run: running calls are cancelled, no more start."""
+    from cli.commands import control
 
-    return end(run)
+    return control.cancel(run)
 
 
 @command("pause")
 def pause(run: Run) -> int:
-    """Start no more calls of a run; what runs goes on."""
+    """Start no more calls of a run; running ones continue."""
     from acts.language.wire import PAUSE
-    from cli.commands.steer import send
+    from cli.commands import control
 
-    return send(run, PAUSE)
+    return control.send_signal(run, PAUSE)
 
 
 @command("resume")
 def resume(run: Run) -> int:
-    """Let a paused run go on."""
+    """Resume a paused run."""
     from acts.language.wire import RESUME
-    from cli.commands.steer import send
+    from cli.commands import control
 
-    return send(run, RESUME)
+    return control.send_signal(run, RESUME)
 
 
 @command("provide")
@@ -367,10 +356,10 @@ def provide(
         str, typer.Argument(metavar="MESSAGE", help="A data, input or state message: JSON, or a file that holds it.")
     ],
 ) -> int:
-    """Give a run a message that it waits for."""
-    from cli.commands.steer import provide as give
+    """Send a run a message that it waits for."""
+    from cli.commands import control
 
-    return give(run, message)
+    return control.provide(run, message)
 
 
 if __name__ == "__main__":

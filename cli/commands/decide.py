@@ -1,10 +1,10 @@
-"""``acts approve`` and ``acts reject``: a decision about the one thing that is meant.
+"""``acts approve`` and ``acts reject``: a decision about one pending approval.
 
 Laws of this file:
-- a decision goes to the run that waits, by the update ``decide``: it is taken, or refused
-  with a reason, before the command ends;
-- it names the version that waits as it is sent: nobody decides about what has just changed;
-- every wait is bounded. What no worker has answered may still be taken later, and is told so.
+- a decision goes to the run that waits, by the update ``decide``: it is applied, or refused with a reason, before the
+  command ends;
+- it names the version that is pending when it is sent, so nobody decides about a change that they have not seen;
+- every wait is bounded. An update that no worker answered may still be applied later, and the error says so.
 """
 
 from __future__ import annotations
@@ -19,29 +19,27 @@ from typing import TYPE_CHECKING, Any, Final
 from acts.language.errors import DecisionRefused
 from acts.language.wire import DECIDE, INVALID_REQUEST
 from acts.tree.decisions import APPROVE, REJECT, Decision, PendingApproval, match_decision
-from cli.command_errors import DONE, NO_SERVER, CommandError, refuse
-from cli.console import clean, say
+from cli.command_errors import EXIT_DONE, EXIT_NO_SERVER, CommandError, command_error
+from cli.console import clean, print_err
 from cli.runs import server
-from cli.runs.pending_view import waits_of
-from cli.text.problems import blocks, from_json
+from cli.runs.run_reader import RunReader
+from cli.text.problems import problem_blocks, problems_from_json
 
 if TYPE_CHECKING:
-    from temporalio.client import Client, WorkflowHandle
+    from cli.text.source_text import SourceText
 
-    from cli.text.plan_files import Source
-
-ANSWER: Final = timedelta(seconds=10)  # a worker needs some milliseconds; one that has just come, a second or two
-# Where a plan stands: in a Request, or in a Solution
-_PLAN: Final = re.compile(r"^(/context/\d+/plan|/calls)(?=/|$)")
-_DONE: Final = {APPROVE: "approved", REJECT: "rejected"}
-# Before the keys of a decision, in what ``match`` says of several waits; and what these keys are here
+UPDATE_TIMEOUT: Final = timedelta(seconds=10)  # a worker needs milliseconds; one that has just started, a second or two
+# The pointer of a plan in a Request, or in a Solution
+_PLAN_POINTER: Final = re.compile(r"^(/context/\d+/plan|/calls)(?=/|$)")
+_PAST: Final = {APPROVE: "approved", REJECT: "rejected"}
+# The end of the error that several approvals match: the keys that tell them apart, and the options of the same meaning
 _NAME_ONE: Final = "; name one with "
 _OPTIONS: Final = {"call": "--call", "instance": "--instance", "workflowId": "--workflow-id"}
 
 
 @dataclass(frozen=True)
-class Aim:
-    """Which wait of a run is meant, and who decides. What is None is left open."""
+class ApprovalTarget:
+    """The approval of a run that is meant, and who decides. None leaves a field open."""
 
     run: str
     call: str | None = None
@@ -49,137 +47,135 @@ class Aim:
     workflow_id: str | None = None
     version: int | None = None
     by: str | None = None
-    why: str | None = None
+    reason: str | None = None
 
     def decision(self, word: str) -> Decision:
-        """What ``match`` compares with the waits."""
+        """The decision that ``match_decision`` compares with the approvals."""
         return Decision(word, self.call, self.instance, self.workflow_id, self.version)
 
 
 def login_name() -> str | None:
-    """Who decides, where nobody says so."""
+    """The login name of the person at the terminal."""
     try:
         return getpass.getuser()
     except (OSError, KeyError, ImportError):
         return None
 
 
-def decide(word: str, aim: Aim) -> int:
-    """Approve or reject what waits.
+def decide(word: str, target: ApprovalTarget) -> int:
+    """Approve or reject.
 
     Raises:
-        Refusal: it cannot be taken, and why; or nobody answers.
+        CommandError: the decision is refused, or no worker answers.
     """
-    if word == REJECT and not (aim.why or "").strip():
-        raise refuse("a rejection has a reason", where="--reason", hint="it is what the planner goes by")
-    return server.go(_decide(word, aim))
+    if word == REJECT and not (target.reason or "").strip():
+        raise command_error("a rejection needs a reason", where="--reason", hint="an agent plans again with it")
+    return server.run_async(_decide(word, target))
 
 
-async def _decide(word: str, aim: Aim) -> int:
-    client = await server.connect()
-    wait = await waiting(client, aim, word)
-    status = await send(client, aim, wait, {"decision": word})
+async def _decide(word: str, target: ApprovalTarget) -> int:
+    run = RunReader(await server.connect(), target.run)
+    approval = await find_approval(run, target, word)
+    status = await send_decision(run, target, approval, {"decision": word})
     phase = status.get("phase") if isinstance(status, dict) else None
-    say(clean(f"{_DONE[word]}: {wait} (version {wait.version})" + (f"; the run is {phase}" if phase else "")))
-    return DONE
+    state = f"; the run is {phase}" if phase else ""
+    print_err(clean(f"{_PAST[word]}: {approval} (version {approval.version}){state}"))
+    return EXIT_DONE
 
 
-async def waiting(client: Client, aim: Aim, word: str) -> PendingApproval:
-    """The one wait that is meant.
+async def find_approval(run: RunReader, target: ApprovalTarget, word: str) -> PendingApproval:
+    """The one pending approval that a target matches.
 
     Raises:
-        Refusal: there is none, or there are several, or nobody tells.
+        CommandError: it matches none, or several, or no worker answers.
     """
-    handle = server.handle(client, aim.run)
-    found = await server.about(aim.run, handle.describe(rpc_timeout=server.RPC))
-    if found.close_time is not None:
-        raise server.over(aim.run)
-    waits = await waits_of(handle)
-    if waits is None:
-        raise await unanswered(client, found.task_queue, sent=False)
+    await run.describe_running()
+    approvals = await run.pending()
+    if approvals is None:
+        raise await run.no_answer_error()
     try:
-        return match_decision(waits, aim.decision(word))
+        return match_decision(approvals, target.decision(word))
     except DecisionRefused as error:
-        raise refuse(in_options(str(error)), hint="`acts pending` lists everything that waits") from None
+        root = await run.root_id()
+        hint = "`acts pending` lists everything that waits"
+        if root != run.id:
+            hint = f"this run lists only its own approvals; `acts pending {clean(root, 200)}` lists those of its tree"
+        raise command_error(_with_options(str(error)), hint=hint) from None
 
 
-def in_options(text: str) -> str:
-    """What ``match`` says against a decision, the keys that would name one wait as options of the command."""
-    told, found, keys = text.rpartition(_NAME_ONE)
-    return told + found + ", ".join(_OPTIONS.get(key, key) for key in keys.split(", ")) if found else text
+def _with_options(text: str) -> str:
+    """The error of ``match_decision``, with the options of the command for the keys of a decision."""
+    head, mark, keys = text.rpartition(_NAME_ONE)
+    return head + mark + ", ".join(_OPTIONS.get(key, key) for key in keys.split(", ")) if mark else text
 
 
-async def send(
-    client: Client, aim: Aim, wait: PendingApproval, told: dict[str, Any], source: Source | None = None
-) -> Any:
-    """Send a decision about a wait; the status as it then is.
+async def send_decision(
+    run: RunReader, target: ApprovalTarget, approval: PendingApproval, content: dict[str, Any],
+    source: SourceText | None = None,
+) -> Any:  # fmt: skip
+    """Send a decision about an approval; the status of the run after it.
 
-    ``source`` is the text that an edit was read from: problems lead to its lines.
+    ``source`` is the text of an edit, so that problems name its lines.
 
     Raises:
-        Refusal: it was refused, or nobody answers.
+        CommandError: it is refused, or no worker answers.
     """
-    more = {"call": wait.call, "instance": wait.instance, "version": wait.version, "by": aim.by, "reason": aim.why}
-    decision = {**{k: v for k, v in more.items() if v is not None}, **told}
-    handle = client.get_workflow_handle(wait.workflow_id)
-    return await _update(client, handle, decision, source)
-
-
-async def _update(
-    client: Client, handle: WorkflowHandle[Any, Any], decision: dict[str, Any], source: Source | None
-) -> Any:
     from temporalio.client import WorkflowUpdateFailedError, WorkflowUpdateRPCTimeoutOrCancelledError
     from temporalio.service import RPCError, RPCStatusCode
 
+    keys = {"call": approval.call, "instance": approval.instance, "version": approval.version}
+    keys |= {"by": target.by, "reason": target.reason}
+    decision = {k: v for k, v in keys.items() if v is not None} | content
+    waiting = run.other(approval.workflow_id)
     try:
-        asked = handle.execute_update(DECIDE, decision, rpc_timeout=ANSWER)
-        return await asyncio.wait_for(asked, ANSWER.total_seconds() + 1)
+        update = waiting.handle.execute_update(DECIDE, decision, rpc_timeout=UPDATE_TIMEOUT)
+        return await asyncio.wait_for(update, UPDATE_TIMEOUT.total_seconds() + 1)
     except WorkflowUpdateFailedError as error:
-        at = place_of(str(decision["call"])) if "with" in decision else None
-        raise _refused(error.cause, source, at) from None
+        position = call_position(str(decision["call"])) if "with" in decision else None
+        raise _refused_error(error.cause, source, position) from None
     except (WorkflowUpdateRPCTimeoutOrCancelledError, TimeoutError):
         pass
     except RPCError as error:
         if error.status not in (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED):
-            raise server.refused(error, handle.id) from None
-    found = await server.about(handle.id, handle.describe(rpc_timeout=server.RPC))
-    raise await unanswered(client, found.task_queue, sent=True)
+            raise server.explain_rpc_error(error, waiting.id) from None
+    raise await _unanswered_error(waiting)
 
 
-def _refused(cause: BaseException, source: Source | None, at: int | None) -> CommandError:
+def _refused_error(cause: BaseException, source: SourceText | None, position: int | None) -> CommandError:
     from temporalio.exceptions import ApplicationError
 
     if isinstance(cause, ApplicationError) and cause.type == INVALID_REQUEST and cause.details:
-        listed = cause.details[0] if isinstance(cause.details[0], list) else []
-        return CommandError(*blocks(from_json([here(p, at) for p in listed]), source))
+        items = cause.details[0] if isinstance(cause.details[0], list) else []
+        problems = problems_from_json([relocate_problem(p, position) for p in items])
+        return CommandError(*problem_blocks(problems, source))
     text = getattr(cause, "message", None) or str(cause)
-    return refuse(f"the decision was refused: {text}", hint="nothing has changed; `acts pending` lists what waits")
+    hint = "nothing has changed; `acts pending` lists what waits"
+    return command_error(f"the decision was refused: {text}", hint=hint)
 
 
-def here(problem: dict[str, Any], at: int | None) -> dict[str, Any]:
-    """A problem of a plan as one of what was edited: all its Calls, or the one at this place."""
-    inner = _PLAN.sub("", str(problem.get("pointer", "")))
-    return {**problem, "pointer": inner if at is None else inner.removeprefix(f"/{at}")}
+def relocate_problem(problem: dict[str, Any], position: int | None) -> dict[str, Any]:
+    """A problem of a plan as one of the edited text, which holds all Calls or the one at ``position``."""
+    pointer = _PLAN_POINTER.sub("", str(problem.get("pointer", "")))
+    return {**problem, "pointer": pointer if position is None else pointer.removeprefix(f"/{position}")}
 
 
-def place_of(call: str) -> int:
-    """Where a Call stands in its plan, from 0; its id is ``<position from 1>:<tool>``.
+def call_position(call: str) -> int:
+    """The position of a Call in its plan, from 0; its id is ``<position from 1>:<tool>``.
 
     Raises:
-        Refusal: it is no id.
+        CommandError: it is not such an id.
     """
     number = call.partition(":")[0]
     if not number.isdecimal() or int(number) < 1:
-        raise refuse(f'"{clean(call, 100)}" is not the id of a call', where="--call", hint="like 2:refund")
+        raise command_error(f'"{clean(call, 100)}" is not the id of a call', where="--call", hint="like 2:refund")
     return int(number) - 1
 
 
-async def unanswered(client: Client, queue: str, *, sent: bool) -> CommandError:
-    """Nobody answers in time: what that means, and what to do."""
-    some = await server.served(client, queue)
-    who = f'the workers of the task queue "{queue}" do not answer' if some else f'no worker serves the queue "{queue}"'
-    head = f"{who}, so " + ("nobody has taken the decision yet" if sent else "nobody can tell what waits")
-    hint = "start a worker: `acts dev`, or `python -m worker`"
-    if sent:
-        hint += "; it may then still take this decision: look with `acts show` before you send it again"
-    return refuse(head, hint=hint, code=NO_SERVER)
+async def _unanswered_error(run: RunReader) -> CommandError:
+    """The update was sent and not answered in time: it may still be applied."""
+    queue = clean((await run.describe()).task_queue, 100)
+    cause = f'the workers of the task queue "{queue}" do not answer'
+    if not await run.has_worker():
+        cause = f'no worker serves the queue "{queue}"'
+    hint = f"{server.START_WORKER}; it may still apply this decision: check `acts show` before you send it again"
+    return command_error(f"{cause}, so the decision is not applied yet", hint=hint, code=EXIT_NO_SERVER)

@@ -1,9 +1,8 @@
-"""``acts dev``: server, Web UI and worker until Ctrl-C, with the state on disk.
+"""``acts dev``: a server with its Web UI and a worker until Ctrl-C, with the state on disk.
 
 Laws of this file:
-- one block says what runs where, and what to try next; afterwards only the worker speaks;
-- a port that was asked for is used or refused; a usual one that is taken is replaced and
-  that is said.
+- one block says what runs where, and what to try next; afterwards only the worker prints;
+- a requested port is used or refused; a default one that is in use is replaced, and the block says so.
 """
 
 from __future__ import annotations
@@ -15,9 +14,9 @@ from pathlib import Path
 from typing import Final
 
 from acts.language.errors import format_choices
-from cli.command_errors import DONE, NO_SERVER, PLAN_FAILED, MessageBlock
-from cli.console import clean, console, print_blocks, say
-from cli.dev.dev_engine import Engine, Setup, choose_port, engine, stops_by_signal
+from cli.command_errors import EXIT_DONE, EXIT_FAILED, EXIT_NO_SERVER, message
+from cli.console import clean, console, print_blocks, print_err
+from cli.dev.dev_engine import Engine, EngineSetup, choose_port, run_engine, stops_by_signal
 from cli.text.preflight import EXAMPLES
 
 PORT: Final = 7233
@@ -26,65 +25,63 @@ _WEATHER: Final = "examples.weather.activities"
 
 
 def dev(state: Path, port: int | None, ui_port: int | None, *, ui: bool, modules: str | None) -> int:
-    """Run until a signal. 0 after one; else what ended by itself decides.
+    """Run until a signal. 0 after one; otherwise the code depends on what ended.
 
     Raises:
-        Refusal: the server or the worker does not come up.
+        CommandError: the server or the worker does not start.
     """
     began = time.monotonic()
-    chosen, taken = choose_port(port, PORT)
-    chosen_ui, taken_ui = choose_port(ui_port, UI_PORT) if ui else (None, False)
-    moved = [p for p, was in ((PORT, taken), (UI_PORT, taken_ui)) if was]
-    gone = ""
+    actual, moved = choose_port(port, PORT)
+    actual_ui, ui_moved = choose_port(ui_port, UI_PORT) if ui else (None, False)
+    replaced = [p for p, is_moved in ((PORT, moved), (UI_PORT, ui_moved)) if is_moved]
+    ended = ""
     with stops_by_signal() as stop:
         try:
-            with engine(Setup(state, chosen, chosen_ui, ui, modules)) as running:
-                _print_block(running, state, time.monotonic() - began, moved)
-                gone = running.wait(stop)
-                print_blocks(
-                    [MessageBlock(gone, "", [("hint", f"look at what stands above, and at {running.server.log}")])]
-                )
+            with run_engine(EngineSetup(state, actual, actual_ui, ui, modules)) as engine:
+                _print_block(engine, state, time.monotonic() - began, replaced)
+                ended = engine.wait(stop)
+                print_blocks([message(ended, hint=f"see the output above, and {engine.server.log}")])
         except KeyboardInterrupt:
-            if not gone:
-                say(f"stopped; the state is in {clean(state)}")
-                return DONE
-    return NO_SERVER if "server" in gone else PLAN_FAILED
+            if not ended:
+                print_err(f"stopped; the state is in {clean(state)}")
+                return EXIT_DONE
+    return EXIT_NO_SERVER if "server" in ended else EXIT_FAILED
 
 
-def _print_block(running: Engine, state: Path, seconds: float, moved: Sequence[int]) -> None:
-    server, serves = running.server, running.serves
+def _print_block(engine: Engine, state: Path, seconds: float, replaced: Sequence[int]) -> None:
+    server, serves = engine.server, engine.serves
     screen = console()
-    screen.print(f"acts dev is up after {seconds:.1f} s; Ctrl-C stops all of it", style="bold green")
-    serving = f"activities: {format_choices(serves['activities'])}; tools: {format_choices(serves['tools'])}"
+    screen.print(f"acts dev is ready after {seconds:.1f} s; Ctrl-C stops all of it", style="bold green")
+    names = f"activities: {format_choices(serves['activities'])}; tools: {format_choices(serves['tools'])}"
     rows = [
         ("server", f"{server.address}, namespace {server.namespace}"),
         ("Web UI", server.ui_url or "not served (--no-ui)"),
         ("state", f"{state.resolve()}, locked; log: {server.log}"),
-        ("worker", f"task queue {serves['taskQueue']}; {serving}"),
-        ("loaded", running.modules or "what ACTS_TOOLS and installed packages name"),
+        ("worker", f"task queue {serves['taskQueue']}; {names}"),
+        ("loaded", engine.modules or "what ACTS_TOOLS and installed packages name"),
     ]
-    if moved:
-        rows.append(("note", taken_by_others(moved)))
+    if replaced:
+        rows.append(("note", replaced_ports_note(replaced)))
     address = os.environ.get("TEMPORAL_ADDRESS")
     if address and address != server.address:
         rows.append(("note", f"TEMPORAL_ADDRESS={address} is set, and commands go there; unset it to use this server"))
-    rows.append(("try", advice(state, running.modules)))
+    rows.append(("try", next_command(state, engine.modules)))
     for label, text in rows:
         screen.print(f"  {label.ljust(7)} {clean(text)}")
 
 
-def taken_by_others(ports: Sequence[int]) -> str:
-    """That other programs have the usual ports: one of them, or both."""
+def replaced_ports_note(ports: Sequence[int]) -> str:
+    """The note that one default port, or both, are in use."""
     if len(ports) == 1:
-        return f"port {ports[0]} is taken by another program, so a free one was chosen"
-    return f"the ports {' and '.join(map(str, ports))} are taken by other programs, so free ones were chosen"
+        return f"port {ports[0]} is used by another program, so a free one was chosen"
+    return f"the ports {' and '.join(map(str, ports))} are used by other programs, so free ones were chosen"
 
 
-def advice(state: Path, modules: str) -> str:
-    """What to type next: an example, where the worker has what it takes."""
+def next_command(state: Path, modules: str) -> str:
+    """A command to try: an example, if the worker has its Activities."""
     example = EXAMPLES / "weather" / "plan.yaml"
-    here = Path(os.path.relpath(example))
-    file: object = here if len(here.parts) < len(example.parts) else example
+    relative = Path(os.path.relpath(example))
+    file: object = relative if len(relative.parts) < len(example.parts) else example
     command = f"acts run {file if _WEATHER in modules.split(',') else 'FILE'} --watch"
-    default = state.resolve() == (Path.cwd() / ".acts").resolve()
-    return command if default else f"ACTS_STATE={state} {command}"
+    is_default = state.resolve() == (Path.cwd() / ".acts").resolve()
+    return command if is_default else f"ACTS_STATE={state} {command}"

@@ -1,11 +1,10 @@
-"""``acts edit``: the plan that waits, or one call of it, changed in an editor or by a file.
+"""``acts edit``: the plan that waits for approval, or one call of it, changed in an editor or by a file.
 
 Laws of this file:
-- what is opened is what waits, and what is sent names its version: an edit is never laid
-  over a change that its author has not seen;
-- the difference and the problems are shown before anything is sent; what was typed is
-  never lost: when it is not sent, the file that holds it is named;
-- an edit is not an approval, and what is printed says so.
+- an edit names the version that it changes, so it never overwrites a change that its author has not seen;
+- the difference and the problems are printed before anything is sent; a text that is not sent is kept in a file, and
+  the file is named;
+- an edit is not an approval, and the output says so.
 """
 
 from __future__ import annotations
@@ -15,166 +14,163 @@ import os
 import shlex
 import subprocess
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from acts.language.errors import InvalidRequest, Problem
 from acts.language.values import Json
 from acts.tree.decisions import APPROVE, EDIT, PendingApproval
-from cli.command_errors import DONE, CommandError, MessageBlock, refuse
-from cli.commands.decide import Aim, place_of, send, waiting
-from cli.commands.diff import calls_of, config_of, difference, print_difference, text_of, world_of
-from cli.console import clean, out, print_blocks, say
+from cli.command_errors import EXIT_DONE, CommandError, MessageBlock, command_error, message
+from cli.commands.decide import ApprovalTarget, call_position, find_approval, send_decision
+from cli.commands.diff import print_diff
+from cli.console import clean, print_blocks, print_err, print_out
+from cli.render.pending_view import decision_command
 from cli.runs import server
-from cli.runs.pending_view import command, waits_of
-from cli.text.plan_files import Source, parse, read
-from cli.text.problems import blocks
+from cli.runs.run_reader import RunReader
+from cli.text.plan_text import compare_plans, format_plan
+from cli.text.problems import problem_blocks
+from cli.text.source_text import SourceText, parse_source, read_source
 
-if TYPE_CHECKING:
-    from temporalio.client import Client
-
-_SECONDS: Final = 5.0  # until the new version shows, where it is made by a run below
+NEW_VERSION_SECONDS: Final = 5.0  # until a new version of a run below is listed
+_POLL_SECONDS: Final = 0.1
 
 
 @dataclass(frozen=True)
-class How:
-    """``file``: what is sent instead of opening an editor. ``sure``: nobody is asked."""
+class EditOptions:
+    """``file`` is sent instead of opening an editor; ``confirmed``: without asking."""
 
     file: str | None = None
-    sure: bool = False
+    confirmed: bool = False
 
 
-def edit(aim: Aim, how: How) -> int:
-    """Change what waits.
+def edit(target: ApprovalTarget, options: EditOptions) -> int:
+    """Change what waits for approval.
 
     Raises:
-        Refusal: nothing such waits, the edit is wrong, or nobody answers.
+        CommandError: nothing matches, the edit is invalid, or no worker answers.
     """
-    return server.go(_edit(aim, how))
+    return server.run_async(_edit(target, options))
 
 
-async def _edit(aim: Aim, how: How) -> int:
-    client = await server.connect()
-    wait = await waiting(client, aim, EDIT)
-    calls = await calls_of(client, wait.workflow_id)
+async def _edit(target: ApprovalTarget, options: EditOptions) -> int:
+    run = RunReader(await server.connect(), target.run)
+    approval = await find_approval(run, target, EDIT)
+    waiting = run.other(approval.workflow_id)
+    calls = await waiting.plan()
     if calls is None:
-        raise refuse(f"nobody tells the plan of {wait.workflow_id}", hint="start a worker: `acts dev`")
-    name = aim.call or wait.call
-    place = None if name is None else place_of(name)
-    if place is not None and place >= len(calls):
-        raise refuse(f"the plan that waits has {len(calls)} calls, and no {name}", where="--call")
-    before: Json = calls if place is None else calls[place]
-    draft = Draft.of_file(how.file, before) if how.file is not None else Draft.opened(before)
-    if draft.same(before):
-        say("nothing was changed")
-        return DONE
-    if draft.whole:
-        before, name, place = calls, None, None
-    print_difference(difference(text_of(before)[0], text_of(draft.source.value)[0], ("waits", "edited")))
-    found = await _problems(client, wait, calls, draft, place)
-    shown = blocks(found, draft.source)
-    if any(p.fatal for p in found):
-        raise CommandError(*shown, *draft.kept())
-    print_blocks(shown)
-    if not how.sure and not confirmed():
-        raise CommandError(MessageBlock("it was not sent", "", [("hint", "--yes sends without asking")]), *draft.kept())
-    told = {"plan": draft.source.value} if place is None else {"call": name, "with": draft.source.value}
+        raise await waiting.no_answer_error()
+    name = target.call or approval.call
+    position = None if name is None else call_position(name)
+    if position is not None and position >= len(calls):
+        raise command_error(f"the plan that waits has {len(calls)} calls, and no {name}", where="--call")
+    before: Json = calls if position is None else calls[position]
+    text = EditFile.read(options.file, before) if options.file is not None else EditFile.open_editor(before)
+    if text.source.value == before:
+        print_err("nothing was changed")
+        return EXIT_DONE
+    if text.is_whole_plan:
+        before, position = calls, None
+    print_diff(compare_plans(before, text.source.value, ("waits", "edited")))
+    problems = await _find_problems(waiting, calls, text.source.value, position)
+    blocks = problem_blocks(problems, text.source)
+    if any(p.fatal for p in problems):
+        raise text.unsent(*blocks)
+    print_blocks(blocks)
+    if not options.confirmed and not confirm():
+        raise text.unsent(message("it was not sent", hint="--yes sends without asking"))
+    value = text.source.value
+    content = {"plan": value} if position is None else {"call": name, "with": value}
     try:
-        await send(client, aim, wait, {"decision": EDIT, **told}, draft.source)
-    except CommandError as refusal:
-        raise CommandError(*refusal.blocks, *draft.kept(), code=refusal.code) from None
-    draft.forget()
-    await _tell(client, aim, wait)
-    return DONE
+        await send_decision(run, target, approval, {"decision": EDIT, **content}, text.source)
+    except CommandError as error:
+        raise text.unsent(*error.blocks, code=error.code) from None
+    text.delete()
+    await _print_new_version(run, approval)
+    return EXIT_DONE
 
 
 @dataclass(frozen=True)
-class Draft:
-    """What is to be sent, as it was written. ``path``: a file of ours that holds it."""
+class EditFile:
+    """The edited text. ``path`` is a temporary file that holds it; ``is_whole_plan``: a plan in place of one call."""
 
-    source: Source
+    source: SourceText
     path: Path | None = None
-    whole: bool = False
+    is_whole_plan: bool = False
 
     @classmethod
-    def of_file(cls, given: str, before: Json) -> Draft:
-        """From a file: Calls, one Call, a plan message, or a Request that holds one."""
-        source = read(given)
-        value, at = _calls_in(source.value)
-        if at:
-            source = parse(source.name, text_of(value)[0], text_of(value)[1])
-        return cls(source, whole=isinstance(value, list) and not isinstance(before, list))
+    def read(cls, file: str, before: Json) -> EditFile:
+        """From a file: calls, one call, a plan message, or a Request that holds one."""
+        source = read_source(file)
+        value = _calls_in(source.value)
+        if value is not source.value:
+            source = parse_source(source.name, *format_plan(value))
+        return cls(source, is_whole_plan=isinstance(value, list) and not isinstance(before, list))
 
     @classmethod
-    def opened(cls, before: Json) -> Draft:
+    def open_editor(cls, before: Json) -> EditFile:
         """From an editor."""
-        text, format_ = text_of(before)
+        text, format_ = format_plan(before)
         with tempfile.NamedTemporaryFile(
             "w", prefix="acts-edit-", suffix=f".{format_.lower()}", delete=False, encoding="utf-8"
         ) as file:
             file.write(text)
         path = Path(file.name)
-        open_editor(path)
+        run_editor(path)
         try:
-            draft = cls(read(str(path)), path)
-        except CommandError as refusal:
-            raise CommandError(*refusal.blocks, _kept(path)) from None
-        if draft.same(before):
-            draft.forget()
-        return draft
+            edited = cls(read_source(str(path)), path)
+        except CommandError as error:
+            raise CommandError(*error.blocks, _kept_note(path)) from None
+        if edited.source.value == before:
+            edited.delete()
+        return edited
 
-    def same(self, before: Json) -> bool:
-        """True when it says what stood there."""
-        return bool(self.source.value == before)
+    def unsent(self, *blocks: MessageBlock, code: int | None = None) -> CommandError:
+        """The error of a text that is not sent; it names the file that keeps the text."""
+        kept = [] if self.path is None else [_kept_note(self.path)]
+        return CommandError(*blocks, *kept) if code is None else CommandError(*blocks, *kept, code=code)
 
-    def kept(self) -> list[MessageBlock]:
-        """Where to find it, when it was not sent."""
-        return [] if self.path is None else [_kept(self.path)]
-
-    def forget(self) -> None:
-        """It was sent: the run has it."""
+    def delete(self) -> None:
+        """Remove the temporary file."""
         if self.path is not None:
             self.path.unlink(missing_ok=True)
 
 
-def _kept(path: Path) -> MessageBlock:
-    return MessageBlock(
-        f"your text is kept in {path}", "", [("hint", f"mend it, and give it with --file {path}")], "note"
-    )
+def _kept_note(path: Path) -> MessageBlock:
+    hint = f"correct it, and send it with --file {path}"
+    return message(f"your text is kept in {path}", hint=hint, severity="note")
 
 
-def _calls_in(value: Json) -> tuple[Json, bool]:
-    """The Calls of a Request or plan message, and whether they stand deeper than at the top."""
+def _calls_in(value: Json) -> Json:
+    """The calls of a Request or of a plan message; any other value itself."""
     if isinstance(value, dict) and isinstance(value.get("context"), list):
         plans = [m for m in value["context"] if isinstance(m, dict) and m.get("type") == "plan"]
         value = plans[-1] if plans else value
     if isinstance(value, dict) and "_tool" not in value and isinstance(value.get("plan"), list):
-        return value["plan"], True
-    return value, False
+        return value["plan"]
+    return value
 
 
-def open_editor(path: Path) -> None:
+def run_editor(path: Path) -> None:
     """Let a person change a file.
 
     Raises:
-        Refusal: there is no editor, or it failed.
+        CommandError: there is no editor, or it failed.
     """
     program = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
     try:
-        done = subprocess.run([*shlex.split(program), str(path)], check=False)  # noqa: S603 - a person's own editor
+        process = subprocess.run([*shlex.split(program), str(path)], check=False)  # noqa: S603 - the person's editor
     except (OSError, ValueError) as error:
         path.unlink(missing_ok=True)
         text = f"the editor {clean(program, 100)!r} cannot be started: {error}"
-        raise refuse(text, hint="set EDITOR, or give a file with --file") from None
-    if done.returncode != 0:
-        raise CommandError(
-            MessageBlock(f"the editor ended with code {done.returncode}, so nothing was sent"), _kept(path)
-        )
+        raise command_error(text, hint="set EDITOR, or name a file with --file") from None
+    if process.returncode != 0:
+        text = f"the editor ended with code {process.returncode}, so nothing was sent"
+        raise CommandError(message(text), _kept_note(path))
 
 
-def confirmed() -> bool:
-    """What a person says; nobody there is no."""
+def confirm() -> bool:
+    """Ask whether to send; no answer means no."""
     import typer
 
     try:
@@ -183,61 +179,64 @@ def confirmed() -> bool:
         return False
 
 
-async def _problems(
-    client: Client, wait: PendingApproval, calls: list[Any], draft: Draft, place: int | None
-) -> list[Problem]:
-    """What is wrong with an edit, as far as it can be told from here; the worker has the last word."""
+async def _find_problems(run: RunReader, calls: list[Any], value: Json, position: int | None) -> list[Problem]:
+    """The problems of an edit as far as they can be found here; the worker decides."""
     from acts.plan.validate import validate
 
-    value = draft.source.value
-    if not isinstance(value, dict if place is not None else list):
-        wanted = "one call: an object" if place is not None else "a list of calls"
-        return [Problem("invalidPlan", f"what is sent is {wanted}")]
-    world = await world_of(client, wait.workflow_id)
-    if world is None:
+    if not isinstance(value, dict if position is not None else list):
+        required = "one call: an object" if position is not None else "a list of calls"
+        return [Problem("invalidPlan", f"the edit must be {required}")]
+    prompt_context, messages = await run.prompt_context(), await run.messages()
+    if prompt_context is None or messages is None:
         return []
-    changed = [value if i == place else c for i, c in enumerate(calls)] if place is not None else value
-    messages = [m for m in world.messages if not (isinstance(m, dict) and m.get("type") == "plan")]
-    plan = {"type": "plan", "plan": changed, "mode": world.mode}
-    request = {"config": await config_of(client, wait.workflow_id), "context": [*messages, plan]}
+    tools: dict[str, Any] = prompt_context.get("tools") or {}
+    schemas, served = {n: t["schema"] for n, t in tools.items()}, [n for n, t in tools.items() if t["served"]]
+    changed = [value if i == position else c for i, c in enumerate(calls)] if position is not None else value
+    context = [m for m in messages if not (isinstance(m, dict) and m.get("type") == "plan")]
+    plan = {"type": "plan", "plan": changed, "mode": str(prompt_context.get("mode"))}
     try:
-        found = validate(request, world.tools, world.served)
+        problems = validate({"config": await _config(run), "context": [*context, plan]}, schemas, served)
     except InvalidRequest as error:
-        found = list(error.problems)
-    return [mine for p in found if (mine := _of_edit(p, len(messages), place)) is not None]
+        problems = list(error.problems)
+    return [p for problem in problems if (p := _problem_of_edit(problem, len(context), position)) is not None]
 
 
-def _of_edit(problem: Problem, plan: int, place: int | None) -> Problem | None:
-    """A problem of the whole Request as one of what was edited; None where it stood there before."""
-    from dataclasses import replace
+async def _config(run: RunReader) -> Json:
+    """The config that a run was started with, without its budget: that is not the plan's alone."""
+    request = await run.request()
+    config = request.get("config") if isinstance(request, dict) else None
+    return {k: v for k, v in config.items() if k != "budget"} if isinstance(config, dict) else {}
 
-    at = f"/context/{plan}/plan" + ("" if place is None else f"/{place}")
+
+def _problem_of_edit(problem: Problem, plan: int, position: int | None) -> Problem | None:
+    """A problem of the whole Request as one of the edited text; None for a warning about something else."""
+    at = f"/context/{plan}/plan" + ("" if position is None else f"/{position}")
     if problem.pointer == at or problem.pointer.startswith(f"{at}/"):
         return replace(problem, pointer=problem.pointer.removeprefix(at))
     return replace(problem, pointer="") if problem.fatal else None
 
 
-async def _tell(client: Client, aim: Aim, wait: PendingApproval) -> None:
-    """Which version waits now, and the command that approves it."""
-    handle = client.get_workflow_handle(aim.run)
-    ends = asyncio.get_running_loop().time() + _SECONDS
+async def _print_new_version(run: RunReader, old: PendingApproval) -> None:
+    """Print the version that waits now, and the command that approves it."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + NEW_VERSION_SECONDS
     while True:
-        waits = await waits_of(handle) or []
-        new = next((w for w in waits if _same_place(w, wait) and w.version != wait.version), None)
-        if new is not None or asyncio.get_running_loop().time() > ends:
+        approvals = await run.fresh().pending() or []
+        new = next((a for a in approvals if _is_same_place(a, old) and a.version != old.version), None)
+        if new is not None or loop.time() > deadline:
             break
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(_POLL_SECONDS)
     if new is None:
-        say(f"edited; `acts show {clean(aim.run)}` tells what waits now")
+        print_err(f"edited; `acts show {clean(run.id)}` shows what waits now")
         return
-    say(clean(f"edited: version {new.version} waits, and an edit is no approval"))
-    out(command(APPROVE, aim.run, new, waits))
+    print_err(clean(f"edited: version {new.version} waits, and an edit is no approval"))
+    print_out(decision_command(APPROVE, run.id, new, approvals))
 
 
-def _same_place(one: PendingApproval, other: PendingApproval) -> bool:
-    # a Call that was edited into one of another Tool has another name, at the same place of the plan
-    same = (one.workflow_id, one.what == "plan", one.instance) == (other.workflow_id, other.what == "plan",
-                                                                   other.instance)  # fmt: skip
+def _is_same_place(one: PendingApproval, other: PendingApproval) -> bool:
+    """True for two versions of one plan or call; an edit may give a call another tool, and with it another id."""
+    if (one.workflow_id, one.what == "plan", one.instance) != (other.workflow_id, other.what == "plan", other.instance):
+        return False
     if one.call is None or other.call is None:
-        return same and one.call == other.call
-    return same and place_of(one.call) == place_of(other.call)
+        return one.call == other.call
+    return call_position(one.call) == call_position(other.call)

@@ -1,238 +1,150 @@
 """Commands that need no server: ``validate``, ``simulate``, ``graph FILE``, ``schema``.
 
 Laws of this file:
-- Temporal is not imported, unless a Request leaves something to Activities that this
-  environment loads, or is one for an agent;
-- findings go to stderr, what was asked for to stdout.
+- Temporal is imported only for a Request that needs the Activities of this environment, or that is for an agent;
+- problems go to stderr, what was requested to stdout.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from acts.language.errors import InvalidRequest
 from acts.language.values import Json
-from cli.command_errors import DONE, WRONG_INPUT, CommandError, MessageBlock, refuse
-from cli.console import clean, console, out, out_json, print_blocks
-from cli.render.tables import MAX_ROWS
-from cli.text.inputs import with_inputs
-from cli.text.plan_files import STDIN, Source, read
-from cli.text.preflight import Verdict, judge, needs_tools
-from cli.text.problems import blocks, from_json
-
-# What a person reads of combinations and of the names in one line; --json has all
-MAX_COMBINATIONS: Final = 16
-MAX_NAMES: Final = 20
+from cli.command_errors import EXIT_DONE, EXIT_WRONG_INPUT, CommandError, command_error, message
+from cli.console import clean, console, print_blocks, print_json, print_out
+from cli.text.inputs import add_inputs
+from cli.text.preflight import Preflight, missing_tools_error, run_preflight
+from cli.text.problems import problem_blocks, problems_from_json
+from cli.text.source_text import STDIN, SourceText, read_source
 
 
-def validate(given: str, inputs: Sequence[str], *, strict: bool, as_json: bool, agent: bool | None = None) -> int:
-    """Print every problem. 0 when a worker may run it, else 2."""
-    source, request = _read(given, inputs)
-    verdict = judge(request, strict=strict, file=_file(given), agent=agent)
+def validate(file: str, inputs: Sequence[str], *, strict: bool, as_json: bool, agent: bool | None = None) -> int:
+    """Print every problem. 0 if a worker may run the Request, else 2."""
+    source, request = _read_request(file, inputs)
+    preflight = run_preflight(request, strict=strict, file=_file_or_none(file), agent=agent)
+    code = EXIT_WRONG_INPUT if preflight.errors else EXIT_DONE
     if as_json:
-        out_json([p.to_json() for p in verdict.problems])
-        return WRONG_INPUT if verdict.errors else DONE
-    print_blocks(blocks(verdict.problems, source))
-    if verdict.errors:
-        console(stderr=True).print(f"{clean(source.name)} is not valid: {_counted(verdict)}", style="bold red")
-        return WRONG_INPUT
-    out(f"{clean(source.name)} is valid: {_summary(verdict)}")
-    return DONE
+        print_json([p.to_json() for p in preflight.problems])
+        return code
+    print_blocks(problem_blocks(preflight.problems, source))
+    name = clean(source.name)
+    if preflight.errors:
+        console(stderr=True).print(f"{name} is not valid: {_count_problems(preflight)}", style="bold red")
+    else:
+        print_out(f"{name} is valid: {_summary(preflight)}")
+    return code
 
 
-def simulate(given: str, inputs: Sequence[str], *, as_json: bool) -> int:
+def simulate(file: str, inputs: Sequence[str], *, as_json: bool) -> int:
     """Print what the plan would do.
 
     Raises:
-        Refusal: the Request does not validate, or has no plan.
+        CommandError: the Request is invalid, or has no plan.
     """
-    from acts.simulation.simulate import simulate as dry_run
+    from acts.simulation.simulate import simulate as simulate_request
+    from cli.render.simulation_view import print_simulation
 
-    source, verdict, request = _sound(given, inputs, "the simulation")
+    source, preflight, request = _read_plan(file, inputs, "the simulation")
     try:
-        found = dry_run(request, verdict.tools, verdict.served)
+        simulation = simulate_request(request, preflight.tools, preflight.served)
     except InvalidRequest as error:
-        raise CommandError(*blocks(error.problems, source)) from None
-    wrong = [p for p in found["problems"] if p.get("severity", "error") == "error"]
+        raise CommandError(*problem_blocks(error.problems, source)) from None
+    errors = [p for p in simulation["problems"] if p.get("severity", "error") == "error"]
+    code = EXIT_WRONG_INPUT if errors else EXIT_DONE
     if as_json:
-        out_json(found)
-        return WRONG_INPUT if wrong else DONE
-    seen = {(p.code, p.pointer) for p in verdict.problems}
-    fresh = [p for p in from_json(found["problems"]) if (p.code, p.pointer) not in seen]
-    print_blocks(blocks([*verdict.problems, *fresh], source))
-    _print_simulation(found)
-    return WRONG_INPUT if wrong else DONE
+        print_json(simulation)
+        return code
+    known = {(p.code, p.pointer) for p in preflight.problems}
+    new = [p for p in problems_from_json(simulation["problems"]) if (p.code, p.pointer) not in known]
+    print_blocks(problem_blocks([*preflight.problems, *new], source))
+    print_simulation(simulation)
+    return code
 
 
-def graph(given: str, inputs: Sequence[str], *, mermaid: bool) -> int:
+def draw_file(file: str, inputs: Sequence[str], *, mermaid: bool) -> int:
     """Print the plan as a drawing.
 
     Raises:
-        Refusal: the Request does not validate, or has no plan.
+        CommandError: the Request is invalid, or has no plan.
     """
-    source, verdict, request = _sound(given, inputs, "the picture")
-    print_blocks(blocks(verdict.problems, source))
-    draw(request, verdict, mermaid=mermaid)
-    return DONE
+    source, preflight, request = _read_plan(file, inputs, "the drawing")
+    print_blocks(problem_blocks(preflight.problems, source))
+    print_plan(request, preflight, mermaid=mermaid)
+    return EXIT_DONE
 
 
-def draw(request: Json, verdict: Verdict, *, mermaid: bool, told: Mapping[str, Any] | None = None) -> None:
-    """A sound Request's plan on stdout; ``told`` is the result of its run."""
+def print_plan(request: Json, preflight: Preflight, *, mermaid: bool, report: Mapping[str, Any] | None = None) -> None:
+    """Print the plan of a valid Request as a drawing; ``report`` is the result of its run."""
     from acts.plan.validate import validate_request
     from acts.views.mermaid import mermaid as draw_mermaid
     from acts.views.plan_drawing import draw_waves
     from cli.render.terminal_plan import render_plan
 
-    prepared = validate_request(request, verdict.tools, verdict.served)
+    prepared = validate_request(request, preflight.tools, preflight.served)
     if mermaid:
-        out(draw_mermaid(prepared, told).rstrip("\n"))
+        print_out(draw_mermaid(prepared, report).rstrip("\n"))
     else:
-        out(render_plan(draw_waves(prepared, told), console().width))
+        print_out(render_plan(draw_waves(prepared, report), console().width))
 
 
-def schema() -> int:
+def print_schema() -> int:
     """Print the JSON Schema of a Request file."""
     from cli.text.editor_schema import request_schema
 
-    out_json(request_schema())
-    return DONE
+    print_json(request_schema())
+    return EXIT_DONE
 
 
-def _read(given: str, inputs: Sequence[str]) -> tuple[Source, Json]:
-    source = read(given)
-    return source, with_inputs(source.value, inputs)
+def _read_request(file: str, inputs: Sequence[str]) -> tuple[SourceText, Json]:
+    source = read_source(file)
+    return source, add_inputs(source.value, inputs)
 
 
-def _file(given: str) -> str | None:
-    return None if given == STDIN else given
+def _file_or_none(file: str) -> str | None:
+    return None if file == STDIN else file
 
 
-def _sound(given: str, inputs: Sequence[str], what: str) -> tuple[Source, Verdict, Json]:
-    """A Request that can be drawn and walked: its own plan, also where that is only shown to an agent.
+def _read_plan(file: str, inputs: Sequence[str], what: str) -> tuple[SourceText, Preflight, Json]:
+    """A valid Request with a plan; of an agent's Request, the plan that its model is shown.
 
     Raises:
-        Refusal: it does not validate, has no plan, or ``what`` is made of it needs Tools that are not known here.
+        CommandError: it is invalid, has no plan, or ``what`` needs Tools that only the worker knows.
     """
-    source, request = _read(given, inputs)
-    verdict = judge(request, file=_file(given))
-    if verdict.agent and not verdict.errors:
-        if not verdict.calls:
-            raise refuse(
-                "there is no plan to look at: an agent makes it when it runs",
-                where=source.name,
-                hint=f"acts run {source.name}",
-            )
+    source, request = _read_request(file, inputs)
+    preflight = run_preflight(request, file=_file_or_none(file))
+    if preflight.agent and not preflight.errors:
+        if not preflight.calls:
+            text, hint = "the file has no plan: its agent makes one when it runs", f"acts run {source.name}"
+            raise command_error(text, where=source.name, hint=hint)
         text = "an agent is shown this plan and makes its own; this is the one in the file"
-        print_blocks([MessageBlock(text, source.name, severity="note")])
-        verdict = judge(request, file=_file(given), agent=False)
-    if verdict.errors:
-        raise CommandError(*blocks(verdict.problems, source))
-    if verdict.unseen:
-        raise needs_tools(what, verdict.unseen, source.name)
-    return source, verdict, request
+        print_blocks([message(text, where=source.name, severity="note")])
+        preflight = run_preflight(request, file=_file_or_none(file), agent=False)
+    if preflight.errors:
+        raise CommandError(*problem_blocks(preflight.problems, source))
+    if preflight.unseen:
+        raise missing_tools_error(what, preflight.unseen, source.name)
+    return source, preflight, request
 
 
-def _counted(verdict: Verdict) -> str:
-    errors = len(verdict.errors)
-    warnings = len(verdict.problems) - errors
-    return _many(errors, "error") + (f", {_many(warnings, 'warning')}" if warnings else "")
+def _count_problems(preflight: Preflight) -> str:
+    errors = len(preflight.errors)
+    warnings = len(preflight.problems) - errors
+    return _count(errors, "error") + (f", {_count(warnings, 'warning')}" if warnings else "")
 
 
-def _summary(verdict: Verdict) -> str:
-    request = verdict.request
-    parts = [_many(verdict.calls, "call")]
-    if verdict.agent and request is not None:
-        parts = ["a task for an agent", clean(f"model {request.config.model}", 100)]
-        parts += [f"{_many(verdict.calls, 'call')} to be shown to it"] if verdict.calls else []
+def _summary(preflight: Preflight) -> str:
+    request = preflight.request
+    parts = [_count(preflight.calls, "call")]
+    if preflight.agent and request is not None:
+        shown = [f"{parts[0]} to be shown to it"] if preflight.calls else []
+        parts = ["a task for an agent", clean(f"model {request.config.model}", 100), *shown]
     elif request is not None and request.instances():
-        parts.append(_many(len(request.instances()), "instance"))
-    warnings = len(verdict.problems)
-    return ", ".join([*parts, *([_many(warnings, "warning")] if warnings else [])])
+        parts.append(_count(len(request.instances()), "instance"))
+    warnings = len(preflight.problems)
+    return ", ".join([*parts, *([_count(warnings, "warning")] if warnings else [])])
 
 
-def _many(count: int, what: str) -> str:
-    return f"{count} {what}{'s' * (count != 1)}"
-
-
-def _print_simulation(found: Mapping[str, Any]) -> None:
-    screen = console()
-    screen.print("waves", style="bold")
-    for number, wave in enumerate(found["waves"], 1):
-        screen.print(
-            f"  {number}  "
-            + ", ".join(clean(c) for c in wave[:MAX_NAMES])
-            + (f", … ({len(wave)} in all)" if len(wave) > MAX_NAMES else "")
-        )
-    screen.print("critical path", style="bold")
-    screen.print("  " + " → ".join(clean(c) for c in found["criticalPath"][:40]))
-    screen.print("calls", style="bold")
-    screen.print(_calls_table(found["calls"]))
-    if found["outside"]:
-        names = ", ".join(clean(c) for c in found["outside"][:MAX_NAMES])
-        more = f", … ({len(found['outside'])} in all)" if len(found["outside"]) > MAX_NAMES else ""
-        screen.print("may change something outside", style="bold")
-        screen.print(f"  {names}{more}")
-    _print_outcomes(found["outcomes"])
-    requests, cost = found["requests"], found.get("cost")
-    parts = [f"{_span(requests)} model requests"]
-    if requests["max"]:
-        parts.append(f"{_span(cost)} USD" if cost else "cost unknown")
-        parts += [f"about {_span(found['tokens'])} tokens"]
-    delegates = found["delegates"]
-    parts += [f"{_span(delegates)} delegates, whose requests are not counted"] if delegates["max"] else []
-    unknown = "actions" in found["unforeseen"]
-    parts += [f"{found['actions']['min']:,} or more" if unknown else _span(found["actions"])]
-    parts[-1] += " Temporal actions"
-    parts += [f"{found['runs']:,} child workflows for instances"] if "runs" in found else []
-    screen.print("forecast", style="bold")
-    screen.print("  " + ", ".join(parts))
-
-
-def _calls_table(calls: Sequence[Mapping[str, Any]]) -> Any:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, header_style="dim", padding=(0, 1, 0, 2))
-    for title in ("call", "how", "reads", "writes"):
-        table.add_column(title, overflow="fold")
-    for call in calls[:MAX_ROWS]:
-        behind = call.get("activity") or call.get("delegate")
-        how = f"{call['how']} {behind}" if behind and behind != call["tool"] else str(call["how"])
-        how += f" on {call['taskQueue']}" if call.get("taskQueue") else ""
-        how += ", in the background" if call.get("background") else ""
-        how += ", after approval" if call.get("approval") else ""
-        name = str(call["id"]) + (f" [{call['instance']}]" if call.get("instance") else "")
-        reads = ", ".join([*call["reads"], *(f"{s} (scope)" for s in call["scopes"])])
-        table.add_row(*(Text(clean(t, 300)) for t in (name, how, reads, ", ".join(call["writes"]))))
-    if len(calls) > MAX_ROWS:
-        table.add_row(Text(f"… and {len(calls) - MAX_ROWS} more; --json lists all"))
-    return table
-
-
-def _print_outcomes(outcomes: Mapping[str, Any]) -> None:
-    listed = [c for c in outcomes["combinations"] if c["choices"]]
-    if not listed:
-        return
-    screen = console()
-    screen.print("outcomes", style="bold")
-    for item in listed[:MAX_COMBINATIONS]:
-        screen.print("  if " + ", ".join(clean(f"{call} → {path}") for call, path in item["choices"].items()))
-        for key in ("run", "skipped", "failed", "waiting"):
-            if item.get(key):
-                names = ", ".join(clean(c) for c in item[key][:MAX_NAMES]) + (
-                    " …" if len(item[key]) > MAX_NAMES else ""
-                )
-                screen.print(
-                    f"    {key.ljust(8)} {names}",
-                    style="dim" if key == "skipped" else "red" if key == "failed" else None,
-                )
-    if len(listed) > MAX_COMBINATIONS or outcomes["truncated"]:
-        screen.print("  … and more; --json lists up to 64", style="dim")
-
-
-def _span(found: Mapping[str, float] | None) -> str:
-    if not found:
-        return "unknown"
-    low, high = found["min"], found["max"]
-    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'s' * (number != 1)}"

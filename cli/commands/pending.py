@@ -1,10 +1,9 @@
-"""``acts pending``: everything that waits for a person, across all runs.
+"""``acts pending``: the pending approvals of all runs, or of one.
 
 Laws of this file:
-- runs are found by a visibility query; only the topmost of ours are asked, since a run
-  lists what waits below it;
-- few are asked at a time, and all of it is bounded: a run that nobody answers for is
-  named, and keeps nobody from the rest.
+- runs come from a visibility query; only the topmost of each tree are queried, as a root lists its whole tree;
+- few queries run at a time, and all of them are bounded: a run whose worker does not answer is named, and delays no
+  other.
 """
 
 from __future__ import annotations
@@ -13,112 +12,128 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from acts.language.wire import AGENT, DELEGATE, INSTANCE, PLAN
 from acts.tree.decisions import APPROVE, PendingApproval
-from cli.command_errors import DONE, MessageBlock
-from cli.console import clean, console, out_json, print_blocks, say
+from cli.command_errors import EXIT_DONE, message
+from cli.console import clean, console, print_blocks, print_err, print_json
+from cli.render.pending_view import decision_command, parameter_lines
+from cli.render.tables import new_table
 from cli.runs import server
-from cli.runs.pending_parameters import call_lines, with_calls
-from cli.runs.pending_view import command, waits_of
+from cli.runs.progress import MAX_CONCURRENT_QUERIES, add_parameters
+from cli.runs.run_reader import PLANNING_TYPES, RunReader
 
 if TYPE_CHECKING:
     from rich.table import Table
     from temporalio.client import Client, WorkflowExecution
 
-# Delegates and instances are known as parents; of a fire-and-forget run, a delegate is the topmost that can be asked
-QUERY: Final = f"WorkflowType IN ('{PLAN}', '{AGENT}', '{DELEGATE}', '{INSTANCE}') AND ExecutionStatus = 'Running'"
-AT_ONCE: Final = 16  # each question is a workflow task of a worker, which has other work too
-ALL_SECONDS: Final = 60.0
-_NAMED: Final = 10
+# A detached delegate has no parent in this list, so it is the topmost run of its own
+_TYPES: Final = ", ".join(f"'{t}'" for t in PLANNING_TYPES)
+RUNNING_RUNS: Final = f"WorkflowType IN ({_TYPES}) AND ExecutionStatus = 'Running'"
+TIMEOUT_SECONDS: Final = 60.0  # for all runs together
+_MAX_NAMES: Final = 10
 _MAX_VALUE: Final = 100  # characters of one parameter in the table, and how many of them; `acts show` has all
 _MAX_ROWS: Final = 8
 
-Found = tuple[str, list[PendingApproval]]
+RunApprovals = tuple[str, list[PendingApproval]]
 
 
-def pending(*, as_json: bool) -> int:
-    """Print what waits.
+def pending(run: str | None, *, as_json: bool) -> int:
+    """Print the approvals of a run, or of all.
 
     Raises:
-        Refusal: no server.
+        CommandError: no server answers, or there is no such run.
     """
-    return server.go(_pending(as_json=as_json))
+    return server.run_async(_pending(run, as_json=as_json))
 
 
-async def _pending(*, as_json: bool) -> int:
+async def _pending(run: str | None, *, as_json: bool) -> int:
     client = await server.connect()
-    roots = await _roots(client)
-    found, silent = await _ask_all(client, roots)
-    if as_json:
-        listed = [{"run": run, **wait.to_json()} for run, waits in found for wait in waits]
-        out_json({"waits": listed, "unanswered": silent})
-        return DONE
-    if found:
-        console().print(_table(found))
+    if run is None:
+        approvals, unanswered = await _read_all(client, await _topmost_runs(client))
     else:
-        say("nothing waits for a decision" + (" in the runs that answered" if silent else ""))
-    if silent:
-        more = f" and {len(silent) - _NAMED} more" if len(silent) > _NAMED else ""
-        text = f"nobody answered for {', '.join(clean(s, 100) for s in silent[:_NAMED])}{more}"
-        hint = "a run is asked by way of its worker: start one with `acts dev`, or `python -m worker`"
-        print_blocks([MessageBlock(text, "", [("hint", hint)], "warning")])
-    return DONE
+        approvals, unanswered = await _read_one(RunReader(client, run)), []
+    if as_json:
+        waits = [{"run": id_, **approval.to_json()} for id_, listed in approvals for approval in listed]
+        print_json({"waits": waits, "unanswered": unanswered})
+        return EXIT_DONE
+    if approvals:
+        console().print(_table(approvals))
+    else:
+        print_err("nothing waits for a decision" + (" in the runs that answered" if unanswered else ""))
+    if unanswered:
+        more = f" and {len(unanswered) - _MAX_NAMES} more" if len(unanswered) > _MAX_NAMES else ""
+        text = f"no worker answered for {', '.join(clean(i, 100) for i in unanswered[:_MAX_NAMES])}{more}"
+        print_blocks([message(text, hint=server.START_WORKER, severity="warning")])
+    return EXIT_DONE
 
 
-async def _roots(client: Client) -> list[WorkflowExecution]:
-    """The running runs of ours that are not below another one."""
-    listed = [run async for run in client.list_workflows(QUERY, rpc_timeout=server.RPC)]
-    ids = {run.id for run in listed}
-    return sorted((r for r in listed if r.parent_id not in ids), key=lambda r: r.start_time)
+async def _read_one(run: RunReader) -> list[RunApprovals]:
+    await run.describe_running()
+    approvals = await run.pending()
+    if approvals is None:
+        raise await run.no_answer_error()
+    root = await run.root_id()
+    if root != run.id:
+        text = f"{clean(run.id, 200)} is part of the run {clean(root, 200)}, and lists only its own approvals"
+        hint = f"`acts pending {clean(root, 200)}` lists those of the whole tree"
+        print_blocks([message(text, hint=hint, severity="note")])
+    return [(run.id, await add_parameters(run, approvals))] if approvals else []
 
 
-async def _ask_all(client: Client, roots: Sequence[WorkflowExecution]) -> tuple[list[Found], list[str]]:
-    """What waits in each run, and the runs that nobody answered for."""
-    queues = sorted({run.task_queue for run in roots})
-    served = dict(zip(queues, await asyncio.gather(*(server.served(client, q) for q in queues)), strict=True))
-    some = asyncio.Semaphore(AT_ONCE)
+async def _topmost_runs(client: Client) -> list[WorkflowExecution]:
+    """The running runs whose parent is not one of them."""
+    runs = [run async for run in client.list_workflows(RUNNING_RUNS, rpc_timeout=server.RPC)]
+    ids = {run.id for run in runs}
+    return sorted((r for r in runs if r.parent_id not in ids), key=lambda r: r.start_time)
 
-    async def one(run: WorkflowExecution) -> list[PendingApproval] | None:
-        async with some:
-            waits = await waits_of(client.get_workflow_handle(run.id, run_id=run.run_id))
-            return waits and await with_calls(client, waits)
 
-    asked = {run.id: asyncio.ensure_future(one(run)) for run in roots if served[run.task_queue]}
-    if asked:
-        await asyncio.wait(asked.values(), timeout=ALL_SECONDS)
-    answers = {id_: task.result() if task.done() else None for id_, task in asked.items()}
-    for task in asked.values():
+async def _read_all(client: Client, runs: Sequence[WorkflowExecution]) -> tuple[list[RunApprovals], list[str]]:
+    """The approvals of each run that has some, and the runs without an answer."""
+    queues = sorted({run.task_queue for run in runs})
+    pollers = dict(zip(queues, await asyncio.gather(*(server.has_pollers(client, q) for q in queues)), strict=True))
+    limit = asyncio.Semaphore(MAX_CONCURRENT_QUERIES)
+
+    async def read(run: WorkflowExecution) -> list[PendingApproval] | None:
+        async with limit:
+            reader = RunReader(client, run.id, run.run_id)
+            approvals = await reader.pending()
+            return approvals and await add_parameters(reader, approvals)
+
+    tasks = {run.id: asyncio.ensure_future(read(run)) for run in runs if pollers[run.task_queue]}
+    if tasks:
+        await asyncio.wait(tasks.values(), timeout=TIMEOUT_SECONDS)
+    answers = {id_: task.result() if task.done() else None for id_, task in tasks.items()}
+    for task in tasks.values():
         task.cancel()
-    found: list[Found] = [(run.id, waits) for run in roots if (waits := answers.get(run.id))]
-    return found, [run.id for run in roots if answers.get(run.id) is None]
+    approvals: list[RunApprovals] = [(run.id, listed) for run in runs if (listed := answers.get(run.id))]
+    return approvals, [run.id for run in runs if answers.get(run.id) is None]
 
 
-def _table(found: Sequence[Found]) -> Table:
-    from rich.table import Table
+def _table(approvals: Sequence[RunApprovals]) -> Table:
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for title in ("run", "waits", "version", "since", "until", "to approve"):
-        table.add_column(title, overflow="fold")
-    for run, waits in found:
-        for wait in waits:
-            about = wait.call or "the plan"
-            about += " (its scopes)" if wait.what == "scopes" else ""
-            about += f" [{wait.instance}]" if wait.instance else ""
-            cells: list[Any] = [wait.version, _short(wait.since), _short(wait.deadline)]
-            what = Text("\n".join([clean(about, 200), *_told(wait)]))
-            told = (Text(clean(cell, 200)) for cell in cells)
-            table.add_row(Text(clean(run, 200)), what, *told, Text(command(APPROVE, run, wait, waits)))
+    table = new_table("run", "waits", "version", "since", "until", "to approve")
+    for run, listed in approvals:
+        for approval in listed:
+            what = Text("\n".join([clean(_subject(approval), 200), *_parameters(approval)]))
+            cells: list[Any] = [approval.version, _short_date(approval.since), _short_date(approval.deadline)]
+            rest = (Text(clean(cell, 200)) for cell in cells)
+            command = Text(decision_command(APPROVE, run, approval, listed))
+            table.add_row(Text(clean(run, 200)), what, *rest, command)
     return table
 
 
-def _told(wait: PendingApproval) -> list[str]:
-    """What a Call would be called with, as far as there is room in a table."""
-    rows = call_lines(wait, _MAX_VALUE)
+def _subject(approval: PendingApproval) -> str:
+    """``2:pay (its scopes) [c1]``"""
+    scopes = " (its scopes)" if approval.what == "scopes" else ""
+    return (approval.call or "the plan") + scopes + (f" [{approval.instance}]" if approval.instance else "")
+
+
+def _parameters(approval: PendingApproval) -> list[str]:
+    rows = parameter_lines(approval, _MAX_VALUE)
     more = [f"  … {len(rows) - _MAX_ROWS} more"] if len(rows) > _MAX_ROWS else []
     return [f"  {row}" for row in rows[:_MAX_ROWS]] + more
 
 
-def _short(date: str | None) -> str:
-    """``2026-01-01 10:00:00`` in UTC."""
+def _short_date(date: str | None) -> str:
+    """``2026-01-01 10:00:00Z``"""
     return "" if date is None else f"{date[:19].replace('T', ' ')}Z"

@@ -1,9 +1,9 @@
-"""``acts run``: check a file, start it, wait for its end.
+"""``acts run``: validate a file, start it, wait for its end.
 
 Laws of this file:
-- nothing is started that no worker could run: what is wrong is said before, with lines;
-- a run belongs to the server. Ctrl-C ends the waiting and says how to come back;
-- stdout has the result and nothing else.
+- a Request that no worker could run is not started: its problems are printed with their lines;
+- a run belongs to the server: Ctrl-C ends the waiting only, and names the commands that show and cancel the run;
+- stdout holds the result and nothing else.
 """
 
 from __future__ import annotations
@@ -15,33 +15,38 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 from acts.language.values import Json
-from acts.language.wire import AGENT, INVALID_REQUEST, PLAN
-from cli.command_errors import DONE, CommandError, MessageBlock, refuse
-from cli.console import clean, out, out_json, print_blocks, say
+from acts.language.wire import AGENT, INVALID_REQUEST, MAX_PAYLOAD_BYTES, PLAN
+from acts.tree.child_ids import MAX_ID_BYTES
+from cli.command_errors import EXIT_DONE, CommandError, command_error, message
+from cli.console import clean, console, print_blocks, print_err, print_json, print_out
+from cli.render.progress_view import LiveTable, LogLines
+from cli.render.simulation_view import print_forecast
 from cli.render.tables import failure_blocks, print_outcome
 from cli.runs import server
-from cli.runs.forecast_view import OWN, own, print_forecast
-from cli.runs.run_outcome import Outcome, wait
-from cli.text.inputs import with_inputs
-from cli.text.plan_files import STDIN, Source, read
-from cli.text.preflight import judge
-from cli.text.problems import blocks
+from cli.runs.follow import follow
+from cli.runs.run_forecast import PROPOSED, forecast_in_result
+from cli.runs.run_outcome import Outcome, wait_for_outcome
+from cli.runs.run_reader import RunReader
+from cli.text.inputs import add_inputs
+from cli.text.preflight import run_preflight
+from cli.text.problems import problem_blocks
+from cli.text.source_text import STDIN, SourceText, read_source
 
 if TYPE_CHECKING:
-    from temporalio.client import Client, WorkflowHandle
+    from temporalio.client import Client
 
-# Temporal cuts ids at 1,000 bytes; children append to ours
-MAX_ID_BYTES: Final = 900
+# File names that say nothing of the plan: the name of the folder is used
 _GENERIC: Final = ("plan", "request", "agent", "index", "main")
+_MAX_NAME: Final = 60
 
 
 @dataclass(frozen=True)
-class Options:
-    """What the command line says beside the file."""
+class RunOptions:
+    """The options of the command. ``agent`` says what the file is run as; None: the file decides."""
 
     inputs: Sequence[str] = ()
     watch: bool = False
@@ -49,123 +54,106 @@ class Options:
     detach: bool = False
     run: str | None = None
     agent: bool | None = None
-    """What to run it as; None: what the file says."""
 
 
-def run(given: str, options: Options) -> int:
-    """Start a file; the exit code tells how it ended.
+def run(file: str, options: RunOptions) -> int:
+    """Run a file; the exit code says how the run ended.
 
     Raises:
-        Refusal: the file, the options or the server do not allow a start.
+        CommandError: the file, an option or the server prevents the start.
     """
-    source = read(given)
-    request = with_inputs(source.value, options.inputs)
-    verdict = judge(request, file=None if given == STDIN else given, agent=options.agent)
-    found = blocks(verdict.problems, source)
-    if verdict.errors:
-        raise CommandError(*found)
-    print_blocks(found)
-    workflow = AGENT if verdict.agent else PLAN
-    if verdict.why:
-        say(clean(f"starting {'an' if verdict.agent else 'a'} {workflow} ({verdict.why})"), "dim")
-    return server.go(
-        _start_and_wait(request, workflow, new_id(given) if options.run is None else options.run, source, options)
-    )
+    source = read_source(file)
+    request = add_inputs(source.value, options.inputs)
+    preflight = run_preflight(request, file=None if file == STDIN else file, agent=options.agent)
+    blocks = problem_blocks(preflight.problems, source)
+    if preflight.errors:
+        raise CommandError(*blocks)
+    print_blocks(blocks)
+    workflow = AGENT if preflight.agent else PLAN
+    if preflight.why:
+        print_err(clean(f"starting {'an' if preflight.agent else 'a'} {workflow} ({preflight.why})"), "dim")
+    run_id = new_id(file) if options.run is None else options.run
+    return server.run_async(_start_and_wait(request, workflow, run_id, source, options))
 
 
-def new_id(given: str) -> str:
-    """An id that names the file and is not in use: ``weather-1f2e3d4c``."""
-    path = Path(given).resolve()
+def new_id(file: str) -> str:
+    """An unused id that names the file: ``weather-1f2e3d4c``."""
+    path = Path(file).resolve()
     stem = path.parent.name if path.stem in _GENERIC else path.stem
-    name = "".join(c if c.isalnum() or c in "-_." else "-" for c in stem).strip("-.")[:60]
-    return f"{'run' if given == STDIN or not name else name}-{secrets.token_hex(4)}"
+    name = "".join(c if c.isalnum() or c in "-_." else "-" for c in stem).strip("-.")[:_MAX_NAME]
+    return f"{'run' if file == STDIN or not name else name}-{secrets.token_hex(4)}"
 
 
-async def _start_and_wait(request: Json, workflow: str, run_id: str, source: Source, options: Options) -> int:
-    target = server.find()
+async def _start_and_wait(request: Json, workflow: str, run_id: str, source: SourceText, options: RunOptions) -> int:
+    target = server.find_target()
     client = await server.connect(target)
     queue = server.task_queue()
-    if not await server.served(client, queue):
+    if not await server.has_pollers(client, queue):
+        text = f'no worker serves the task queue "{queue}" at {target.address} yet'
         hint = f"the run waits for one: `acts dev`, or `python -m worker` with TEMPORAL_ADDRESS={target.address}"
-        print_blocks(
-            [
-                MessageBlock(
-                    f'no worker serves the task queue "{queue}" at {target.address} yet',
-                    "",
-                    [("hint", hint)],
-                    "warning",
-                )
-            ]
-        )
-    handle = await start(client, workflow, request, run_id, source.name)
-    link = web_link(target.ui_url, client.namespace, handle)
+        print_blocks([message(text, hint=hint, severity="warning")])
+    started = await start(client, workflow, request, run_id, source.name)
+    link = f"  {_web_link(target.ui_url, client.namespace, run_id)}" if target.ui_url else ""
     if options.detach:
-        say(f"started {clean(handle.id)} at {target.address}" + (f"  {link}" if link else ""))
-        out(handle.id)
-        return DONE
-    say(f"{workflow} {clean(handle.id)} at {target.address}" + (f"  {link}" if link else ""), "dim")
-    return await finish(client, handle, workflow, source, options)
+        print_err(f"started {clean(run_id)} at {target.address}{link}")
+        print_out(run_id)
+        return EXIT_DONE
+    print_err(f"{workflow} {clean(run_id)} at {target.address}{link}", "dim")
+    return await _finish(started, workflow, source, options)
 
 
-async def start(client: Client, workflow: str, request: Json, run_id: str, name: str) -> WorkflowHandle[Any, Any]:
+async def start(client: Client, workflow: str, request: Json, run_id: str, source_name: str) -> RunReader:
     """Start a run.
 
     Raises:
-        Refusal: the id or the Request cannot be taken.
+        CommandError: the id is invalid or in use, or the Request is too large.
     """
     from temporalio.exceptions import WorkflowAlreadyStartedError
 
-    from acts.language.wire import MAX_PAYLOAD_BYTES as MAX_PAYLOAD
-
     size = len(json.dumps(request, ensure_ascii=False, separators=(",", ":")).encode())
-    if size > MAX_PAYLOAD:
+    if size > MAX_PAYLOAD_BYTES:
+        text = f"the request has {size:,} bytes of JSON; a run takes at most {MAX_PAYLOAD_BYTES:,}"
         hint = "keep large data outside and pass references, or split the plan"
-        raise refuse(
-            f"the request has {size:,} bytes of JSON; a run takes at most {MAX_PAYLOAD:,}", where=name, hint=hint
-        )
+        raise command_error(text, where=source_name, hint=hint)
     if not run_id or not run_id.isprintable() or len(run_id.encode()) > MAX_ID_BYTES:
-        raise refuse(f"an id is 1 to {MAX_ID_BYTES} bytes of printable text", where="--id")
+        raise command_error(f"an id is 1 to {MAX_ID_BYTES} bytes of printable text", where="--id")
+    queue = server.task_queue()
     try:
-        return await client.start_workflow(
-            workflow, request, id=run_id, task_queue=server.task_queue(), rpc_timeout=server.RPC
-        )
+        await client.start_workflow(workflow, request, id=run_id, task_queue=queue, rpc_timeout=server.RPC)
     except WorkflowAlreadyStartedError:
-        raise refuse(
-            f'a run "{clean(run_id)}" is going on',
-            where="--id",
-            hint=f"choose another id, or look at it: acts show {clean(run_id)}",
-        ) from None
+        hint = f"choose another id, or see what it does: acts show {clean(run_id)}"
+        raise command_error(f'the run "{clean(run_id)}" is still running', where="--id", hint=hint) from None
+    return RunReader(client, run_id)
 
 
-async def finish(
-    client: Client, handle: WorkflowHandle[Any, Any], workflow: str, source: Source | None, options: Options
-) -> int:
-    """Wait for the end of a run and show it."""
-    from cli.runs.follow import watched
+async def watch_run(run: RunReader) -> Outcome:
+    """Wait for a run and show its progress."""
+    if console(stderr=True).is_terminal:
+        with LiveTable(run.id) as table:
+            return await follow(run, table)
+    return await follow(run, LogLines(run.id))
 
+
+async def _finish(run: RunReader, workflow: str, source: SourceText, options: RunOptions) -> int:
+    """Wait for the end of a run and print its outcome."""
     began = time.monotonic()
     try:
-        outcome = await (watched(client, handle) if options.watch else wait(handle))
+        outcome = await (watch_run(run) if options.watch else wait_for_outcome(run.handle))
     except asyncio.CancelledError:  # Ctrl-C
-        say(f"stopped waiting; the run goes on: acts show {clean(handle.id)}, acts cancel {clean(handle.id)}")
+        name = clean(run.id)
+        print_err(f"stopped waiting; the run continues: acts show {name}, acts cancel {name}")
         raise
     if options.as_json:
-        out_json(outcome.to_json())
+        print_json(outcome.to_json())
     elif not outcome.problems:
-        print_outcome(outcome, handle.id, workflow, f"{time.monotonic() - began:.1f} s")
+        print_outcome(outcome, run.id, workflow, f"{time.monotonic() - began:.1f} s")
         print_blocks(failure_blocks(outcome))
-        print_forecast(own(outcome.result), OWN)
+        print_forecast(PROPOSED, forecast_in_result(outcome.result))
     if outcome.problems:
-        _print_problems(outcome, source)
+        print_blocks([message(f"the worker refuses the request ({INVALID_REQUEST})")])
+        print_blocks(problem_blocks(outcome.problems, source))
     return outcome.code
 
 
-def _print_problems(outcome: Outcome, source: Source | None) -> None:
-    """What the worker says against the Request."""
-    print_blocks([MessageBlock(f"the worker refuses the request ({INVALID_REQUEST})")])
-    print_blocks(blocks(outcome.problems, source))
-
-
-def web_link(ui_url: str | None, namespace: str, handle: WorkflowHandle[Any, Any]) -> str:
-    """Where the Web UI shows a run, if we know a Web UI."""
-    return f"{ui_url}/namespaces/{quote(namespace, safe='')}/workflows/{quote(handle.id, safe='')}" if ui_url else ""
+def _web_link(ui_url: str, namespace: str, run_id: str) -> str:
+    return f"{ui_url}/namespaces/{quote(namespace, safe='')}/workflows/{quote(run_id, safe='')}"

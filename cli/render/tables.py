@@ -1,4 +1,4 @@
-"""Runs and their calls as tables and lines for a terminal. Everything shown is clean text."""
+"""Runs, calls, instances and errors as tables and lines for a terminal. Everything shown is clean text."""
 
 from __future__ import annotations
 
@@ -8,104 +8,113 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from acts.language.errors import truncate
-from cli.command_errors import MessageBlock
-from cli.console import clean, console, lines
-from cli.runs.pending_view import print_decisions, verdict
+from acts.views.state_marks import CALL_STATES, STATE_MARKS, UNKNOWN_MARK
+from cli.command_errors import MessageBlock, message
+from cli.console import clean, clean_lines, console
+from cli.render.pending_view import print_decisions, rejection_text
 from cli.runs.run_outcome import Outcome
 
 if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-# mark and style of a call's state
-STATES: Final[dict[str, tuple[str, str]]] = {
-    "running": ("▶", "bold cyan"), "awaiting": ("?", "bold magenta"), "ready": ("·", "cyan"), "pending": ("·", "dim"),
-    "completed": ("✓", "green"), "detached": ("↗", "green"), "skipped": ("–", "dim"),
-    "failed": ("✗", "bold red"), "rejected": ("✗", "bold red"), "cancelled": ("⊘", "yellow"),
+STATE_STYLES: Final = {
+    "running": "bold cyan", "awaiting": "bold magenta", "ready": "cyan", "pending": "dim", "completed": "green",
+    "detached": "green", "skipped": "dim", "failed": "bold red", "rejected": "bold red", "cancelled": "yellow",
+    "partial": "bold yellow", "terminated": "bold red", "timedOut": "bold red", "planning": "cyan",
+    "paused": "bold yellow", "continued": "cyan",
 }  # fmt: skip
-# and of a run's
-RUNS: Final[dict[str, tuple[str, str]]] = {
-    **STATES, "partial": ("✗", "bold yellow"), "terminated": ("✗", "bold red"), "timedOut": ("✗", "bold red"),
-    "planning": ("▶", "cyan"), "paused": ("⏸", "bold yellow"), "continued": ("↗", "cyan"),
-}  # fmt: skip
-# What matters most when not all rows fit
-_FIRST: Final = (
-    "awaiting",
-    "running",
-    "failed",
-    "rejected",
-    "ready",
-    "cancelled",
-    "detached",
-    "completed",
-    "skipped",
-    "pending",
-)
+# The rows that are kept if not all of them fit
+_IMPORTANT_FIRST: Final = (
+    "awaiting", "running", "failed", "rejected", "ready", "cancelled", "detached", "completed", "skipped", "pending",
+)  # fmt: skip
 MAX_NOTE: Final = 200
-MAX_FAILURES: Final = 20  # told in full; more of them are mostly alike
-MAX_ROWS: Final = 200  # of a table or a value: more is not read, and --json has all of it
+MAX_NAME: Final = 100
+MAX_FAILURES: Final = 20  # printed in full; more of them are mostly alike
+MAX_ROWS: Final = 200  # of a table or a value; --json has all of them
 
 
-def calls_table(calls: Sequence[Mapping[str, Any]], limit: int | None = None) -> Table:
-    """A row per call; where they do not fit, what needs attention comes first."""
+def new_table(*titles: str, **options: Any) -> Table:
+    """An empty table without borders; long cells are folded."""
     from rich.table import Table
-    from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    ticks = ("tick",) if any(call.get("tick") for call in calls) else ()
-    for title in (*ticks, "", "call", "state", "writes", "note"):
+    table = Table(box=None, header_style="dim", **({"pad_edge": False} | options))
+    for title in titles:
         table.add_column(title, overflow="fold", no_wrap=title in ("", "tick", "state"))
-    shown, left = _chosen(calls, limit)
-    tick = None
-    for call in shown:
-        state = str(call.get("state", ""))
-        mark, style = STATES.get(state, ("?", ""))
-        name = clean(call.get("id", ""), 100) + (f" [{clean(call['instance'], 60)}]" if call.get("instance") else "")
-        path = clean(call.get("outputPath") or "", 100)
-        own = [Text("" if call.get("tick") == tick else clean(call.get("tick") or ""), "dim")] if ticks else []
-        tick = call.get("tick")
-        table.add_row(*own, Text(mark, style), Text(name), Text(clean(state), style), Text(path), Text(note(call)))
-    if left:
-        table.add_row(*("" for _ in ticks), "", Text(f"… and {sum(left.values())} more: {counts_text(left)}", "dim"))
     return table
 
 
-def note(call: Mapping[str, Any]) -> str:
-    """What is to be said of a call beside its state."""
+def calls_table(calls: Sequence[Mapping[str, Any]], limit: int | None = None) -> Table:
+    """A row per call; if there are more than ``limit``, the important ones."""
+    from rich.text import Text
+
+    ticks = ("tick",) if any(call.get("tick") for call in calls) else ()
+    table = new_table(*ticks, "", "call", "state", "writes", "note")
+    shown, omitted = _select_rows(calls, limit)
+    tick = None
+    for call in shown:
+        state = str(call.get("state", ""))
+        own = [Text("" if call.get("tick") == tick else clean(call.get("tick") or ""), "dim")] if ticks else []
+        tick = call.get("tick")
+        cells = (call_name(call), clean(call.get("outputPath") or "", MAX_NAME), describe_call(call))
+        name, path, note = map(Text, cells)
+        table.add_row(*own, _mark(state), name, Text(clean(state), STATE_STYLES.get(state, "")), path, note)
+    if omitted:
+        table.add_row(*("" for _ in ticks), "", _omitted_text(omitted))
+    return table
+
+
+def _mark(state: str) -> Text:
+    from rich.text import Text
+
+    return Text(STATE_MARKS.get(state, UNKNOWN_MARK), STATE_STYLES.get(state, ""))
+
+
+def call_name(call: Mapping[str, Any], key: str = "id") -> str:
+    """``2:pay [c1]``"""
+    return clean(call.get(key) or "", MAX_NAME) + (f" [{clean(call['instance'], 60)}]" if call.get("instance") else "")
+
+
+def describe_call(call: Mapping[str, Any]) -> str:
+    """The error of a call, or what it waits for."""
     error = call.get("error")
     if isinstance(error, Mapping):
         return clean(f"{error.get('code')}: {error.get('message')}", MAX_NOTE)
     if isinstance(error, str):
         return clean(error, MAX_NOTE)
-    waits = call.get("waitsFor")
-    if isinstance(waits, list):
-        return clean(f"waits for {', '.join(map(str, waits))}", MAX_NOTE)
+    if isinstance(call.get("waitsFor"), list):
+        return clean(f"waits for {', '.join(map(str, call['waitsFor']))}", MAX_NOTE)
     return "waits for a decision" if call.get("state") == "awaiting" else ""
 
 
-def _chosen(calls: Sequence[Mapping[str, Any]], limit: int | None) -> tuple[list[Mapping[str, Any]], Counter[str]]:
-    """The calls to show, in the order of the plan, and how many of each state are left out."""
-    if limit is None or len(calls) <= limit:
-        return list(calls), Counter()
-    rank = {state: i for i, state in enumerate(_FIRST)}
-    order = sorted(range(len(calls)), key=lambda i: rank.get(str(calls[i].get("state")), len(rank)))
-    keep = set(order[: max(limit - 1, 1)])
-    left = Counter(str(c.get("state")) for i, c in enumerate(calls) if i not in keep)
-    return [c for i, c in enumerate(calls) if i in keep], left
+def _select_rows(rows: Sequence[Mapping[str, Any]], limit: int | None) -> tuple[list[Mapping[str, Any]], Counter[str]]:
+    """The rows to show, in their order, and how many of each state are omitted."""
+    if limit is None or len(rows) <= limit:
+        return list(rows), Counter()
+    rank = {state: i for i, state in enumerate(_IMPORTANT_FIRST)}
+    order = sorted(range(len(rows)), key=lambda i: rank.get(str(rows[i].get("state")), len(rank)))
+    shown = set(order[: max(limit - 1, 1)])
+    omitted = Counter(str(row.get("state")) for i, row in enumerate(rows) if i not in shown)
+    return [row for i, row in enumerate(rows) if i in shown], omitted
+
+
+def _omitted_text(omitted: Mapping[str, int]) -> Text:
+    from rich.text import Text
+
+    return Text(f"… and {sum(omitted.values())} more: {counts_text(omitted)}", "dim")
 
 
 def counts_text(counts: Mapping[str, int]) -> str:
-    """``3 completed, 1 running``"""
-    return ", ".join(f"{counts[s]} {s}" for s in STATES if counts.get(s))
+    """``1 running, 3 completed``"""
+    return ", ".join(f"{counts[s]} {s}" for s in CALL_STATES if counts.get(s))
 
 
 def headline(status: str, run: str, *facts: str) -> Text:
     """``✓ completed  weather-1a2b  Plan  1.2 s``"""
     from rich.text import Text
 
-    mark, style = RUNS.get(status, ("·", ""))
     text = Text()
-    text.append(f"{mark} {clean(status)}", style)
+    text.append(f"{STATE_MARKS.get(status, '·')} {clean(status)}", STATE_STYLES.get(status, ""))
     text.append(f"  {clean(run)}", "bold")
     for fact in facts:
         if fact:
@@ -114,33 +123,39 @@ def headline(status: str, run: str, *facts: str) -> Text:
 
 
 def print_outcome(outcome: Outcome, run: str, *facts: str, rows: int = MAX_ROWS) -> None:
-    """A finished run for a person, on stdout."""
+    """Print a run that has ended."""
     screen = console()
     result = outcome.result
     ticks = result.get("ticks") if isinstance(result, dict) else None
     screen.print(headline(outcome.status, run, *facts, f"{ticks} tick{'s' * (ticks != 1)}" if ticks else ""))
     if isinstance(result, dict):
-        if why := verdict(result):
-            screen.print(why, style="bold red")
+        if rejection := rejection_text(result):
+            screen.print(rejection, style="bold red")
         _print_result(result, rows)
         print_decisions(result.get("decisions"))
     elif result is not None:
         screen.print(value_text(result, rows))
     if outcome.error is not None and not outcome.problems:
-        screen.print(f"{clean(outcome.error.get('type'))}: " + "\n  ".join(lines(str(outcome.error.get("message")))))
+        text = "\n  ".join(clean_lines(str(outcome.error.get("message"))))
+        screen.print(f"{clean(outcome.error.get('type'))}: {text}")
+
+
+def print_tables(report: Mapping[str, Any], rows: int = MAX_ROWS) -> None:
+    """Print the calls and the instances of a result or status."""
+    calls, instances = report.get("calls"), report.get("instances")
+    if isinstance(calls, list) and calls:
+        console().print(calls_table(calls, rows))
+    if isinstance(instances, dict) and instances:
+        console().print(instances_table(instances, rows))
 
 
 def _print_result(result: Mapping[str, Any], rows: int) -> None:
     screen = console()
-    calls, instances = result.get("calls"), result.get("instances")
-    if isinstance(calls, list) and calls:
-        screen.print(calls_table(calls, rows))
-    if isinstance(instances, dict) and instances:
-        screen.print(instances_table(instances, rows))
-    told = [e for e in result.get("errors") or () if isinstance(e, dict) and e.get("tick")]
-    if told:
-        screen.print("\ntold to the model", style="bold")
-        screen.print(_errors_table(told[:rows]))
+    print_tables(result, rows)
+    reported = [e for e in result.get("errors") or () if isinstance(e, dict) and e.get("tick")]
+    if reported:
+        screen.print("\nerrors reported to the model", style="bold")
+        screen.print(_errors_table(reported[:rows]))
     for name in ("output", "state"):
         if result.get(name) not in (None, {}):
             screen.print(f"\n{name}", style="bold")
@@ -151,7 +166,7 @@ def _print_result(result: Mapping[str, Any], rows: int) -> None:
 
 
 def usage_text(usage: Mapping[str, Any]) -> str:
-    """What a run spent on models."""
+    """The requests, tokens and US dollars that a run spent on models."""
     requests, cost = usage.get("requests"), usage.get("cost")
     cached = f" ({usage['cachedTokens']:,} cached)" if usage.get("cachedTokens") else ""
     price = ", price unknown" if cost is None else f", {cost:.4f} USD" if cost else ""
@@ -162,43 +177,36 @@ def usage_text(usage: Mapping[str, Any]) -> str:
 
 
 def _errors_table(errors: Sequence[Mapping[str, Any]]) -> Table:
-    """What an agent's model was told that went wrong, tick by tick."""
-    from rich.table import Table
+    """The errors that an agent's model received, tick by tick."""
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for title in ("tick", "call", "error"):
-        table.add_column(title, overflow="fold")
+    table = new_table("tick", "call", "error")
     for error in errors:
         text = clean(f"{error.get('code')}: {error.get('message')}", MAX_NOTE)
-        call = clean(error.get("call") or "", 100)
-        call += f" [{clean(error['instance'], 60)}]" if error.get("instance") else ""
-        table.add_row(Text(clean(error["tick"])), Text(call), Text(text))
+        table.add_row(*map(Text, (clean(error["tick"]), call_name(error, "call"), text)))
     return table
 
 
 def instances_table(instances: Mapping[str, Any], limit: int | None = None) -> Table:
-    """A row per instance of a batch (its result, or its status alone); what needs attention is kept."""
-    from rich.table import Table
+    """A row per instance of a batch, of its result or its status alone; if there are more, the important ones."""
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for title in ("", "instance", "status", "errors"):
-        table.add_column(title, overflow="fold")
+    table = new_table("", "instance", "status", "errors")
     items = [{"id": name, "state": _status(item), "item": item} for name, item in instances.items()]
-    shown, left = _chosen(items, limit)
+    shown, omitted = _select_rows(items, limit)
     for row in shown:
-        mark, style = RUNS.get(row["state"], ("·", ""))
+        state = row["state"]
         errors = row["item"].get("errors") or [] if isinstance(row["item"], dict) else []
         text = "; ".join(clean(_short_error(e), 100) for e in errors if isinstance(e, dict))
-        table.add_row(Text(mark, style), Text(clean(row["id"], 100)), Text(clean(row["state"]), style), Text(text))
-    if left:
-        table.add_row("", Text(f"… and {sum(left.values())} more: {counts_text(left)}", "dim"), "", "")
+        status = Text(clean(state), STATE_STYLES.get(state, ""))
+        table.add_row(_mark(state), Text(clean(row["id"], MAX_NAME)), status, Text(text))
+    if omitted:
+        table.add_row("", _omitted_text(omitted), "", "")
     return table
 
 
 def _short_error(error: Mapping[str, Any]) -> str:
-    """``2:pay: no funds``; one of the whole instance, as when its Request is refused, has no call."""
+    """``2:pay: no funds``; an error of the whole instance, such as an invalid Request, has no call."""
     return f"{error['call']}: {error.get('message')}" if error.get("call") else str(error.get("message"))
 
 
@@ -207,22 +215,21 @@ def _status(item: Any) -> str:
 
 
 def value_text(value: Any, limit: int = MAX_ROWS) -> str:
-    """JSON for reading: clean, and cut where nobody reads on (``--json`` has all of it)."""
+    """A value as clean, indented JSON of at most ``limit`` lines."""
     rows = json.dumps(value, indent=2, ensure_ascii=False).splitlines()
     more = [f"… {len(rows) - limit} more lines; --json prints all"] if len(rows) > limit else []
     return "\n".join([clean(truncate(row, 1000)) for row in rows[:limit]] + more)
 
 
 def failure_blocks(outcome: Outcome) -> list[MessageBlock]:
-    """What failed in a run, each as a block; what an agent's model was told stands in its outcome already."""
+    """The failures of a run, a message each; those reported to an agent's model are in its tables already."""
     errors = outcome.result.get("errors") if isinstance(outcome.result, dict) else None
-    found = [e for e in errors if isinstance(e, dict) and not e.get("tick")] if isinstance(errors, list) else []
-    out = [MessageBlock(f"{e.get('message')} [{e.get('code')}]", _where(e)) for e in found if _where(e)]
-    more = len(out) - MAX_FAILURES
-    return [
-        *out[:MAX_FAILURES],
-        *([MessageBlock(f"… and {more} more failures; --json has all", severity="note")] * (more > 0)),
-    ]
+    items = [e for e in errors if isinstance(e, dict) and not e.get("tick")] if isinstance(errors, list) else []
+    blocks = [message(f"{e.get('message')} [{e.get('code')}]", where=_where(e)) for e in items if _where(e)]
+    if (more := len(blocks) - MAX_FAILURES) > 0:
+        note = message(f"… and {more} more failures; --json has all", severity="note")
+        return [*blocks[:MAX_FAILURES], note]
+    return blocks
 
 
 def _where(error: Mapping[str, Any]) -> str:

@@ -1,161 +1,279 @@
-"""What a run tells of itself: its context, its Tools, its Calls, what was decided.
+"""One reader for everything that a run answers: description, queries, Request, result.
 
 Laws of this file:
-- of a run that is over its result tells, which needs no worker: each query makes a worker
-  replay all of such a run, so it is asked one question at most, what its Tools are;
-- of a run that goes on, or whose result was too large to hold its context, queries tell;
-- the data that a run was given by one above it is not taken for that of a Request.
+- an answer is fetched once and kept; ``fresh`` returns a reader that fetches again;
+- a query that no worker answers in time returns None: the caller decides what that means;
+- nothing is printed or laid out here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+import asyncio
+import functools
+from collections.abc import Awaitable, Callable, Coroutine
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from acts.language.messages import read_request
-from acts.language.tools import Tool, read_tool, read_tools, undecided_names
 from acts.language.values import Json
-from acts.language.wire import AGENT, DELEGATE, INSTANCE, PROMPT_CONTEXT, PLAN
-from acts.provenance.message_authors import RunRecord
-from cli.command_errors import NO_SERVER, CommandError, refuse
-from cli.commands.show import ended
+from acts.language.wire import (
+    AGENT,
+    CONTEXT,
+    DELEGATE,
+    GRAPH,
+    INSTANCE,
+    PENDING,
+    PENDING_PARAMETERS,
+    PLAN,
+    PLAN_QUERY,
+    PROMPT_CONTEXT,
+    STATUS,
+)
+from acts.tree.decisions import PendingApproval
+from acts.tree.instance_payload import SHARED_KEY, join_instance_input
+from cli.command_errors import EXIT_NO_SERVER, CommandError, command_error
 from cli.console import clean
 from cli.runs import server
-from cli.runs.queries import ask, messages_of, request_of, status_of
+from cli.runs.run_outcome import Outcome, wait_for_outcome
 
 if TYPE_CHECKING:
-    from temporalio.client import Client, WorkflowExecutionDescription, WorkflowHandle
+    from temporalio.client import Client, WorkflowExecutionDescription
 
-OURS: Final = (PLAN, AGENT, DELEGATE, INSTANCE)
-# How long a worker may take for one answer: it replays the run first. 5,000 events were measured at 5 s
-LEAST_SECONDS: Final = 5.0
+T = TypeVar("T")
+
+# The workflow types that have a plan and a context
+PLANNING_TYPES: Final = (PLAN, AGENT, DELEGATE, INSTANCE)
+QUERY_TIMEOUT: Final = timedelta(seconds=5)
+# A worker replays the whole run before it answers: 5,000 events were measured at 5 s
 SECONDS_PER_EVENT: Final = 0.003
+# Messages per page: of a run that has ended, the worker replays for each page, and a page ends at 1.5 MB anyway
+PAGE_MESSAGES: Final = 20_000
 
 
-@dataclass(frozen=True)
+def _once(method: Callable[[RunReader], Awaitable[T]]) -> Callable[[RunReader], Coroutine[Any, Any, T]]:
+    """Keep the answer of a method."""
+    name = method.__name__
+
+    @functools.wraps(method)
+    async def read(self: RunReader) -> T:
+        if name not in self._answers:
+            self._answers[name] = await method(self)
+        answer: T = self._answers[name]
+        return answer
+
+    return read
+
+
 class RunReader:
-    """What a run tells. ``above`` is the run of ours that gave it its data; ``complete``: its worker told of Tools."""
+    """Reads the run of a workflow id: the latest one, or the one of ``run_id``."""
 
-    told: RunRecord
-    above: str | None
-    complete: bool
+    def __init__(self, client: Client, id_: str, run_id: str | None = None) -> None:
+        if not id_ or "\0" in id_:
+            raise command_error("a run id must not be empty", hint="`acts run` prints it")
+        self.client = client
+        self.id = id_
+        self.handle = client.get_workflow_handle(id_, run_id=run_id)
+        self.query_timeout = QUERY_TIMEOUT
+        self._answers: dict[str, Any] = {}
 
+    def fresh(self) -> RunReader:
+        """A reader of the same run that has no answers yet."""
+        return RunReader(self.client, self.id, self.handle.run_id)
 
-async def account(client: Client, run: str) -> RunReader:
-    """What a run tells.
+    def other(self, id_: str) -> RunReader:
+        """A reader of another run of the same server."""
+        return RunReader(self.client, id_)
 
-    Raises:
-        Refusal: there is no such run, it has no context, or nobody answers.
-    """
-    handle = server.handle(client, run)
-    found = await server.about(run, handle.describe(rpc_timeout=server.RPC))
-    if found.workflow_type not in OURS:
-        text = f'the run "{clean(run, 200)}" is of the type {clean(found.workflow_type, 100)}, which has no context'
-        raise refuse(text, hint=f"these types have one: {', '.join(OURS)}")
-    above = await _above(client, found)
-    request = None if above is not None else await _request(client, found)
-    result = None if request is None else await _result(client, found)
-    served = await server.served(client, found.task_queue)
-    told = None if request is None or result is None else _of_result(request, result)
-    if told is None and not served:
-        raise _silent(found, f'no worker serves the queue "{clean(found.task_queue, 100)}"')
-    told = told or await _of_queries(handle, found, request, result)
-    page = {"offset": 0, "upto": 0}
-    material = await ask(handle, PROMPT_CONTEXT, page, within=_patience(found)) if served else None
-    tools = _defined(told.messages) if material is None else _tools(material)
-    return RunReader(replace(told, tools=tools), above, material is not None)
+    # -- what the server knows -----------------------------------------------------
 
+    @_once
+    async def describe(self) -> WorkflowExecutionDescription:
+        """The server's description of the run.
 
-def _patience(found: WorkflowExecutionDescription) -> timedelta:
-    return timedelta(seconds=LEAST_SECONDS + SECONDS_PER_EVENT * found.history_length)
+        Raises:
+            CommandError: there is no such run.
+        """
+        return await server.for_run(self.id, self.handle.describe(rpc_timeout=server.RPC))
 
+    async def exists(self) -> bool:
+        """Whether the server has a run of this id."""
+        try:
+            await self.describe()
+        except CommandError:
+            return False
+        return True
 
-async def _above(client: Client, found: WorkflowExecutionDescription) -> str | None:
-    """The run of ours that started this one; None for a root."""
-    from temporalio.service import RPCError
+    async def describe_running(self) -> WorkflowExecutionDescription:
+        """The description of a run that accepts signals, updates and cancellation.
 
-    if found.parent_id is None:
+        Raises:
+            CommandError: there is no such run, or it has ended.
+        """
+        info = await self.describe()
+        if info.close_time is not None:
+            raise server.ended_error(self.id)
+        return info
+
+    async def describe_planning(self, what: str = "plan") -> WorkflowExecutionDescription:
+        """The description of a run of ours.
+
+        Raises:
+            CommandError: there is no such run, or its type has no ``what``.
+        """
+        info = await self.describe()
+        if info.workflow_type not in PLANNING_TYPES:
+            text = (
+                f'the run "{clean(self.id, 200)}" is of the type {clean(info.workflow_type, 100)}, which has no {what}'
+            )
+            raise command_error(text, hint=f"these types have one: {', '.join(PLANNING_TYPES)}")
+        return info
+
+    @_once
+    async def root_id(self) -> str:
+        """The id of the run at the top of this one's tree; of a root, its own."""
+        info = await self.describe()
+        return info.root_id or info.parent_id or self.id
+
+    @_once
+    async def has_worker(self) -> bool:
+        """Whether a worker polls the run's task queue."""
+        return await server.has_pollers(self.client, (await self.describe()).task_queue)
+
+    @_once
+    async def outcome(self) -> Outcome | None:
+        """How exactly this run ended; None while it runs."""
+        info = await self.describe()
+        if info.close_time is None:
+            return None
+        return await wait_for_outcome(self.client.get_workflow_handle(self.id, run_id=info.run_id), follow_runs=False)
+
+    async def result(self) -> dict[str, Any]:
+        """The result of a run that has ended; {} if it has none."""
+        outcome = await self.outcome()
+        return outcome.result if outcome is not None and isinstance(outcome.result, dict) else {}
+
+    @_once
+    async def request(self) -> Json:
+        """The Request that the run was started with, or None.
+
+        It is in the first event of the first run; a run after continue-as-new names that one.
+        """
+        info = await self.describe()
+        event = await self._start_event(info.run_id)
+        if event is not None and event.first_execution_run_id not in ("", info.run_id):
+            event = await self._start_event(event.first_execution_run_id)
+        if event is None or not event.input.payloads:
+            return None
+        values = await self.client.data_converter.decode(event.input.payloads[:1])
+        return _request_in_input(values[0], event.input.payloads[0].metadata.get(SHARED_KEY))
+
+    async def _start_event(self, run_id: str | None) -> Any:
+        handle = self.client.get_workflow_handle(self.id, run_id=run_id)
+        async for event in handle.fetch_history_events(page_size=1, rpc_timeout=server.RPC):
+            return event.workflow_execution_started_event_attributes
         return None
-    parent = client.get_workflow_handle(found.parent_id, run_id=found.parent_run_id)
-    try:
-        kind = (await parent.describe(rpc_timeout=server.RPC)).workflow_type
-    except RPCError:  # gone: then nobody can tell what it was
-        return found.parent_id
-    return found.parent_id if kind in OURS else None
+
+    @_once
+    async def last_child_plan(self) -> RunReader | None:
+        """The Plan that this run started last, of a delegate that executes a plan unchanged."""
+        run_id, plan = (await self.describe()).run_id, None
+        handle = self.client.get_workflow_handle(self.id, run_id=run_id)
+        async for event in handle.fetch_history_events(rpc_timeout=server.RPC):
+            child = event.child_workflow_execution_started_event_attributes
+            if child.workflow_type.name == PLAN:
+                plan = child.workflow_execution.workflow_id
+        return None if plan is None else self.other(plan)
+
+    # -- what a worker answers -----------------------------------------------------
+
+    async def query(self, name: str, *args: Any) -> Any:
+        """The answer to a query; None if there is none in time."""
+        from temporalio.client import WorkflowQueryFailedError, WorkflowQueryRejectedError
+        from temporalio.service import RPCError
+
+        try:
+            # the SDK retries after its own timeout, so the wait is bounded here too
+            answer = self.handle.query(name, args=list(args), rpc_timeout=self.query_timeout)
+            return await asyncio.wait_for(answer, self.query_timeout.total_seconds())
+        except (RPCError, WorkflowQueryFailedError, WorkflowQueryRejectedError, TimeoutError):
+            return None
+
+    async def allow_replay_time(self) -> None:
+        """Give the worker enough time per query to replay the whole history of the run."""
+        events = (await self.describe()).history_length
+        self.query_timeout = QUERY_TIMEOUT + timedelta(seconds=SECONDS_PER_EVENT * events)
+
+    @_once
+    async def status(self) -> dict[str, Any] | None:
+        """The query ``status``: ``{phase, tick?, calls, instances?, usage, waits?, notes?, decisions?}``."""
+        return _dict_or_none(await self.query(STATUS))
+
+    @_once
+    async def pending(self) -> list[PendingApproval] | None:
+        """The pending approvals: of a root those of its whole tree, else the run's own."""
+        return read_approvals(await self.query(PENDING))
+
+    @_once
+    async def pending_parameters(self) -> dict[str, Any] | None:
+        """The parameters of the run's own pending Calls: ``{editable, calls: [{call, instance?, with}]}``."""
+        return _dict_or_none(await self.query(PENDING_PARAMETERS))
+
+    @_once
+    async def plan(self) -> list[Any] | None:
+        """The Calls of the plan that waits for approval, or else is executed."""
+        answer = await self.query(PLAN_QUERY)
+        return answer if isinstance(answer, list) else None
+
+    @_once
+    async def prompt_context(self) -> dict[str, Any] | None:
+        """The Tools as the worker knows them, without messages: ``{tools: {name: {schema, served}}, mode}``."""
+        return _dict_or_none(await self.query(PROMPT_CONTEXT, {"offset": 0, "upto": 0}))
+
+    @_once
+    async def messages(self) -> list[Json] | None:
+        """The whole context, read page by page."""
+        messages: list[Json] = []
+        while True:
+            page = await self.query(CONTEXT, {"offset": len(messages), "limit": PAGE_MESSAGES})
+            if not isinstance(page, dict) or not isinstance(page.get("messages"), list):
+                return None
+            messages += page["messages"]
+            if not page["messages"] or len(messages) >= int(page.get("total", 0)):
+                return messages
+
+    async def value(self, path: str, instance: str) -> dict[str, Any] | None:
+        """A value in the view of an instance: ``{path, value}``, ``{path, absent}``, or ``{error}``."""
+        return _dict_or_none(await self.query(CONTEXT, {"path": path, "instance": instance}))
+
+    async def graph(self, *, mermaid: bool) -> Any:
+        """The plan as Mermaid text, or as JSON for ``render_plan``; empty if the run has no plan."""
+        return await self.query(GRAPH, *([] if mermaid else [{"format": "json"}]))
+
+    async def no_answer_error(self) -> CommandError:
+        """No worker answers for this run."""
+        queue = clean((await self.describe()).task_queue, 100)
+        cause = f'the workers of the queue "{queue}" do not answer'
+        if not await self.has_worker():
+            cause = f'no worker serves the queue "{queue}"'
+        text = f'{cause}, so "{clean(self.id, 200)}" cannot be read'
+        return command_error(text, hint=server.START_WORKER, code=EXIT_NO_SERVER)
 
 
-async def _request(client: Client, found: WorkflowExecutionDescription) -> Sequence[Json] | None:
-    """The context that a run was started with; None when the history of its beginning is gone."""
-    from temporalio.service import RPCError
-
-    try:
-        given = await request_of(client, found)
-    except RPCError:
-        return None
-    context = given.get("context", []) if isinstance(given, dict) else None
-    return context if isinstance(context, list) else None
+def read_approvals(answer: Any) -> list[PendingApproval] | None:
+    """The answer to the query ``pending``; None for anything else."""
+    return [PendingApproval.from_json(item) for item in answer] if isinstance(answer, list) else None
 
 
-async def _result(client: Client, found: WorkflowExecutionDescription) -> dict[str, Any] | None:
-    """The result of a run that is over, if it has one."""
-    result = (await ended(client, found)).result if found.close_time is not None else None
-    return result if isinstance(result, dict) and isinstance(result.get("context"), list) else None
+def _dict_or_none(answer: Any) -> dict[str, Any] | None:
+    return answer if isinstance(answer, dict) else None
 
 
-def _of_result(request: Sequence[Json], result: Mapping[str, Any]) -> RunRecord | None:
-    """What a result tells; None where it was too large to hold the context."""
-    if "context" in _omitted(result):
-        return None
-    messages = [*request, *result["context"]]
-    return RunRecord(messages, {}, request, list(_calls(result)), result.get("decisions") or ())
-
-
-def _omitted(result: Mapping[str, Any]) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = (result.get("omitted") or {}).get("bytes") or {}
-    return found
-
-
-def _calls(result: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """The Calls of a run, those of its instances among them."""
-    yield from result.get("calls") or ()
-    for instance, item in (result.get("instances") or {}).items():
-        for call in (item.get("calls") if isinstance(item, dict) else None) or ():
-            yield {**call, "instance": instance}
-
-
-async def _of_queries(
-    handle: WorkflowHandle[Any, Any], found: WorkflowExecutionDescription, request: Sequence[Json] | None,
-    result: Mapping[str, Any] | None,
-) -> RunRecord:  # fmt: skip
-    """What a worker tells; ``result`` saves it the question for the Calls."""
-    messages = await messages_of(handle, _patience(found))
-    if messages is not None and result is not None and "calls" not in _omitted(result):
-        return RunRecord(messages, {}, request, list(_calls(result)), result.get("decisions") or ())
-    status = await status_of(handle, _patience(found))
-    if status is None:
-        raise _silent(found, f'the workers of the queue "{clean(found.task_queue, 100)}" do not answer')
-    if messages is None:
-        run = clean(found.id, 200)
-        head = f'the run "{run}" has no context to look at (it is {clean(status.get("phase"), 40)})'
-        raise refuse(head, hint=f"`acts show {run}` tells how it is")
-    return RunRecord(messages, {}, request, status.get("calls") or (), status.get("decisions") or ())
-
-
-def _tools(material: Any) -> dict[str, Tool]:
-    listed = material.get("tools") if isinstance(material, dict) else None
-    read = {name: read_tool(name, item["schema"], served=item["served"])[0] for name, item in (listed or {}).items()}
-    return {name: tool for name, tool in read.items() if tool is not None}
-
-
-def _defined(messages: Sequence[Json]) -> dict[str, Tool]:
-    """The Tools that say themselves what runs behind them: of the others only a worker knows."""
-    parsed = read_request({"context": list(messages)})
-    unknown = undecided_names(parsed)
-    return {n: t for n, t in read_tools(parsed, {}, lambda _: False).by_name.items() if n not in unknown}
-
-
-def _silent(found: WorkflowExecutionDescription, who: str) -> CommandError:
-    hint = "a run is asked by way of its worker: start one with `acts dev`, or `python -m worker`"
-    return refuse(f'{who}, so nobody can tell about "{clean(found.id, 200)}"', hint=hint, code=NO_SERVER)
+def _request_in_input(value: Json, shared: bytes | None) -> Json:
+    """The Request in a workflow's input: the input itself, or part of what a parent passes to a child."""
+    if not isinstance(value, dict):
+        return value
+    if shared is not None:
+        try:
+            return join_instance_input(value, shared)["request"]
+        except (ValueError, KeyError):
+            return value
+    return value.get("request", value)

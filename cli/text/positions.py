@@ -1,4 +1,4 @@
-"""Where in a text something stands, and what is said when a text cannot be read. Lines and columns count from 1."""
+"""Positions in a text, and the errors of a text that cannot be read. Lines and columns count from 1."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from acts.language.values import MAX_DEPTH
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Place:
+class Position:
     """A line and a column of a text, both from 1."""
 
     line: int
@@ -17,32 +17,32 @@ class Place:
 
 
 class TextError(Exception):
-    """A text that is not what it should be. ``place`` is None when the whole of it is meant."""
+    """A text that cannot be read. ``position`` is None if the error concerns the whole text."""
 
-    def __init__(self, message: str, place: Place | None = None, hint: str | None = None) -> None:
+    def __init__(self, message: str, position: Position | None = None, hint: str | None = None) -> None:
         super().__init__(message)
         self.message = message
-        self.place = place
+        self.position = position
         self.hint = hint
 
 
 class TooDeepError(TextError):
-    """More levels than any check could follow."""
+    """A value with more levels than the checks can follow."""
 
-    def __init__(self, place: Place) -> None:
-        super().__init__(f"nested deeper than {MAX_DEPTH} levels", place, "flatten it, or move parts into tools")
-
-
-class TwiceError(TextError):
-    """A key stands twice in one object."""
-
-    def __init__(self, key: str, first: int, place: Place) -> None:
-        text = f'the key "{key}" stands twice in one object; the first is in line {first}'
-        super().__init__(text, place, "keep one of the two, or rename one")
+    def __init__(self, position: Position) -> None:
+        super().__init__(f"nested deeper than {MAX_DEPTH} levels", position, "flatten it, or move parts into tools")
 
 
-class Tokens:
-    """Turns offsets of a text into places."""
+class DuplicateKeyError(TextError):
+    """A key that occurs twice in one object."""
+
+    def __init__(self, key: str, first_line: int, position: Position) -> None:
+        text = f'the key "{key}" occurs twice in one object; the first is in line {first_line}'
+        super().__init__(text, position, "remove or rename one of the two")
+
+
+class LineIndex:
+    """Converts offsets of a text to positions."""
 
     def __init__(self, text: str) -> None:
         self._starts = [0]
@@ -51,11 +51,11 @@ class Tokens:
             self._starts.append(at + 1)
             at = text.find("\n", at + 1)
 
-    def place(self, offset: int) -> Place:
-        """The place of an offset."""
+    def position(self, offset: int) -> Position:
+        """The position of an offset."""
         line = bisect_right(self._starts, offset)
-        return Place(line, offset - self._starts[line - 1] + 1)
+        return Position(line, offset - self._starts[line - 1] + 1)
 
-    def twice(self, key: str, first: int, again: int) -> TwiceError:
-        """The error for a key that stands twice, by the offsets of both."""
-        return TwiceError(key, self.place(first).line, self.place(again))
+    def duplicate_key_error(self, key: str, first: int, second: int) -> DuplicateKeyError:
+        """The error for a key that occurs at two offsets."""
+        return DuplicateKeyError(key, self.position(first).line, self.position(second))

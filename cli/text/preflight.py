@@ -1,11 +1,10 @@
-"""What this environment knows of the worker's Tools, and a verdict that allows for the rest.
+"""Preflight: a Request validated before a worker sees it, with the Tools that this environment can load.
 
 Laws of this file:
-- a Request is looked at before anything is imported: only one that leaves something to
-  the worker costs the import of the worker's modules (and with them of Temporal);
-- the worker has the last word. What it may know and we do not is a warning here, unless
-  ``strict``: an error is what no worker could make right;
-- what a file is run as (``Plan`` or ``Agent``) is decided here, once, and with a reason.
+- the worker's modules (and with them Temporal) are imported only for a Request that needs them;
+- the worker decides. A problem that a worker with other Tools or Activities may not have is a warning here, unless
+  ``strict``; an error is one that every worker would report;
+- whether a file is run as a ``Plan`` or an ``Agent`` is decided here alone, with a reason.
 """
 
 from __future__ import annotations
@@ -21,23 +20,23 @@ from acts.language.messages import Request, ToolMessage, parse_request
 from acts.language.tools import META, registered_names, undecided_names
 from acts.language.values import Json, pointer
 from acts.plan.validate import validate
-from cli.command_errors import CommandError, refuse
+from cli.command_errors import CommandError, command_error
 
 MODULES: Final = "ACTS_ACTIVITIES"
 FOLDERS: Final = "ACTS_TOOLS"
 DELEGATES: Final = "ACTS_DELEGATES"
 EXAMPLES: Final = Path(__file__).resolve().parent.parent.parent / "examples"
-# What a Tool that we cannot see may write, nobody here can tell
+# Problems that depend on what an unseen Tool may write
 _DEPENDS_ON_TOOLS: Final = ("unknownReference", "cycle")
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """What was found, and what it was found with (stand-ins for unseen Tools included).
+class Preflight:
+    """The problems of a Request, and the Tools and Activities that it was validated with.
 
-    ``agent``: it is one for an ``Agent``, else for a ``Plan``; ``why`` says it to a person,
-    where it could be doubted. ``unseen``: the Tools that stand-ins are there for, where what
-    reads from what cannot be told without them.
+    ``tools`` includes stand-ins for Tools that this environment does not load; ``unseen`` are their names if the
+    references of the plan cannot be checked without them. ``agent``: the Request is run as an ``Agent``, else as a
+    ``Plan``; ``why`` explains that if it is not obvious.
     """
 
     problems: list[Problem]
@@ -50,97 +49,96 @@ class Verdict:
 
     @property
     def errors(self) -> list[Problem]:
-        """The problems that no worker could make right."""
+        """The problems that every worker would report."""
         return [p for p in self.problems if p.fatal]
 
     @property
     def calls(self) -> int:
-        """How many Calls the latest plan of the Request has."""
+        """The number of Calls in the latest plan of the Request."""
         plan = self.request.plan if self.request is not None else None
         return 0 if plan is None else len(plan.calls)
 
 
-def kind_of(request: Request) -> tuple[bool, str]:
-    """Whether a Request is for an Agent, and why.
-
-    It is, when it has a model and no Calls, or a model, Calls, and something that only an
-    agent has a use for (``schema``, ``maxTicks``, ``step``): those Calls are then shown to
-    the model. Any other Request is a Plan.
-    """
-    config = request.config
-    calls = request.plan is not None and bool(request.plan.calls)
-    if config.model is None:
-        return False, ""
-    if not calls:
-        return True, f"no calls are given: {config.model} plans them"
-    signs = [*(["a schema"] if request.schema is not None else []),
-             *(k for k in ("maxTicks", "step") if k in config.model_fields_set)]  # fmt: skip
-    if signs:
-        why = f"it has {' and '.join(signs)}, so its calls are shown to {config.model}; --plan runs them as they stand"
-        return True, why
-    return False, f"its calls run as they stand; --agent shows them to {config.model}"
-
-
-def judge(
+def run_preflight(
     raw: Json, *, strict: bool = False, file: str | None = None, modules: str | None = None, agent: bool | None = None
-) -> Verdict:
-    """Every problem of a Request, Tools being looked up in this environment (or in ``modules``).
+) -> Preflight:
+    """Validate a Request with the Tools of this environment, or of ``modules``.
 
-    ``agent`` says what it is to be run as; None leaves that to the Request.
+    ``agent`` says what it is run as; None leaves that to the Request.
 
     Raises:
-        Refusal: the environment names modules or folders that cannot be loaded.
+        CommandError: the environment names modules or folders that cannot be loaded.
     """
     try:
         request = parse_request(raw)
     except InvalidRequest as error:
-        return Verdict(list(error.problems), {}, ())
+        return Preflight(list(error.problems), {}, ())
     registered, undecided = registered_names(request), undecided_names(request)
-    tools, served = registry(file, modules) if registered or undecided else ({}, ())
-    found, why = kind_of(request) if agent is None else (agent, "--agent" if agent else "--plan")
+    tools, served = load_registry(file, modules) if registered or undecided else ({}, ())
+    as_agent, why = choose_workflow(request) if agent is None else (agent, "--agent" if agent else "--plan")
     missing = [] if strict else [n for n in registered if n not in tools]
-    unsure = [] if strict or found else [n for n in undecided if n not in served]
+    unsure = [] if strict or as_agent else [n for n in undecided if n not in served]
     tools = {**tools, **{n: _stand_in(n) for n in missing}}
-    problems = _for_agent(request, tools, served) if found else _validate(request, raw, tools, served)
+    problems = _agent_problems(request, tools, served) if as_agent else _plan_problems(request, raw, tools, served)
     if unsure:
-        problems = _lenient(problems, _validate(request, raw, tools, (*served, *unsure)))
+        problems = _relax(problems, _plan_problems(request, raw, tools, (*served, *unsure)))
     unseen: list[str] = []
     if missing:
         unseen = missing if any(p.fatal and p.code in _DEPENDS_ON_TOOLS for p in problems) else []
-        hint = f"the worker may know it; here {MODULES} and {FOLDERS} say what is loaded"
         problems = [replace(p, severity="warning") if p.code in _DEPENDS_ON_TOOLS else p for p in problems]
-        problems += [_unseen(request, n, hint) for n in missing]
-    return Verdict(problems, tools, (*served, *unsure), request, found, why, tuple(unseen))
+        problems += [_unseen_tool(request, n) for n in missing]
+    return Preflight(problems, tools, (*served, *unsure), request, as_agent, why, tuple(unseen))
 
 
-def needs_tools(what: str, unseen: Sequence[str], where: str = "") -> CommandError:
-    """What cannot be done without Tools that only the worker knows, and how to make them known here."""
+def choose_workflow(request: Request) -> tuple[bool, str]:
+    """True if a Request is for an Agent, and why.
+
+    It is if it has a model and no Calls; or a model, Calls, and a setting that only an agent uses (``schema``,
+    ``maxTicks``, ``step``): its Calls are then shown to the model. Any other Request is for a Plan.
+    """
+    config = request.config
+    if config.model is None:
+        return False, ""
+    if request.plan is None or not request.plan.calls:
+        return True, f"no calls are given: {config.model} plans them"
+    signs = ["a schema"] if request.schema is not None else []
+    signs += [k for k in ("maxTicks", "step") if k in config.model_fields_set]
+    if signs:
+        text = f"it has {' and '.join(signs)}, so its calls are shown to {config.model}"
+        return True, f"{text}; --plan runs them unchanged"
+    return False, f"its calls run unchanged; --agent shows them to {config.model}"
+
+
+def missing_tools_error(what: str, unseen: Sequence[str], where: str = "") -> CommandError:
+    """``what`` needs Tools that only the worker knows."""
     names = f"tool{'s' * (len(unseen) != 1)} {format_choices(unseen)}"
     hint = f"set {MODULES} to the modules that serve them (or {FOLDERS} to the folders of tools), as for the worker"
-    return refuse(f"{what} needs the {names}, which only the worker knows", where=where, hint=hint)
+    return command_error(f"{what} needs the {names}, which only the worker knows", where=where, hint=hint)
 
 
-def registry(file: str | None = None, modules: str | None = None) -> tuple[dict[str, dict[str, Any]], tuple[str, ...]]:
-    """The Tools and the names of the Activities that this environment loads; for one of our examples, its own.
+def load_registry(
+    file: str | None = None, modules: str | None = None
+) -> tuple[dict[str, dict[str, Any]], tuple[str, ...]]:
+    """The Tools and the names of the Activities of this environment; for a file of the examples, of the examples.
 
     Raises:
-        Refusal: they cannot be loaded.
+        CommandError: they cannot be loaded.
     """
-    if modules is None and not configured():
-        if file is None or not _is_example(file):
+    if modules is None and not is_configured():
+        if file is None or not Path(file).resolve().is_relative_to(EXAMPLES):
             return {}, ()
         modules = default_modules()
     from activities.registry import RegistryError, from_environment, load
 
     try:
-        found = from_environment() if modules is None else load(modules.split(","), [])
+        registry = from_environment() if modules is None else load(modules.split(","), [])
     except RegistryError as error:
-        raise refuse(str(error), where="the environment", hint=f"mend {MODULES} or {FOLDERS}") from None
-    return dict(found.tools), tuple(found.names)
+        raise command_error(str(error), where="the environment", hint=f"correct {MODULES} or {FOLDERS}") from None
+    return dict(registry.tools), tuple(registry.names)
 
 
-def configured() -> bool:
-    """True when the environment, or an installed package, says what to load."""
+def is_configured() -> bool:
+    """True if the environment or an installed package names modules to load."""
     if os.environ.get(MODULES) or os.environ.get(FOLDERS):
         return True
     from importlib.metadata import entry_points
@@ -149,58 +147,51 @@ def configured() -> bool:
 
 
 def default_modules() -> str:
-    """What is loaded where nothing says otherwise: the examples."""
+    """The modules that are loaded if none are configured: the examples."""
     import examples
 
     return ",".join(examples.MODULES)
 
 
 def default_delegates() -> str:
-    """Where definitions are looked for beside ``ACTS_DELEGATES`` when the examples are loaded: in theirs."""
+    """The folders of the examples' delegates, which are searched after those of ``ACTS_DELEGATES``."""
     import examples
 
     return os.pathsep.join(examples.DELEGATES)
 
 
-def _is_example(file: str) -> bool:
-    return Path(file).resolve().is_relative_to(EXAMPLES)
-
-
-def _validate(request: Request, raw: Json, tools: Mapping[str, Any], served: Iterable[str]) -> list[Problem]:
-    """The problems of a plan."""
+def _plan_problems(request: Request, raw: Json, tools: Mapping[str, Any], served: Iterable[str]) -> list[Problem]:
     problems = validate(raw, tools, served)
     hint = "; or set config.model: then an agent makes the plan" if request.config.model is None else ""
     return [replace(p, hint=f"{p.hint or ''}{hint}") if p.code == "noPlan" else p for p in problems]
 
 
-def _for_agent(request: Request, tools: Mapping[str, Any], served: Iterable[str]) -> list[Problem]:
-    """The problems that an agent has before its first tick, with the worker's own words."""
+def _agent_problems(request: Request, tools: Mapping[str, Any], served: Iterable[str]) -> list[Problem]:
+    """The problems of an agent before its first tick."""
     from acts.machines.loop import Loop
 
     try:
-        loop = Loop(request, tools, served)
+        return list(Loop(request, tools, served).warnings)
     except InvalidRequest as error:
         return list(error.problems)
-    return list(loop.warnings)
 
 
-def _lenient(ours: list[Problem], theirs: list[Problem]) -> list[Problem]:
-    """Ours, those being warnings that a worker with more Activities would not have."""
-    fatal = {(p.code, p.pointer) for p in theirs if p.fatal}
+def _relax(problems: list[Problem], with_activities: list[Problem]) -> list[Problem]:
+    """The problems; those that a worker with more Activities would not report are warnings."""
+    fatal = {(p.code, p.pointer) for p in with_activities if p.fatal}
+    note = "no error if the worker serves an Activity of that name"
     return [
-        p if not p.fatal or (p.code, p.pointer) in fatal else replace(p, severity="warning", hint=_join(p.hint))
-        for p in ours
+        replace(p, severity="warning", hint=f"{p.hint}; {note}" if p.hint else note)
+        if p.fatal and (p.code, p.pointer) not in fatal
+        else p
+        for p in problems
     ]
 
 
-def _join(hint: str | None) -> str:
-    note = "no error where the worker serves an Activity of that name"
-    return f"{hint}; {note}" if hint else note
-
-
-def _unseen(request: Request, name: str, hint: str) -> Problem:
+def _unseen_tool(request: Request, name: str) -> Problem:
     at = next(m.index for m in request.context if isinstance(m, ToolMessage) and m.tool in (name, f"Tool.{name}"))
     text = f'the tool "{name}" is not registered here, so its calls were not checked'
+    hint = f"the worker may have it; {MODULES} and {FOLDERS} say what is loaded here"
     return Problem("unseenTool", text, pointer("context", at, "tool"), hint=hint, severity="warning")
 
 

@@ -89,7 +89,7 @@ def test_a_plan_beside_a_schema_is_shown_to_the_model_unless_the_command_says_ot
 def test_what_the_model_was_told_is_told_to_people_too(acts: Acts) -> None:
     done = acts("run", REFUND, "--input", "amount=60")
     assert done.exit_code == 0
-    _, told = done.stdout.split("told to the model")
+    _, told = done.stdout.split("errors reported to the model")
     assert "2 1:issueRefund more_than_paid: the last order cost 50.00; 60.00 are more than that" in squeezed(told)
     assert "3 ticks" in done.stdout
 
@@ -138,7 +138,7 @@ async def test_a_running_agent_is_shown_with_the_live_calls_of_its_tick(
     await assert_eventually(waits, why="the call of the first tick waits")
     shown = squeezed(acts("show", name).stdout)
     assert f"{name} Agent tick 1" in shown
-    assert "1 ? 1:greet awaiting waits for †input.language" in shown
+    assert "1 ⏸ 1:greet awaiting waits for †input.language" in shown
     assert "usage 1 request, " in shown
     assert f"acts provide {name}" in shown
     (call,) = json.loads(acts("show", name, "--json").stdout)["progress"]["calls"]

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cli.main import app
-from cli.text import plan_files
+from cli.text import source_text
 
 DEEP = 10_000
 
@@ -57,7 +57,7 @@ TEXTS = [
     Case("a.json", '{"context": []} // note', ("a.json:1:17", "JSON has no comments")),
     Case("a.json", '{"context": [', ("a.json:1:14", "found the end", "is not closed")),
     Case("a.json", '{"context": "' + "\x07" + '"}', ("Invalid control character",)),
-    Case("a.json", '{\n"config": {},\n"config": {}}', ("a.json:3", 'the key "config" stands twice', "in line 2")),
+    Case("a.json", '{\n"config": {},\n"config": {}}', ("a.json:3", 'the key "config" occurs twice', "in line 2")),
     Case("a.json", '{"context": [{"type": "input", "input": {"a": {"x": 1,\n"x": 2}}}]}', ("a.json:2", 'the key "x"')),
     Case("a.json", '{"config": {"temperature": NaN}}', ("a.json:1:28", "NaN is not a JSON number", "use null")),
     Case("a.json", '["NaN",\n -Infinity]', ("a.json:2:2", "-Infinity is not a JSON number")),
@@ -70,9 +70,9 @@ TEXTS = [
     Case("a.json", '{"context": [{"\\udfff": 1}]}', ("lone surrogate",)),
     # -- YAML that is none, or not JSON's
     Case("a.yaml", "context:\n\t- 1", ("a.yaml:2:1", "not valid YAML", "never with tabs")),
-    Case("a.yaml", "context: a: b", ("a.yaml:1:11", "stands in quotes")),
-    Case("a.yaml", "context: @x", ("a.yaml:1:10", "begins with @ stands in quotes")),
-    Case("a.yaml", "context: []\nconfig: {}\ncontext: []", ("a.yaml:3", 'the key "context" stands twice', "in line 1")),
+    Case("a.yaml", "context: a: b", ("a.yaml:1:11", "in quotes")),
+    Case("a.yaml", "context: @x", ("a.yaml:1:10", "begins with @ in quotes")),
+    Case("a.yaml", "context: []\nconfig: {}\ncontext: []", ("a.yaml:3", 'the key "context" occurs twice', "in line 1")),
     Case("a.yaml", "context:\n  1: x", ("a.yaml:2:3", "the key 1 is not a string", '"1"')),
     Case("a.yaml", "true: x", ("the key true is not a string",)),
     Case("a.yaml", "~: x", ("the key ~ is not a string",)),
@@ -83,8 +83,8 @@ TEXTS = [
     Case("a.yaml", "a: !!python/object:os.system 1", ("the tag !!python/object:os.system",)),
     Case("a.yaml", "a: !!timestamp 2024-01-01", ("the tag !!timestamp",)),
     Case("a.yaml", "a: *nope", ("the alias *nope has no anchor",)),
-    Case("a.yaml", "a: &a [1, *a]", ("stands inside of what it names",)),
-    Case("a.yaml", LAUGHS, ("a.yaml:6", "unfold to more than 100,000 values"), "a billion laughs"),
+    Case("a.yaml", "a: &a [1, *a]", ("is inside its own anchor",)),
+    Case("a.yaml", LAUGHS, ("a.yaml:6", "expand to more than 100,000 values"), "a billion laughs"),
     Case("a.yaml", "[" * DEEP, ("nested deeper than 100 levels",), "10,000 open YAML lists"),
     Case("a.yaml", "- " * DEEP, ("nested deeper than 100 levels",), "10,000 dashes"),
     Case("a.yaml", "a: 1\n---\nb: 2", ("a.yaml:2", "a second document begins here")),
@@ -215,7 +215,7 @@ def test_what_is_no_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_an_endless_file_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan_files, "MAX_BYTES", 1024)
+    monkeypatch.setattr(source_text, "MAX_BYTES", 1024)
     path = tmp_path / "big.json"
     path.write_text(" " * 1025)
     check(["validate", str(path)], ("big.json", "the file is larger than"))

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from cli.commands.run import new_id
 from cli.main import app
-from cli.text.inputs import with_inputs
+from cli.text.inputs import add_inputs
 from cli.text.preflight import EXAMPLES
 from tests.cli.conftest import ROOT, clean_environment, run_acts
 
@@ -115,10 +115,10 @@ def test_simulate_of_a_template_says_for_how_many_instances_and_what_it_does_not
     assert result.exit_code == 0
     forecast = " ".join(result.stdout.partition("forecast")[2].split())
     assert "0 to 100 delegates, whose requests are not counted" in forecast
-    assert forecast.endswith("Temporal actions, 100 child workflows for instances")
+    assert forecast.endswith(" in each of 100 children")
 
 
-@pytest.mark.parametrize(("command", "what"), [("simulate", "the simulation"), ("graph", "the picture")])
+@pytest.mark.parametrize(("command", "what"), [("simulate", "the simulation"), ("graph", "the drawing")])
 def test_what_only_the_worker_knows_is_named_where_a_plan_cannot_be_followed_without_it(
     command: str, what: str, tmp_path: Path
 ) -> None:
@@ -148,7 +148,7 @@ def test_a_task_for_an_agent_is_valid_but_has_no_plan_to_look_at() -> None:
     for command in ("simulate", "graph"):
         result = acts(command, "-", given=task)
         assert result.exit_code == 2
-        assert "an agent makes it when it runs" in result.stderr
+        assert "its agent makes one when it runs" in result.stderr
 
 
 def test_validate_says_that_a_plan_is_only_shown_to_an_agent() -> None:
@@ -170,7 +170,7 @@ def test_the_plan_that_an_agent_is_given_can_be_looked_at(command: str, words: s
 def test_an_example_of_an_agent_has_no_plan_to_look_at_before_it_runs(command: str) -> None:
     result = acts(command, REFUND)
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "there is no plan to look at: an agent makes it when it runs" in result.stderr
+    assert "the file has no plan: its agent makes one when it runs" in result.stderr
     assert f"acts run {REFUND}" in result.stderr
 
 
@@ -195,13 +195,13 @@ def test_schema_prints_a_schema() -> None:
     ],
 )  # fmt: skip
 def test_an_input_is_json_or_a_string(text: str, value: Any) -> None:
-    found = with_inputs({"context": []}, [f"k={text}"])
+    found = add_inputs({"context": []}, [f"k={text}"])
     assert found == {"context": [{"type": "input", "input": {"k": value}}]}
 
 
 def test_inputs_are_one_message_after_all_others_and_the_request_is_left_alone() -> None:
     request = {"context": [{"type": "input", "input": {"city": "Lisbon", "people": 4}}]}
-    found = with_inputs(request, ["city=Bergen", "n=1"])
+    found = add_inputs(request, ["city=Bergen", "n=1"])
     assert request == {"context": [{"type": "input", "input": {"city": "Lisbon", "people": 4}}]}
     assert found["context"][1:] == [{"type": "input", "input": {"city": "Bergen", "n": 1}}]
 
@@ -215,7 +215,7 @@ def test_inputs_are_one_message_after_all_others_and_the_request_is_left_alone()
         (["a=" + "[" * 5000 + "]" * 5000], "nested deeper"),
         (["a=[1e999]"], "inf is not a JSON number"),
         (['a="\\ud800"'], "lone surrogate"),
-        (['a={"x": 1, "x": 2}'], "stands twice"),
+        (['a={"x": 1, "x": 2}'], "occurs twice"),
     ],
 )
 def test_a_wrong_input_is_refused(inputs: list[str], words: str) -> None:
@@ -252,7 +252,7 @@ def test_an_id_names_the_file_and_is_new(given: str, start: str) -> None:
     [
         ("{", "not valid JSON"), ("[]", "a Message is an object"), ('{"type": "stat"}', 'did you mean "state"'),
         ('{"type": "plan", "plan": []}', "a plan message cannot be provided"), ("no.json", "there is no such file"),
-        ('{"type": "data", "data": {"a": 1, "a": 2}}', "stands twice"),
+        ('{"type": "data", "data": {"a": 1, "a": 2}}', "occurs twice"),
     ],
 )  # fmt: skip
 def test_a_message_that_cannot_be_provided_is_refused_before_a_server_is_asked(message: str, words: str) -> None:

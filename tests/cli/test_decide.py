@@ -13,7 +13,7 @@ import pytest
 from temporalio.client import Client
 from typer.testing import CliRunner
 
-from cli.commands.diff import text_of
+from cli.text.plan_text import format_plan
 from tests.cli.conftest import Acts
 from tests.support import assert_eventually
 
@@ -112,7 +112,7 @@ async def test_calls_are_decided_each_by_its_name(acts: Acts, client: Client, tm
     given = file(tmp_path, FIRST, SECOND, mode="eager", approve={"calls": True})
     name = await started(acts, client, given, 2)
     shown = squeezed(acts("show", name).stdout)
-    assert "? 1:english awaiting waits for a decision" in shown
+    assert "⏸ 1:english awaiting waits for a decision" in shown
     assert f"acts approve {name} --call 2:english --version 1" in shown
     several = acts("approve", name)
     assert several.exit_code == 2
@@ -141,7 +141,7 @@ async def test_watch_says_what_waits_and_how_to_decide_it(acts: Acts, tmp_path: 
         (["approve", "--version", "7"], "version 7 is not what waits"),
         (["approve", "--call", "9:english"], "nothing that waits is matched by call '9:english'"),
         (["approve", "--workflow-id", "another"], "nothing that waits is matched"),
-        (["reject", "--reason", " "], "a rejection has a reason"),
+        (["reject", "--reason", " "], "a rejection needs a reason"),
         (["reject"], "--reason"),
         (["approve", "--note", "x" * 3000], '"reason" is a string of at most 2000 characters'),
     ],
@@ -177,7 +177,7 @@ def test_without_a_worker_a_decision_ends_with_advice(
     acts: Acts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ACTS_TASK_QUEUE", f"nobody-{uuid.uuid4().hex[:8]}")
-    monkeypatch.setattr("cli.runs.queries.QUERY", timedelta(seconds=1))
+    monkeypatch.setattr("cli.runs.run_reader.QUERY_TIMEOUT", timedelta(seconds=1))
     name = f"cli-{uuid.uuid4().hex[:8]}"
     acts("run", file(tmp_path, FIRST), "--detach", "--id", name)
     done = acts("approve", name)
@@ -185,7 +185,7 @@ def test_without_a_worker_a_decision_ends_with_advice(
     assert "no worker serves the queue" in done.stderr
     assert "start a worker" in done.stderr
     assert name in json.loads(acts("pending", "--json").stdout)["unanswered"]
-    assert "nobody answered for" in acts("pending").stderr
+    assert "no worker answered for" in acts("pending").stderr
     acts("cancel", name)
 
 
@@ -194,14 +194,16 @@ async def test_an_update_that_nobody_answers_does_not_hang(
 ) -> None:
     from acts.tree.decisions import PendingApproval
     from cli.command_errors import CommandError
-    from cli.commands.decide import Aim, send
+    from cli.commands.decide import ApprovalTarget, send_decision
+    from cli.runs.run_reader import RunReader
 
     monkeypatch.setenv("ACTS_TASK_QUEUE", f"nobody-{uuid.uuid4().hex[:8]}")
-    monkeypatch.setattr("cli.commands.decide.ANSWER", timedelta(seconds=1))
+    monkeypatch.setattr("cli.commands.decide.UPDATE_TIMEOUT", timedelta(seconds=1))
     name = f"cli-{uuid.uuid4().hex[:8]}"
     acts("run", file(tmp_path, FIRST), "--detach", "--id", name)
-    with pytest.raises(CommandError, match="nobody has taken the decision yet") as refused:
-        await send(client, Aim(name), PendingApproval(name, "plan", 1, ""), {"decision": "approve"})
+    target, approval = ApprovalTarget(name), PendingApproval(name, "plan", 1, "")
+    with pytest.raises(CommandError, match="the decision is not applied yet") as refused:
+        await send_decision(RunReader(client, name), target, approval, {"decision": "approve"})
     assert refused.value.code == 3
     acts("cancel", name)
 
@@ -223,7 +225,7 @@ async def test_a_plan_is_edited_in_an_editor_compared_and_approved(
     acts: Acts, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = await started(acts, client, file(tmp_path, FIRST))
-    assert "the plan is as it was" in acts("diff", name).stderr
+    assert "the plan has not changed" in acts("diff", name).stderr
     editor(tmp_path, monkeypatch, "language: en", "language: fr")
     done = acts("edit", name, "--yes", "--note", "they speak French there")
     assert done.exit_code == 0, done.stderr
@@ -310,22 +312,22 @@ async def test_what_only_the_worker_refuses_is_told_in_its_words(acts: Acts, cli
 def test_somebody_who_is_asked_may_say_yes(monkeypatch: pytest.MonkeyPatch) -> None:
     import typer
 
-    from cli.commands.edit import confirmed
+    from cli.commands.edit import confirm
 
     @(asking := typer.Typer()).command()
     def ask() -> None:
-        raise typer.Exit(0 if confirmed() else 1)
+        raise typer.Exit(0 if confirm() else 1)
 
     assert [CliRunner().invoke(asking, input=given).exit_code for given in ("y\n", "n\n", "")] == [0, 1, 1]
 
 
 @pytest.mark.parametrize("value", [["1e5", "yes", "2024-01-01", "0123", "<<", "=", "~", "a: b", "†state.a", ESCAPE]])
 def test_the_text_of_a_plan_reads_back_as_the_same_plan(value: Any) -> None:
-    from cli.text.plan_files import parse
+    from cli.text.source_text import parse_source
 
-    text, format_ = text_of([{"_tool": "x", "x": value, "n": [1, 1.5, None, True]}])
-    assert parse("the plan", text, format_).value[0]["x"] == value
-    assert text_of({"_tool": "x", "to": "†state.a"}) == ("_tool: x\nto: †state.a\n", "YAML")
+    text, format_ = format_plan([{"_tool": "x", "x": value, "n": [1, 1.5, None, True]}])
+    assert parse_source("the plan", text, format_).value[0]["x"] == value
+    assert format_plan({"_tool": "x", "to": "†state.a"}) == ("_tool: x\nto: †state.a\n", "YAML")
 
 
 # -- agents -------------------------------------------------------------------------------------------------------

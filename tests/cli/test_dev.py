@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from cli.commands.dev import advice, taken_by_others
+from cli.commands.dev import next_command, replaced_ports_note
 from cli.dev.temporal_server import find_dev_server
 from cli.text.preflight import EXAMPLES, default_modules
 from tests.cli.conftest import ROOT, clean_environment, run_acts
@@ -242,7 +242,7 @@ def test_a_usual_port_that_is_taken_is_replaced_and_that_is_said(start: Start) -
             taken.listen()
         dev = start("--no-ui")
     assert not dev["server"].startswith("127.0.0.1:7233,")
-    assert "port 7233 is taken" in dev["note"]
+    assert "port 7233 is used" in dev["note"]
 
 
 def test_a_port_that_was_asked_for_and_is_taken_is_refused(tmp_path: Path) -> None:
@@ -270,17 +270,17 @@ def test_a_module_that_cannot_be_loaded_is_named(tmp_path: Path) -> None:
 
 
 def test_a_port_that_is_taken_is_told_and_so_are_two() -> None:
-    assert taken_by_others([7233]) == "port 7233 is taken by another program, so a free one was chosen"
-    both = "the ports 7233 and 8233 are taken by other programs, so free ones were chosen"
-    assert taken_by_others([7233, 8233]) == both
+    assert replaced_ports_note([7233]) == "port 7233 is used by another program, so a free one was chosen"
+    both = "the ports 7233 and 8233 are used by other programs, so free ones were chosen"
+    assert replaced_ports_note([7233, 8233]) == both
 
 
 def test_an_example_is_offered_only_where_the_worker_has_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
-    assert advice(Path(".acts"), default_modules()) == f"acts run {EXAMPLES / 'weather' / 'plan.yaml'} --watch"
+    assert next_command(Path(".acts"), default_modules()) == f"acts run {EXAMPLES / 'weather' / 'plan.yaml'} --watch"
     for modules in ("my_tools", ""):
-        assert advice(Path(".acts"), modules) == "acts run FILE --watch"
-    assert advice(Path("other"), "my_tools") == "ACTS_STATE=other acts run FILE --watch"
+        assert next_command(Path(".acts"), modules) == "acts run FILE --watch"
+    assert next_command(Path("other"), "my_tools") == "ACTS_STATE=other acts run FILE --watch"
 
 
 def test_the_web_ui_answers_where_it_is_said_to_be(start: Start) -> None:
@@ -304,5 +304,5 @@ def test_the_demo_runs_its_plans_and_leaves_nothing_behind(tmp_path: Path) -> No
         'output    {"confirmationId": "refund_1"',
     ):
         assert words in agent
-    assert "everything is stopped again" in done.stdout
+    assert "the server and the worker are stopped" in done.stdout
     assert list(tmp_path.iterdir()) == []

@@ -86,7 +86,7 @@ def test_an_error_of_a_whole_instance_has_no_call() -> None:
         {"call": None, "code": "InvalidRequest", "message": "the request has 1 problem:\n- x", "instance": "b"},
         {"call": "1:pay", "code": "broke", "message": "no money", "instance": "c"},
         {"call": "2:pay", "code": "broke", "message": "no money"}, {"code": "odd", "message": "said of nothing"},
-        {"call": "3:pay", "code": "broke", "message": "told to the model", "tick": 1},
+        {"call": "3:pay", "code": "broke", "message": "errors reported to the model", "tick": 1},
     ]  # fmt: skip
     found = [(b.where, b.head) for b in failure_blocks(Outcome("partial", {"errors": errors}))]
     assert found == [

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from cli.commands.diff import walker
+from cli.commands.diff import instance_run_id
 from cli.text.preflight import EXAMPLES
 from tests.cli.conftest import Acts
 from tests.cli.test_decide import waits
@@ -95,11 +95,11 @@ def test_a_delegate_that_runs_a_plan_as_it_stands_is_drawn_by_the_run_that_walks
     turn = f"{ran(acts, LOAN)}/plan-1/1:payMonth"
     drawn = acts("graph", turn)
     assert drawn.exit_code == 0
-    assert f"its plan is walked by {turn}/plan" in drawn.stderr
+    assert f"its plan is executed by {turn}/plan" in drawn.stderr
     assert "✓ 2:payInstallment → †state.output" in drawn.stdout
     compared = acts("diff", turn)
     assert compared.exit_code == 0
-    assert "the plan is as it was" in compared.stderr
+    assert "the plan has not changed" in compared.stderr
 
 
 def test_without_a_worker_the_plan_is_drawn_as_it_was_started(
@@ -110,9 +110,9 @@ def test_without_a_worker_the_plan_is_drawn_as_it_was_started(
     async def nobody(*_: Any, **__: Any) -> None:
         return None
 
-    monkeypatch.setattr("cli.commands.show_graph.ask", nobody)
+    monkeypatch.setattr("cli.runs.run_reader.RunReader.query", nobody)
     drawn = acts("graph", plain)
-    assert "no worker answers; the plan as it was started:" in drawn.stderr
+    assert "no worker answers; the plan that the run was started with:" in drawn.stderr
     assert "– 3:bookMuseum" in drawn.stdout
     refused = acts("graph", many)
     assert refused.exit_code == 2
@@ -142,7 +142,7 @@ def compare(acts: Acts, name: str) -> None:
     assert shown.exit_code == 0
     assert "-  comment: †state.rude\n" in shown.stdout
     assert "+    why: manners\n" in shown.stdout
-    assert "the plan is as it was" in acts("diff", f"{name}/c2").stderr
+    assert "the plan has not changed" in acts("diff", f"{name}/c2").stderr
 
 
 async def test_an_edit_inside_an_instance_is_told_and_shown(
@@ -162,7 +162,7 @@ async def test_an_edit_inside_an_instance_is_told_and_shown(
         return []
 
     with monkeypatch.context() as patch:  # as after the approval, while the call still runs
-        patch.setattr("cli.commands.diff.waits_of", nothing)
+        patch.setattr("cli.runs.run_reader.RunReader.pending", nothing)
         compare(acts, name)
     for run in ("c2", "c4"):
         assert acts("approve", name, "--workflow-id", f"{name}/{run}").exit_code == 0
@@ -172,5 +172,5 @@ async def test_an_edit_inside_an_instance_is_told_and_shown(
 
 def test_a_run_below_that_an_edit_names_has_the_tick_of_an_agent_in_its_id() -> None:
     record = {"decision": "edit", "call": "1:a", "instance": "c4", "version": 1}
-    assert walker("run", record) == "run/c4"
-    assert walker("run", {**record, "tick": 2}) == "run/plan-2/c4"
+    assert instance_run_id("run", record) == "run/c4"
+    assert instance_run_id("run", {**record, "tick": 2}) == "run/plan-2/c4"

@@ -80,7 +80,7 @@ async def test_an_instance_that_the_run_itself_walks_is_shown_while_it_goes_on_a
     await waits(client, name, 4)
     shown = acts("show", name, "--instance", "c2").stdout
     assert f"{name} [c2]" in shown
-    assert "? 3:english awaiting" in squeezed(shown)
+    assert "⏸ 3:english awaiting" in squeezed(shown)
     assert "2:english" not in shown
     assert '"name": "c2"' in shown
     assert f"acts approve {name} --call 3:english" in shown
@@ -105,7 +105,7 @@ async def test_an_instance_that_shares_a_child_is_shown_while_it_goes_on_and_aft
     name = await waiting(acts, client, given, 4)
     shown = acts("show", name, "--instance", "c3").stdout
     assert f"{name} [c3]  in {name}/c1" in shown
-    assert "? 1:english awaiting" in squeezed(shown)
+    assert "⏸ 1:english awaiting" in squeezed(shown)
     assert (shown.count("acts approve"), shown.count("acts edit")) == (1, 0)
     assert squeezed(acts("show", name).stdout).count("acts edit") == 1  # c4 has a child of its own
     assert '"name": "c3"' in shown

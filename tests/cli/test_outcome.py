@@ -8,7 +8,7 @@ import pytest
 from temporalio import exceptions
 from temporalio.exceptions import ApplicationError, CancelledError, TerminatedError, TimeoutType
 
-from cli.runs.run_outcome import Outcome, of_failure
+from cli.runs.run_outcome import Outcome, outcome_of_failure
 
 RESULT = {"status": "failed", "state": {"a": 1}, "calls": [], "errors": [{"call": "1:x", "code": "c", "message": "m"}]}
 PROBLEM = {"code": "unknownTool", "message": "unknown tool", "pointer": "/context/0", "call": "1:x", "hint": "h"}
@@ -101,7 +101,7 @@ def activity() -> exceptions.FailureError:
 def test_of_what_failed_below_a_run_the_reason_is_told_and_its_result_is_not_taken_for_the_runs(
     cause: BaseException, told: Any
 ) -> None:
-    outcome = of_failure(cause)
+    outcome = outcome_of_failure(cause)
     assert (outcome.status, outcome.code, outcome.result, outcome.error) == ("failed", 1, None, told)
 
 
@@ -112,7 +112,7 @@ def as_json(outcome: Outcome) -> Any:
 
 @pytest.mark.parametrize(("cause", "status", "code", "shown"), CASES, ids=lambda c: type(c).__name__)
 def test_a_failure_is_told(cause: BaseException, status: str, code: int, shown: Any) -> None:
-    outcome = of_failure(cause)
+    outcome = outcome_of_failure(cause)
     assert (outcome.status, outcome.code, as_json(outcome)) == (status, code, shown)
 
 
@@ -124,5 +124,5 @@ def test_only_a_completed_run_exits_with_0(status: str, code: int) -> None:
 
 
 def test_problems_come_back_as_they_were() -> None:
-    (found,) = of_failure(ApplicationError("bad", [PROBLEM], type="InvalidRequest")).problems
+    (found,) = outcome_of_failure(ApplicationError("bad", [PROBLEM], type="InvalidRequest")).problems
     assert found.to_json() == PROBLEM

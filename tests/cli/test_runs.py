@@ -146,7 +146,7 @@ async def test_an_id_in_use_is_refused(acts: Acts, client: Client) -> None:
     acts("run", WAIT, "--detach", "--id", name)
     again = acts("run", WAIT, "--id", name)
     assert again.exit_code == 2
-    assert f'a run "{name}" is going on' in again.stderr
+    assert f'the run "{name}" is still running' in again.stderr
     await client.get_workflow_handle(name).terminate(reason="the test is over")
     shown = acts("show", name)
     assert "✗ terminated" in shown.stdout
@@ -178,7 +178,7 @@ def test_a_request_that_is_too_large_is_refused_before_it_is_sent(acts: Acts, tm
 
 def test_without_a_worker_the_run_says_what_it_waits_for(acts: Acts, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ACTS_TASK_QUEUE", new_name())
-    monkeypatch.setattr("cli.runs.queries.QUERY", timedelta(seconds=1))
+    monkeypatch.setattr("cli.runs.run_reader.QUERY_TIMEOUT", timedelta(seconds=1))
     done = acts("run", WEATHER, "--detach")
     assert done.exit_code == 0
     assert "no worker serves the task queue" in done.stderr

@@ -13,8 +13,8 @@ from acts.language.messages import parse_request
 from acts.language.tools import META
 from acts.plan.validate import validate
 from cli.text.editor_schema import request_schema
-from cli.text.plan_files import read
 from cli.text.preflight import EXAMPLES
+from cli.text.source_text import read_source
 
 SCHEMA = request_schema()
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
@@ -200,7 +200,7 @@ def test_a_call_that_cannot_be_is_refused(call: Any) -> None:
 
 @pytest.mark.parametrize("file", sorted(EXAMPLES.glob("*/*.yaml")), ids=lambda f: f"{f.parent.name}/{f.name}")
 def test_the_examples_fit(file: Any) -> None:
-    assert [e.message for e in VALIDATOR.iter_errors(read(str(file)).value)] == []
+    assert [e.message for e in VALIDATOR.iter_errors(read_source(str(file)).value)] == []
 
 
 def described(schema: dict[str, Any]) -> list[str]:

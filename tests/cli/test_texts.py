@@ -14,8 +14,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from cli.text import json_text, yaml_text
-from cli.text.plan_files import parse
-from cli.text.positions import Place, TextError
+from cli.text.positions import Position, TextError
+from cli.text.source_text import parse_source
 
 Path = tuple[str | int, ...]
 
@@ -54,7 +54,7 @@ def number_in_json_alone(text: str) -> bool:
 def test_json_is_read_as_python_reads_it_and_every_value_has_a_place(value: Any, indent: int | None) -> None:
     text = json.dumps(value, indent=indent)
     assert json_text.parse(text) == value
-    assert [path for path, _ in json_text.places(text)] == list(paths(value))
+    assert [path for path, _ in json_text.positions(text)] == list(paths(value))
 
 
 @given(values)
@@ -62,7 +62,7 @@ def test_json_is_read_as_python_reads_it_and_every_value_has_a_place(value: Any,
 def test_json_is_yaml_and_every_value_has_the_same_place(value: Any) -> None:
     text = json.dumps(value, indent=2, ensure_ascii=False)  # YAML has no escapes of surrogate pairs
     assert yaml_text.parse(text) == value
-    assert list(yaml_text.places(text)) == list(json_text.places(text))
+    assert list(yaml_text.positions(text)) == list(json_text.positions(text))
 
 
 @given(values)
@@ -71,7 +71,7 @@ def test_yaml_that_was_written_by_a_library_comes_back(value: Any) -> None:
     assume(not any(map(number_in_json_alone, strings(value))))
     text = yaml.safe_dump(value, allow_unicode=True)
     assert yaml_text.parse(text) == value
-    assert {path for path, _ in yaml_text.places(text)} <= set(paths(value))  # what an alias repeats has one place
+    assert {path for path, _ in yaml_text.positions(text)} <= set(paths(value))  # what an alias repeats has one place
 
 
 @pytest.mark.parametrize(
@@ -105,12 +105,12 @@ def test_what_is_just_allowed_is_read(name: str) -> None:
     if name == "MAX_DEPTH":
         text = "[" * 100 + "1" + "]" * 100
         assert yaml_text.parse(text) == json_text.parse(text) == json.loads(text)
-        assert len(list(json_text.places(text))) == 101
+        assert len(list(json_text.positions(text))) == 101
     else:
         row = ", ".join(["1"] * 99)
         text = f"a: &a [{row}]\nb: [{', '.join(['*a'] * 1000)}]"
         assert len(yaml_text.parse(text)["b"]) == 1000
-        with pytest.raises(TextError, match="unfold to more than"):
+        with pytest.raises(TextError, match="expand to more than"):
             yaml_text.parse(text + "\nc: *a")
 
 
@@ -128,7 +128,7 @@ def test_depth_through_aliases_is_bounded() -> None:
     ],
 )
 def test_a_pointer_leads_to_a_line_or_to_what_is_around_it(format_: Any, text: str) -> None:
-    source = parse("x", text, format_)
+    source = parse_source("x", text, format_)
     lines = {
         "": None,
         "/a": 2,
@@ -141,16 +141,16 @@ def test_a_pointer_leads_to_a_line_or_to_what_is_around_it(format_: Any, text: s
         "/z": None,
     }
     deep = 4 if format_ == "JSON" else 5
-    assert source.place("/a/1/b~1c/~0") == Place(deep, 12 if format_ == "JSON" else 7)
+    assert source.position("/a/1/b~1c/~0") == Position(deep, 12 if format_ == "JSON" else 7)
     for pointer, line in lines.items():
-        place = source.place(pointer)
+        place = source.position(pointer)
         assert place is not None
         assert line in (None, place.line), pointer
 
 
 def test_a_long_line_is_cut_around_what_is_meant() -> None:
     text = json.dumps({"a": ["x" * 50] * 20_000 + ["here"]})
-    shown = parse("x", text, "JSON").excerpt("/a/20000")
+    shown = parse_source("x", text, "JSON").excerpt("/a/20000")
     assert len(shown) < 120
     assert '"here"' in shown
 
@@ -159,4 +159,4 @@ def test_numbers_beyond_a_float_are_refused_and_long_ones_kept() -> None:
     assert json_text.parse("12345678901234567890123") == 12345678901234567890123
     assert math.isinf(json_text.parse("1e999"))  # refused by ``parse`` below, as everything that is not JSON is
     with pytest.raises(Exception, match="not a JSON number"):
-        parse("x", "[1e999]", "JSON")
+        parse_source("x", "[1e999]", "JSON")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import uuid
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +90,7 @@ def test_the_ticks_of_an_agent_are_told_and_who_planned(acts: Acts) -> None:
     assert "1:processPayment  Activity processPayment  tick 1  failed: card_declined  planned by the model" in shown
     assert shown[-1] == "the Request, /context/3"
     plan = tree(acts, f"{name}/plan-2", "state.error.code")
-    assert plan[-1].strip() == f"given by {name}, the run above (message 1)"
+    assert plan[-1].strip() == f"passed by the parent run {name} (message 1)"
     assert plan[0].endswith("from outside")
 
 
@@ -106,7 +107,7 @@ async def test_a_run_that_waits_tells_who_would_write_and_later_what_was_provide
     await settled(client, name, "2:bookRoom", "awaiting")
     nothing = acts("why", name, "state.booking")
     assert nothing.exit_code == 2
-    assert "nothing stands at †state.booking" in nothing.stderr
+    assert "there is no value at †state.booking" in nothing.stderr
     assert "2:bookRoom, which is awaiting" in nothing.stderr
     assert tree(acts, name, "state.quote.cents")[0] == "†state.quote.cents = 21600   from outside"
 
@@ -187,7 +188,7 @@ def test_an_instance_is_told_in_its_own_view(acts: Acts, tmp_path: Path) -> None
     ]
     assert json.loads(acts("why", name, "state.who", "--instance", "two", "--json").stdout)["instance"] == "two"
     everywhere = acts("why", name, "state.english")
-    assert "it stands in one: --instance one" in everywhere.stderr
+    assert "one has a value there: --instance one" in everywhere.stderr
     unknown = acts("why", name, "state.english", "--instance", "three")
     assert (unknown.exit_code, "it has: one, two" in unknown.stderr) == (2, True)
 
@@ -195,12 +196,12 @@ def test_an_instance_is_told_in_its_own_view(acts: Acts, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("where", "words"),
     [
-        ("state.pcnic", ["nothing stands at †state.pcnic", "did you mean †state.picnic?", "†state.invitation"]),
+        ("state.pcnic", ["there is no value at †state.pcnic", "did you mean †state.picnic?", "†state.invitation"]),
         ("state.picnic.wat", ["there is  †state.picnic.bring", "did you mean †state.picnic.what?"]),
         ("state.picnic.city.x", ['found  †state.picnic.city = "Lisbon"']),
         ("stat", ["there is  †input, †state", "did you mean †state?"]),
         ("output", ["an agent's output is its model's own answer"]),
-        ("state.museum", ["nothing stands at †state.museum", "3:bookMuseum, which is skipped"]),
+        ("state.museum", ["there is no value at †state.museum", "3:bookMuseum, which is skipped"]),
         ("state.", ['a name must follow "."', "like †state.order[0].price"]),
         ("†state.a || †state.b", ["is several paths", "ask for one of them"]),
     ],
@@ -255,13 +256,12 @@ async def test_of_a_run_that_is_over_its_result_tells_even_without_a_worker(
     name = new_name()
     async with engine_on(server, f"gone-{name}") as queue:
         await client.execute_workflow(PLAN, {"context": context}, id=name, task_queue=queue)
-    monkeypatch.setattr(
-        "cli.runs.run_reader.LEAST_SECONDS", 0.2
-    )  # the server still believes in the worker, which is gone
+    # the server still lists the worker, which has stopped
+    monkeypatch.setattr("cli.runs.run_reader.QUERY_TIMEOUT", timedelta(seconds=0.2))
     monkeypatch.setattr("cli.runs.run_reader.SECONDS_PER_EVENT", 0.0)
     done = acts("why", name, "state.b")
     assert done.exit_code == 0, done.stderr
-    assert "2:greet  nobody can tell what" in done.stdout
+    assert "2:greet  unknown" in done.stdout
     assert "1:counts  Activity house.count" in done.stdout
     assert "from outside" in done.stdout.splitlines()[0]
     assert "no worker answers" in done.stderr
@@ -288,7 +288,7 @@ async def test_a_run_that_was_refused_has_no_context(acts: Acts, client: Client,
     await client.start_workflow(PLAN, {"context": []}, id=name, task_queue=worker["ACTS_TASK_QUEUE"])
     await over(client, name)
     done = acts("why", name, "state")
-    assert (done.exit_code, "has no context to look at" in done.stderr) == (2, True)
+    assert (done.exit_code, "has no context to read" in done.stderr) == (2, True)
     assert f"acts show {name}" in done.stderr
 
 

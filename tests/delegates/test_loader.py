@@ -18,6 +18,7 @@ from temporalio.common import RawValue, RetryPolicy
 from temporalio.exceptions import ActivityError, ApplicationError
 from temporalio.testing import ActivityEnvironment
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
+from workflows.requests import LOAD_HEARTBEAT_SECONDS
 
 from activities import load_delegate as module
 from activities.heartbeat import HEARTBEAT_SECONDS
@@ -27,7 +28,6 @@ from acts.language.wire import LOAD_DELEGATE, NON_RETRYABLE_TYPES
 from delegates.load_errors import MAX_BYTES
 from delegates.sources import DelegateSources
 from tests.delegates.support import BYTES, DEFINITION, HOST, Hanging, Site, answer, for_site, refused, site
-from workflows.requests import LOAD_HEARTBEAT_SECONDS
 
 HASH = sha256(BYTES).hexdigest()
 

@@ -18,7 +18,7 @@ from temporalio.exceptions import ApplicationError
 import examples
 from acts.language.wire import PLAN_FAILED, PROVIDE, STATUS, TASK_QUEUE
 from cli.dev.temporal_server import DevServer
-from cli.text.preflight import judge
+from cli.text.preflight import run_preflight
 from examples import effects
 from examples.fanout.activities import count_words, summarize
 from examples.foreign.activities import write_factors
@@ -67,7 +67,7 @@ WITHOUT_CODE = {"replan", "summary", "greetings"}  # which needs that of payment
 
 @pytest.mark.parametrize("plan", PLANS)
 def test_the_plan_validates(plan: str) -> None:
-    verdict = judge(load(plan), strict=True, modules=",".join(examples.MODULES))
+    verdict = run_preflight(load(plan), strict=True, modules=",".join(examples.MODULES))
     expected = ["unknownReference"] if plan == "examples/wait/plan.yaml" else []  # that nobody has said it is the point
     assert [p.code for p in verdict.problems] == expected
     assert verdict.errors == []

@@ -36,7 +36,7 @@ def test_each_tick_says_what_it_planned_and_what_came_of_it(capsys: pytest.Captu
     context = [{"role": "user", "content": "add 1\nand 2"}, {"type": "input", "n": 2}, {"type": "state", "schema": {}}]
     print_ticks(parse_request({"context": context}), RESULT)
     assert [line.strip() for line in capsys.readouterr().out.splitlines()] == [
-        "asked     add 1 and 2",
+        "task      add 1 and 2",
         'input {"n": 2}',
         "tick 1    invalidSolution: �[31mno",
         "tick 2    plans  add(n: †input.n, list: [1]) → †state.a && †state.b",

@@ -9,7 +9,7 @@ import pytest
 
 from acts.language.errors import Problem
 from cli.command_errors import CommandError
-from cli.text.preflight import EXAMPLES, judge, registry
+from cli.text.preflight import EXAMPLES, load_registry, run_preflight
 
 TOOL = {
     "type": "object",
@@ -35,39 +35,39 @@ CALL = {"_tool": "add", "n": 1, "_outputPath": "†state.x"}
 
 
 def test_a_registered_tool_that_is_not_here_is_a_warning() -> None:
-    assert codes(judge(request(CALL)).problems) == ["unseenTool:warning"]
+    assert codes(run_preflight(request(CALL)).problems) == ["unseenTool:warning"]
 
 
 def test_it_is_an_error_where_nothing_is_left_to_the_worker() -> None:
-    assert [p.code for p in judge(request(CALL), strict=True).errors] == ["unknownTool", "unknownTool"]
+    assert [p.code for p in run_preflight(request(CALL), strict=True).errors] == ["unknownTool", "unknownTool"]
 
 
 def test_what_an_unseen_tool_may_write_can_be_read() -> None:
-    found = judge(request({"_tool": "add", "n": "†state.total", "_outputPath": "†state.x"}))
+    found = run_preflight(request({"_tool": "add", "n": "†state.total", "_outputPath": "†state.x"}))
     assert codes(found.problems) == ["unknownReference:warning", "unseenTool:warning"]
 
 
 def test_tools_are_unseen_where_they_may_write_what_is_read() -> None:
     reads = {"_tool": "add", "n": "†state.nobody", "_outputPath": "†state.x"}
-    assert judge(request(reads)).unseen == ("add",)
-    assert judge(request(CALL)).unseen == ()
-    assert judge(request(reads, tool={"add": TOOL})).unseen == ()
-    assert judge(request(reads), strict=True).unseen == ()
+    assert run_preflight(request(reads)).unseen == ("add",)
+    assert run_preflight(request(CALL)).unseen == ()
+    assert run_preflight(request(reads, tool={"add": TOOL})).unseen == ()
+    assert run_preflight(request(reads), strict=True).unseen == ()
 
 
 def test_a_call_of_an_unseen_tool_still_has_sound_expressions() -> None:
-    assert [p.code for p in judge(request({"_tool": "add", "n": "†state."})).errors] == ["invalidExpression"]
+    assert [p.code for p in run_preflight(request({"_tool": "add", "n": "†state."})).errors] == ["invalidExpression"]
 
 
 def test_a_tool_whose_activity_may_be_served_is_no_latent_one_for_sure() -> None:
-    found = judge(request(CALL, tool=TOOL))
+    found = run_preflight(request(CALL, tool=TOOL))
     assert codes(found.problems) == ["noModel:warning"]
-    assert "where the worker serves an Activity" in (found.problems[0].hint or "")
-    assert [p.code for p in judge(request(CALL, tool=TOOL), strict=True).errors] == ["noModel"]
+    assert "if the worker serves an Activity" in (found.problems[0].hint or "")
+    assert [p.code for p in run_preflight(request(CALL, tool=TOOL), strict=True).errors] == ["noModel"]
 
 
 def test_an_unknown_tool_of_a_call_stays_an_error() -> None:
-    assert [p.code for p in judge(request({"_tool": "nope"}, tool=TOOL)).errors] == ["unknownTool"]
+    assert [p.code for p in run_preflight(request({"_tool": "nope"}, tool=TOOL)).errors] == ["unknownTool"]
 
 
 def test_tools_of_the_environment_are_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,25 +75,25 @@ def test_tools_of_the_environment_are_known(tmp_path: Path, monkeypatch: pytest.
         '{"properties": {"_tool": {"const": "add"}, "_activity": {"const": "add"}, "n": {"type": "number"}}}'
     )
     monkeypatch.setenv("ACTS_TOOLS", str(tmp_path))
-    found = judge(request({"_tool": "add", "n": "x"}))
+    found = run_preflight(request({"_tool": "add", "n": "x"}))
     assert [p.code for p in found.errors] == ["schemaMismatch"]
 
 
 def test_an_environment_that_cannot_be_loaded_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ACTS_ACTIVITIES", "no_such_module_here")
     with pytest.raises(CommandError, match="no_such_module_here"):
-        judge(request(CALL))
+        run_preflight(request(CALL))
 
 
 def test_nothing_is_loaded_for_a_request_that_leaves_nothing_to_the_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ACTS_ACTIVITIES", "no_such_module_here")
     fixed = {"properties": {**TOOL["properties"], "_activity": {"const": "add"}}}  # type: ignore[dict-item]
-    assert judge(request(CALL, tool=fixed)).problems == []
+    assert run_preflight(request(CALL, tool=fixed)).problems == []
 
 
 def test_the_examples_are_checked_with_their_own_tools(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ACTS_ACTIVITIES", "")
-    tools, served = registry(str(EXAMPLES / "payment" / "plan.yaml"))
+    tools, served = load_registry(str(EXAMPLES / "payment" / "plan.yaml"))
     assert "processPayment" in tools
     assert "processPayment" in served
 
@@ -106,8 +106,8 @@ KINDS: list[tuple[dict[str, Any], list[Any], dict[str, Any], bool, str]] = [
     ({}, [CALL], {}, False, ""),
     ({}, [], {}, False, ""),
     ({"maxTicks": 5}, [CALL], {"schema": {}}, False, ""),
-    (MODEL, [CALL], {}, False, "its calls run as they stand; --agent shows them to scripted:x"),
-    ({**MODEL, "budget": {"requests": 5}}, [CALL], {}, False, "its calls run as they stand"),
+    (MODEL, [CALL], {}, False, "its calls run unchanged; --agent shows them to scripted:x"),
+    ({**MODEL, "budget": {"requests": 5}}, [CALL], {}, False, "its calls run unchanged"),
     (MODEL, [], {}, True, "no calls are given: scripted:x plans them"),
     (MODEL, [CALL], {"schema": {"type": "object"}}, True, "it has a schema, so its calls are shown to scripted:x"),
     ({**MODEL, "maxTicks": 5}, [CALL], {}, True, "it has maxTicks, so"),
@@ -123,7 +123,7 @@ def test_what_a_request_is_run_as_follows_from_what_it_has(
     agent: bool,  # noqa: FBT001 - a column of the table
     why: str,
 ) -> None:
-    found = judge({**request(*calls, tool=TOOL, **config), **more})
+    found = run_preflight({**request(*calls, tool=TOOL, **config), **more})
     assert (found.agent, found.errors) == (agent, [])
     assert found.why.startswith(why)
     assert bool(found.why) is bool(why)
@@ -131,21 +131,21 @@ def test_what_a_request_is_run_as_follows_from_what_it_has(
 
 def test_the_command_line_has_the_last_word_on_what_it_is() -> None:
     task, plan = request(tool=TOOL, **MODEL), request(CALL, tool=TOOL, **MODEL)
-    assert (judge(task, agent=False).agent, judge(plan, agent=True).agent) == (False, True)
-    assert [p.code for p in judge(request(CALL, tool=TOOL), agent=True).errors] == ["noModel"]
+    assert (run_preflight(task, agent=False).agent, run_preflight(plan, agent=True).agent) == (False, True)
+    assert [p.code for p in run_preflight(request(CALL, tool=TOOL), agent=True).errors] == ["noModel"]
 
 
 def test_an_agent_needs_no_plan_message_but_a_model() -> None:
     task = {"context": [{"type": "text", "text": "add 1 and 2"}]}
-    (problem,) = judge(task).errors
+    (problem,) = run_preflight(task).errors
     assert problem.code == "noPlan"
     assert "or set config.model" in (problem.hint or "")
-    assert judge({**task, "config": MODEL}).problems == []
-    assert [p.code for p in judge({**task, "config": MODEL}, agent=False).errors] == ["noPlan"]
+    assert run_preflight({**task, "config": MODEL}).problems == []
+    assert [p.code for p in run_preflight({**task, "config": MODEL}, agent=False).errors] == ["noPlan"]
 
 
 def test_a_plan_that_is_only_shown_is_not_checked_as_if_it_ran() -> None:
-    assert judge(request({"_tool": "gone"}, tool=TOOL, **MODEL), agent=True).problems == []
+    assert run_preflight(request({"_tool": "gone"}, tool=TOOL, **MODEL), agent=True).problems == []
 
 
 AGENT_PROBLEMS: list[tuple[dict[str, Any], str, str]] = [
@@ -157,9 +157,9 @@ AGENT_PROBLEMS: list[tuple[dict[str, Any], str, str]] = [
 
 @pytest.mark.parametrize(("given", "code", "at"), AGENT_PROBLEMS, ids=[f"{c}-{a}" for _, c, a in AGENT_PROBLEMS])
 def test_what_an_agent_cannot_begin_with_is_told_before_it_begins(given: dict[str, Any], code: str, at: str) -> None:
-    found = [(p.code, p.pointer) for p in judge({"config": MODEL, **given}).errors]
+    found = [(p.code, p.pointer) for p in run_preflight({"config": MODEL, **given}).errors]
     assert found == [(code, at)]
 
 
 def test_a_tool_of_an_agent_that_is_not_here_is_a_warning() -> None:
-    assert codes(judge(request(**MODEL)).problems) == ["unseenTool:warning"]
+    assert codes(run_preflight(request(**MODEL)).problems) == ["unseenTool:warning"]

@@ -11,8 +11,7 @@ import pytest
 from temporalio.client import Client
 
 from acts.tree.decisions import PendingApproval
-from cli.runs.pending_parameters import call_lines
-from cli.runs.pending_view import wait_lines
+from cli.render.pending_view import approval_lines, parameter_lines
 from cli.text.preflight import EXAMPLES
 from tests.cli.conftest import Acts
 from tests.cli.test_decide import squeezed, waits
@@ -75,7 +74,7 @@ async def test_the_scopes_that_a_call_asks_for_stand_below_it(acts: Acts, client
     asks = {"_tool": "english", "language": "en", "_scopes": ["state.who", "input"], "_outputPath": "†state.a"}
     name = await started(acts, client, file(tmp_path, asks, approve={"scopes": True}), 1)
     shown = squeezed(acts("show", name).stdout)
-    assert f"? the scopes of 1:english of {name} (version 1) wait for a decision" in shown
+    assert f"⏸ the scopes of 1:english of {name} (version 1) wait for a decision" in shown
     assert '_scopes ["state.who", "input"]' in shown
     assert 'language "en"' in shown
     assert '_scopes ["state.who", "input"]' in squeezed(acts("pending").stdout)
@@ -108,18 +107,18 @@ async def test_watching_a_run_shows_it_too(acts: Acts, tmp_path: Path) -> None:
 def test_the_lines_of_a_call_are_its_parameters_and_scopes() -> None:
     asked = {"_tool": "x", "_outputPath": "†state.a", "_scopes": ["state"], "to": "Ada\x1b[31m", "text": "y" * 50}
     wait = PendingApproval("run", "call", 1, "", "1:x", about={"with": asked})
-    assert call_lines(wait, 20) == ['_scopes  ["state"]', 'to  "Ada\\u001b[31m"', 'text  "yyyyyyyyyyyyyyyyyy…']
-    assert call_lines(PendingApproval("run", "call", 1, "", "1:x", about={"with": {"_tool": "x"}}), 20) == [
+    assert parameter_lines(wait, 20) == ['_scopes  ["state"]', 'to  "Ada\\u001b[31m"', 'text  "yyyyyyyyyyyyyyyyyy…']
+    assert parameter_lines(PendingApproval("run", "call", 1, "", "1:x", about={"with": {"_tool": "x"}}), 20) == [
         "no parameters"
     ]
-    assert call_lines(PendingApproval("run", "plan", 1, ""), 20) == []
+    assert parameter_lines(PendingApproval("run", "plan", 1, ""), 20) == []
 
 
 def test_a_wait_that_its_run_does_not_explain_says_so_and_an_edit_is_offered_where_it_is_taken() -> None:
     silent = PendingApproval("run", "call", 1, "", "1:x")
     shared = PendingApproval("run/c1", "call", 1, "", "2:x", "c2", about={"with": {"n": 1}, "editable": False})
-    first, second = wait_lines("run", [silent], [silent]), wait_lines("run", [silent, shared], [shared])
-    assert first[1] == "    its run does not tell what it would be called with"
+    first, second = approval_lines("run", [silent], [silent]), approval_lines("run", [silent, shared], [shared])
+    assert first[1] == "    its parameters are unknown: its run does not answer"
     assert second[1:3] == ["    would be called with", "      n  1"]
     assert [sum("acts edit" in text for text in lines) for lines in (first, second)] == [1, 0]
-    assert wait_lines("run", [PendingApproval("run", "plan", 1, "")])[1].startswith("    acts approve")
+    assert approval_lines("run", [PendingApproval("run", "plan", 1, "")])[1].startswith("    acts approve")
