@@ -32,6 +32,7 @@ from acts.tree.decisions import (
     REJECT,
     Decision,
     PendingApproval,
+    check_version,
     match_decision,
     read_decision,
 )
@@ -363,10 +364,11 @@ class Approvals:
         if item.decision.decision in (APPROVE, REJECT):
             below = self._below[wait.workflow_id]
             below.decided[_key(wait)] = None
+        # It is about what the root knows to wait: an edit on its way must not be approved unseen
+        decision = {"version": wait.version, **item.decision.raw, "decision": item.decision.decision}
         record = ForwardedDecision(
-            id=item.id, replyTo=item.reply_to or self.own, target=wait.to_json(),
-            decision={**item.decision.raw, "decision": item.decision.decision},
-        )  # fmt: skip
+            id=item.id, replyTo=item.reply_to or self.own, target=wait.to_json(), decision=decision
+        )
         return SendRecord(wait.workflow_id, DECISION, record, key=f"decision/{item.id}")
 
     def on_forwarded(self, record: ForwardedDecision, now: str) -> list[ApprovalEffect]:
@@ -379,7 +381,9 @@ class Approvals:
         try:
             if record.target is None:
                 return self._route(item, now, may_wait=not record.id)
-            return [*self._take(self._target(record.target), decision, now), *self._answer(item, None)]
+            wait = self._target(record.target)
+            check_version(wait, decision)
+            return [*self._take(wait, decision, now), *self._answer(item, None)]
         except (PlanError, CallError) as error:
             return self._answer(item, problem_of(error))
 

@@ -61,14 +61,15 @@ class _Account:
     limits: Budget
     used: Usage = field(default_factory=Usage)
     calls: int = 0
-    requests_reserved: int = 0
+    requests_granted: int = 0
+    requests_reserved: int = 0  # with the repair turns that may follow
     tokens_reserved: int = 0
     cost_reserved: float = 0.0
 
     def refusal(self, size: RequestSize) -> str | None:
         """Why no request of this size fits even when everything that is reserved comes back, or None."""
         limits, used = self.limits, self.used
-        if limits.requests is not None and used.requests + self.requests_reserved >= limits.requests:
+        if limits.requests is not None and used.requests + self.requests_granted >= limits.requests:
             return f"the budget of {limits.requests:,} requests is spent"
         if limits.tokens is not None:
             tokens = used.inputTokens + used.outputTokens
@@ -99,13 +100,15 @@ class _Account:
     @property
     def is_idle(self) -> bool:
         """True when nothing is reserved: nothing can come back."""
-        return self.requests_reserved == 0
+        return self.requests_granted == 0
 
-    def reserve(self, requests: int, tokens: int, cost: float) -> None:
-        """Reserve, or with negative amounts give back."""
+    def reserve(self, sign: int, requests: int, tokens: int, cost: float) -> None:
+        """Reserve for one grant, or with ``sign`` -1 give back."""
+        self.requests_granted += sign
+        requests, tokens, cost = sign * requests, sign * tokens, sign * cost
         self.requests_reserved += requests
         self.tokens_reserved += tokens
-        self.cost_reserved = 0.0 if self.requests_reserved == 0 else self.cost_reserved + cost
+        self.cost_reserved = 0.0 if self.is_idle else self.cost_reserved + cost
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +156,7 @@ class Ledger:
             changed = True
             for id_ in reservation.accounts:
                 account = self._accounts[id_]
-                account.reserve(-reservation.requests, -reservation.tokens, -reservation.cost)
+                account.reserve(-1, reservation.requests, reservation.tokens, reservation.cost)
                 account.used.add(item.usage)
         return self._serve_queue() if changed else []
 
@@ -209,7 +212,8 @@ class Ledger:
                 if refusal is not None:
                     return granted, refusal
             requests, tokens, cost = map(min, zip(*(account.room() for account in accounts), strict=True))
-            if (tokens < size.most_tokens or cost < size.most_cost) and not all(a.is_idle for a in accounts):
+            is_short = requests < 1 or tokens < size.most_tokens or cost < size.most_cost
+            if is_short and not all(a.is_idle for a in accounts):
                 return granted, None  # what is in flight may give back enough
             # With nothing in flight the last of a budget goes to a shorter answer
             tokens_given = int(min(size.most_tokens, tokens))
@@ -229,7 +233,7 @@ class Ledger:
         owner = (*request.ancestors, request.workflowId)
         self._reservations[grant.id] = _Reservation(owner, tuple(ids), turns, turns * tokens, turns * cost)
         for id_ in ids:
-            self._accounts[id_].reserve(turns, turns * tokens, turns * cost)
+            self._accounts[id_].reserve(1, turns, turns * tokens, turns * cost)
         return grant
 
     def _share(self, ids: Sequence[str], parts: int) -> dict[str, Any]:

@@ -177,11 +177,14 @@ def match_decision(waits: Sequence[PendingApproval], decision: Decision) -> Pend
             f"{len(found)} waits are matched: {format_choices(map(str, found))}; "
             "name one with call, instance, workflowId"
         )
-    if decision.version is not None and decision.version != found[0].version:
-        raise DecisionRefused(
-            f"version {decision.version} is not what waits: {found[0]} is at version {found[0].version}"
-        )
+    check_version(found[0], decision)
     return found[0]
+
+
+def check_version(wait: PendingApproval, decision: Decision) -> None:
+    """Raise DecisionRefused for a decision about another version than the one that waits."""
+    if decision.version is not None and decision.version != wait.version:
+        raise DecisionRefused(f"version {decision.version} is not what waits: {wait} is at version {wait.version}")
 
 
 def _is_for(wait: PendingApproval, decision: Decision) -> bool:

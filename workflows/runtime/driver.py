@@ -35,8 +35,11 @@ from acts.machines.events import (
     Event,
     ModelAnswered,
     ModelFailed,
+    PauseRequested,
+    Provided,
     RecordDelivered,
     RecordLost,
+    ResumeRequested,
     StartsHeld,
     StartsReleased,
     TimerFired,
@@ -109,13 +112,20 @@ class Driver:
 
     async def drive(self) -> None:
         """Run to the end; raises CancelledError when the run was cancelled, after everything has ended."""
-        self.inbox.appendleft(Begin())
+        self._begin()
         try:
             await self._loop(lambda: self.run.finished is not None)
         except asyncio.CancelledError:
             await self._cancel()
             raise
         await self._end()
+
+    def _begin(self) -> None:
+        """Begin after what came before: a run may be started paused. Decisions wait until the waits are open."""
+        early = [event for event in self.inbox if isinstance(event, (PauseRequested, ResumeRequested, Provided))]
+        others = [event for event in self.inbox if event not in early]
+        self.inbox.clear()
+        self.inbox.extend((*early, Begin(), *others))
 
     async def _loop(self, is_over: Callable[[], bool]) -> None:
         self._show()
@@ -124,11 +134,20 @@ class Driver:
             held = self._hold()
             await self._empty_inbox()
             await self._perform_all(self.run.flush(_now()))
+            if held:
+                await self._empty_outbox()
             if not self.inbox and self.run.finished is None:
                 await self._renew()
             if held:
                 await self._handle(StartsReleased())
             self._show()
+
+    async def _empty_outbox(self) -> None:
+        """What is on its way would be lost with the run that sent it."""
+        while self.run.can_continue_as_new and not self._tasks and not self.outbox.is_empty:
+            await workflow.wait_condition(lambda: self.outbox.is_empty)
+            await self._empty_inbox()
+            await self._perform_all(self.run.flush(_now()))
 
     async def _empty_inbox(self) -> None:
         while self.inbox:

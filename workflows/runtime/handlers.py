@@ -194,14 +194,17 @@ class RunWorkflow:
     def provide(self, value: RawValue = NOTHING) -> None:
         """Append a data-like message to the context; instances get what is theirs, and what is global."""
         self._actions.record(SIGNAL)
-        workflow_id, message = split_target(decode_or_none(value))
+        try:
+            workflow_id, message = split_target(decode(value))
+        except CallError as error:
+            self._note(f"a message was refused: {error.message}")
+            return
         if workflow_id is not None and self._pass_on(PROVIDE, workflow_id, None, raw(write_json(message))):
             return
         try:
             self._inbox.append(Provided(data_message(message)))
-        except (InvalidRequest, CallError) as error:
-            text = error.problems[0].message if isinstance(error, InvalidRequest) else error.message
-            self._note(f"a message was refused: {text}")
+        except InvalidRequest as error:
+            self._note(f"a message was refused: {error.problems[0].message}")
 
     def _pass_on(self, signal: str, workflow_id: Any, instance: Any, value: RawValue) -> bool:
         """Pass a signal on to the one run below that it names; False when it is for this run."""
