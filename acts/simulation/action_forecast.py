@@ -64,7 +64,7 @@ class _RunForecast:
 
 
 class ActionForecaster:
-    """Forecasts for one plan. ``bounds`` is asked once for each combination of outcomes.
+    """Forecasts for one plan. ``bounds`` is called once for each combination of outcomes.
 
     ``approvals`` says of each Call whether it waits for a decision; ``child`` that an agent starts this run.
     ``children`` is how many children walk instances.

@@ -99,7 +99,7 @@ def test_what_keeps_one_schema_from_the_other(
         assert result is None
     else:
         assert result is not None
-        assert (result.certain, ".".join(result.at), result.found, result.expected) == (certain, at, found, expected)
+        assert (result.certain, ".".join(result.at), result.produced, result.accepted) == (certain, at, found, expected)
 
 
 @pytest.mark.parametrize(

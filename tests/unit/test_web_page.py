@@ -275,7 +275,7 @@ def test_a_plan_of_instances_shows_their_calls_before_it_runs_and_the_children_t
 
 
 def test_what_is_left_out_is_counted_and_told_where_to_look() -> None:
-    assert fit_lines(["a"] * 3, 3, "ask", most=2) == ["a", "a", "\n… and 1 more: ask"]
+    assert fit_lines(["a"] * 3, 3, "ask", limit=2) == ["a", "a", "\n… and 1 more: ask"]
     assert fit_lines(["a"] * 3, 3, "ask") == ["a"] * 3
     assert fit_lines(["a" * MAX_SECTION], 1, "ask") == ["\n… and 1 more: ask"]
 
