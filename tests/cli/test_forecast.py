@@ -25,7 +25,7 @@ SOON = {"timeout": "100ms", "onTimeout": "approve"}
 LAZY = {"type": "plan", "plan": [], "mode": "lazy"}
 AGENTS = {
     "refund": True, "replan": True, "research": False, "translation": True, "trip": False,
-    # Lazy: what people are asked by ``approve.plan``, they are asked about the plans of delegates too
+    # Lazy: with ``approve.plan`` the plans of delegates would wait for people too
     "greetings": True, "loan": True, "moderation": True, "music": True, "speaker": True, "summary": True,
 }  # fmt: skip
 DELEGATING = ("greetings", "loan", "moderation", "speaker", "summary", "music")
@@ -71,9 +71,9 @@ def test_what_an_example_comes_to_is_within_its_forecast(acts: Acts, example: st
     assert acts("run", str(EXAMPLES / file), "--id", name, *more).exit_code == 0
     table = forecast_of(acts, name)
     assert_holds(table, "calls", "requests", "actions")
-    shown = acts("show", name).stdout
-    assert "forecast of the plan as it was started" in shown
-    assert f"{table['actions']['actual']:,}" in shown
+    output = acts("show", name).stdout
+    assert "forecast of the plan as it was started" in output
+    assert f"{table['actions']['actual']:,}" in output
 
 
 def _local(tool: dict[str, Any]) -> dict[str, Any]:
@@ -99,8 +99,8 @@ async def test_other_ways_to_run_a_call_are_forecast_too(
     acts: Acts, client: Client, worker: dict[str, str], tmp_path: Path, plan: Any, mode: str, config: dict[str, Any]
 ) -> None:
     script = f"script-{uuid.uuid4().hex[:8]}"
-    said = {"when": {"tool": "translate"}, "output": "good", "path": "†state.t"}
-    (Path(worker["ACTS_SCRIPTS"]) / f"{script}.json").write_text(json.dumps({"answers": [said]}), "utf-8")
+    answer = {"when": {"tool": "translate"}, "output": "good", "path": "†state.t"}
+    (Path(worker["ACTS_SCRIPTS"]) / f"{script}.json").write_text(json.dumps({"answers": [answer]}), "utf-8")
     tools = {"english": ENGLISH, "quick": _local(ENGLISH), "translate": LATENT}
     used = {call["_tool"] for call in plan}
     context = [{"type": "tool", "tool": {k: v for k, v in tools.items() if k in used}}]
