@@ -38,13 +38,13 @@ _ENCODER: Final = json.JSONEncoder(ensure_ascii=False)
 class WrittenValue:
     """The value that one Message (``by``) put into a slot, and what later Messages wrote into it.
 
-    ``over`` are the properties of an object that were written later, ``added`` what was appended to a
-    list or string: ``(point, Message, value)``.
+    ``overwritten`` are the properties of an object that were written later, ``added`` what was appended to
+    a list or string: ``(point, Message, value)``.
     """
 
     value: Json
     by: int
-    over: dict[str, _Slot] = field(default_factory=dict)
+    overwritten: dict[str, _Slot] = field(default_factory=dict)
     added: list[tuple[int, int, Json]] = field(default_factory=list)
 
 
@@ -110,9 +110,9 @@ class ValueWriters:
 
 def _property_slot(node: WrittenValue, name: str) -> _Slot:
     """The slot of an object's property, which has a history of its own from now on."""
-    slot = node.over.get(name)
+    slot = node.overwritten.get(name)
     if slot is None:
-        slot = node.over[name] = _Slot()
+        slot = node.overwritten[name] = _Slot()
         if name in node.value:
             slot.put(_FIRST, WrittenValue(node.value[name], node.by))
     return slot
@@ -142,7 +142,7 @@ def _write(slot: _Slot, method: str, value: Json, point: int, by: int) -> None:
 
 def _child(node: WrittenValue, name: str, point: int) -> WrittenValue | None:
     if isinstance(node.value, dict):
-        slot = node.over.get(name)
+        slot = node.overwritten.get(name)
         written = slot.as_of(point) if slot is not None else None
         if written is None and name in node.value:
             return WrittenValue(node.value[name], node.by)
@@ -168,7 +168,7 @@ def _pieces_with_writer(node: WrittenValue, point: int) -> Iterator[tuple[Json, 
 
 def _names(node: WrittenValue, point: int) -> list[str]:
     """The names of an object's properties, in the order in which they were added."""
-    later = (n for n, slot in node.over.items() if n not in node.value and slot.as_of(point) is not None)
+    later = (n for n, slot in node.overwritten.items() if n not in node.value and slot.as_of(point) is not None)
     return [*node.value, *later]
 
 
@@ -185,20 +185,20 @@ def find_writers(node: WrittenValue, point: int, limit: int | None = MAX_PATHS) 
             paths = out.setdefault(by, [])
             if limit is None or len(paths) < limit:
                 paths.append(at)
-        if part.over:
-            inner = [(n, slot.as_of(point)) for n, slot in part.over.items()]
+        if part.overwritten:
+            inner = [(n, slot.as_of(point)) for n, slot in part.overwritten.items()]
             stack += [((*names, n), child) for n, child in reversed(inner) if child is not None]
     return dict(sorted(out.items()))
 
 
 def _exclusive_parts(node: WrittenValue, names: Names, point: int, limit: int | None) -> Iterator[tuple[Names, int]]:
-    """The parts of a node that no later Message wrote over: all of it, some properties, or its pieces."""
+    """The parts of a node that no later Message wrote overwritten: all of it, some properties, or its pieces."""
     if node.added:
         yield from _piece_paths(node, names, point)
-    elif not isinstance(node.value, dict) or not node.over:
+    elif not isinstance(node.value, dict) or not node.overwritten:
         yield names, node.by
-    elif any(name in node.over for name in node.value):
-        untouched = (name for name in node.value if name not in node.over)
+    elif any(name in node.overwritten for name in node.value):
+        untouched = (name for name in node.value if name not in node.overwritten)
         yield from (((*names, name), node.by) for name in islice(untouched, limit))
     elif node.value or not _names(node, point):
         yield names, node.by
@@ -217,7 +217,7 @@ def _piece_paths(node: WrittenValue, names: Names, point: int) -> Iterator[tuple
 
 def build_value(node: WrittenValue, point: int) -> Json:
     """The value as of a point."""
-    if isinstance(node.value, dict) and node.over:
+    if isinstance(node.value, dict) and node.overwritten:
         children = ((name, _child(node, name, point)) for name in _names(node, point))
         return {name: build_value(child, point) for name, child in children if child is not None}
     if not node.added:
@@ -229,18 +229,18 @@ def build_value(node: WrittenValue, point: int) -> Json:
 def encode_beginning(node: WrittenValue, point: int, limit: int) -> tuple[str, bool]:
     """The JSON of a value up to ``limit`` characters, and whether this is all of it."""
     out: list[str] = []
-    left = limit
+    room = limit
     for chunk in _chunks(node, point):
         out.append(chunk)
-        left -= len(chunk)
-        if left < 0:
+        room -= len(chunk)
+        if room < 0:
             return "".join(out)[:limit], False
     return "".join(out), True
 
 
 def _chunks(node: WrittenValue, point: int) -> Iterator[str]:
     """The JSON of a value in chunks, so that its beginning costs no more than that."""
-    if isinstance(node.value, dict) and node.over:
+    if isinstance(node.value, dict) and node.overwritten:
         yield "{"
         for at, name in enumerate(_names(node, point)):
             child = _child(node, name, point)

@@ -11,6 +11,7 @@ Laws
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -29,7 +30,7 @@ from acts.tree.batches import group_instances, needs_children
 from acts.tree.delegation import resolved_upfront
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from acts.plan.planned_call import PlannedCall
 
@@ -64,7 +65,7 @@ class _RunForecast:
 
 
 class ActionForecaster:
-    """Forecasts for one plan. ``bounds`` is asked once for each combination of outcomes.
+    """Forecasts for one plan. ``bounds`` is called once for each combination of outcomes.
 
     ``approvals`` says of each Call whether it waits for a decision; ``child`` that an agent starts this run.
     ``children`` is how many children walk instances.
@@ -74,7 +75,9 @@ class ActionForecaster:
         self._prepared, self._approvals = prepared, approvals
         groups = group_instances(prepared) if needs_children(prepared) else []
         self.children = len(groups)
-        self._sizes = [len(group) for group in groups] if is_template(prepared.request, prepared.nodes) else []
+        # Of a template, all children do the same for each of their instances: by number of instances
+        template = is_template(prepared.request, prepared.nodes)
+        self._sizes = Counter(len(group) for group in groups) if template else None
         self._group_of = {instance: number for number, group in enumerate(groups) for instance in group}
         self._deadline = prepared.request.config.approve.timeout is not None
         self._start = _start_of_run(prepared, child=child)
@@ -90,11 +93,17 @@ class ActionForecaster:
             group = self._group_of.get(self._prepared.nodes[rank].instance or "")
             run = own if group is None else below.setdefault(group, _RunForecast())
             self._add_call(run, rank)
-        inside = [below[0].times(n) for n in self._sizes] if self._sizes and below else list(below.values())
         own.certain += ACTIONS[CHILD_WORKFLOW] * self.children
-        bounds = [run.bounds(deadline=self._deadline) for run in (own, *inside)]
-        low, high = sum(low for low, _ in bounds), sum(high for _, high in bounds)
+        runs = [(own, 1), *self._child_runs(below)]
+        bounds = [(*run.bounds(deadline=self._deadline), count) for run, count in runs]
+        low, high = sum(low * count for low, _, count in bounds), sum(high * count for _, high, count in bounds)
         return low + (ACTIONS[SIGNAL] if missing else 0), high + ACTIONS[SIGNAL] * missing
+
+    def _child_runs(self, below: Mapping[int, _RunForecast]) -> Iterable[tuple[_RunForecast, int]]:
+        """What the children do, and how many do the same."""
+        if self._sizes is None:
+            return [(run, 1) for run in below.values()]
+        return [(run.times(size), count) for run in below.values() for size, count in self._sizes.items()]
 
     def _add_call(self, run: _RunForecast, rank: int) -> None:
         node = self._prepared.nodes[rank]

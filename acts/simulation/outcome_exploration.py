@@ -9,10 +9,11 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from acts.language.errors import CallError
+from acts.language.messages import Data
 from acts.language.references import conjunction
 from acts.language.schemas import with_null
 from acts.language.scopes import wrap_message
@@ -122,7 +123,7 @@ class DryRunner:
 
     def __init__(self, prepared: ValidatedPlan, doomed: set[int]) -> None:
         self.options = [possible_outcomes(node) for node in prepared.nodes]
-        self._prepared = prepared
+        self._prepared = _without_unread_data(prepared)
         self._doomed = doomed
         tools = {n.tool.name: n.tool for n in prepared.nodes}
         self._results = {name: _only_value(tool.output) for name, tool in tools.items()}
@@ -161,6 +162,13 @@ class DryRunner:
             return walk.completed(rank, value, _NOW, outcome if outcome > 0 else None)
         path = _distinguishing_path(node, outcome) if outcome > 0 else None
         return walk.completed(rank, wrap_message(path.kind, nest(path.names, value)) if path else value, _NOW)
+
+
+def _without_unread_data(prepared: ValidatedPlan) -> ValidatedPlan:
+    """The plan without the data of instances that no Call is for, so that a run of a template costs one instance."""
+    request, visible = prepared.request, {None, *(n.instance for n in prepared.nodes)}
+    context = (m for m in request.context if not isinstance(m, Data) or m.instance in visible or m.schema is not None)
+    return replace(prepared, request=replace(request, context=tuple(context)))
 
 
 def _only_value(output: Json) -> Json:

@@ -157,8 +157,8 @@ class Incompatibility:
 
     certain: bool
     at: Names
-    found: str
-    expected: str
+    produced: str
+    accepted: str
 
 
 _Memo = dict[tuple[int, int], Incompatibility | None]

@@ -52,7 +52,7 @@ _View = dict[str, _Written]
 
 
 class TokenEstimator:
-    """Estimates for one plan. ``estimate`` is asked once for each combination of outcomes."""
+    """Estimates for one plan. ``estimate`` is called once for each combination of outcomes."""
 
     def __init__(self, prepared: ValidatedPlan) -> None:
         self._prepared = prepared
@@ -79,9 +79,9 @@ class TokenEstimator:
         return tokens
 
     def _request_tokens(self, node: PlannedCall, views: Sequence[_View], answer_bytes: int) -> int:
-        asked = self._bytes_of_prompt(node) + self._bytes_of_parameters(node, views)
-        asked += sum((self._bytes_at(path, views) or 0) + _SCOPE_BYTES for path in node.scopes)
-        return -(-asked // BYTES_PER_TOKEN) + -(-(answer_bytes + _ANSWER_BYTES) // BYTES_PER_TOKEN)
+        prompt_bytes = self._bytes_of_prompt(node) + self._bytes_of_parameters(node, views)
+        prompt_bytes += sum((self._bytes_at(path, views) or 0) + _SCOPE_BYTES for path in node.scopes)
+        return -(-prompt_bytes // BYTES_PER_TOKEN) + -(-(answer_bytes + _ANSWER_BYTES) // BYTES_PER_TOKEN)
 
     def _bytes_of_prompt(self, node: PlannedCall) -> int:
         """All of the prompt but parameters and scopes: the same for every Call of a Tool."""

@@ -71,7 +71,7 @@ class TypeProblem:
 
     def to_json(self) -> dict[str, Any]:
         """The problem, with the producer and both types."""
-        types = {"found": self.incompatibility.found, "expected": self.incompatibility.expected}
+        types = {"found": self.incompatibility.produced, "expected": self.incompatibility.accepted}
         return {**self.problem.to_json(), "producer": self.producer, **types}
 
 
@@ -131,9 +131,7 @@ class _TypeFlow:
         for producer in self._producers_of_path(rank, path):
             misfit = self._compare(producer.types, _TARGETS[node.method])
             if misfit is not None and misfit.certain:
-                text = (
-                    f"{node.method} at {path} needs {misfit.expected}; {producer.name} may write {misfit.found} there"
-                )
+                text = f"{node.method} at {path} needs {misfit.accepted}; {producer.name} may write {misfit.produced}"
                 problem = Problem("mayNotFit", text, f"{node.pointer}/_outputMethod", node.id, severity="warning")
                 return TypeProblem(rank, producer.name, replace(misfit, certain=False), problem)
         return None
@@ -244,8 +242,8 @@ def _absences(producers: Sequence[_Producer]) -> list[tuple[_Producer, Incompati
 
 def _message(read: ReferenceUse, producer: str, misfit: Incompatibility, *, certain: bool) -> str:
     inner = f' at "{".".join(misfit.at)}"' if misfit.at else ""
-    gives = f"{'gives' if certain else 'may give'} {misfit.found}"
-    if misfit.found == UNDECLARED:
+    gives = f"{'gives' if certain else 'may give'} {misfit.produced}"
+    if misfit.produced == UNDECLARED:
         gives = "does not declare it"
     name = ".".join(str(t) for t in read.at)
-    return f'"{name}" takes {misfit.expected}{inner}; {producer} {gives} at {read.text}'
+    return f'"{name}" takes {misfit.accepted}{inner}; {producer} {gives} at {read.text}'

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from acts.simulation.forecast_vs_actual import compare, relative_error
-from cli.runs.run_forecast import PROPOSED
+from acts.simulation.billable_actions import ACTIONS, CHILD_WORKFLOW
+from cli.runs.billed_actions import count_actions
+from cli.runs.forecast_view import OWN
 from cli.text import yaml_text
 from cli.text.preflight import EXAMPLES
 from tests.cli.conftest import Acts
@@ -24,14 +25,11 @@ SOON = {"timeout": "100ms", "onTimeout": "approve"}
 LAZY = {"type": "plan", "plan": [], "mode": "lazy"}
 AGENTS = {
     "refund": True, "replan": True, "research": False, "translation": True, "trip": False,
-    # Lazy: what people are asked by ``approve.plan``, they are asked about the plans of delegates too
+    # Lazy: with ``approve.plan`` the plans of delegates would wait for people too
     "greetings": True, "loan": True, "moderation": True, "music": True, "speaker": True, "summary": True,
 }  # fmt: skip
-REQUESTS, TALKS = {"requests"}, {"requests", "events", "bytes"}
-UNFORESEEN = {
-    "greetings": REQUESTS, "loan": REQUESTS, "moderation": TALKS, "speaker": REQUESTS, "summary": REQUESTS,
-    "music": TALKS,
-}  # fmt: skip
+DELEGATING = ("greetings", "loan", "moderation", "speaker", "summary", "music")
+UNFORESEEN = {"requests", "tokens", "cost", "actions"}
 GUEST = '{"name": "Ada", "people": 2}'
 RUNS = {
     "fanout": ["fanout/plan.yaml"], "linear": ["linear/plan.yaml"], "accepted": ["payment/accepted.yaml"],
@@ -53,36 +51,29 @@ LATENT = {
 }  # fmt: skip
 
 
-def near(example: str, table: dict[str, Any]) -> None:
-    """Calls and requests are exact, events and bytes no more than a fifth outside of what was told.
-
-    What delegates ask a model for is not forecast, nor what they say to a keeper of a budget.
-    """
-    print(  # noqa: T201
-        example,
-        *(f"{k} {table[k]['expected']} {table[k]['actual']} {relative_error(table[k]) or 0:+.0%}" for k in table),
-    )
-    for exact in {"calls", "requests"} - UNFORESEEN.get(example, set()):
-        assert table[exact]["expected"]["min"] <= table[exact]["actual"] <= table[exact]["expected"]["max"], exact
-    for close in {"events", "bytes"} - UNFORESEEN.get(example, set()):
-        assert abs(relative_error(table[close]) or 0) <= 0.2, (close, table[close])
+def assert_holds(table: dict[str, Any], *figures: str) -> None:
+    """Each figure is within its range, tokens within a quarter of it."""
+    for figure in figures:
+        expected, actual = table[figure]["expected"], table[figure]["actual"]
+        error = 0.25 if figure == "tokens" else 0
+        assert expected["min"] * (1 - error) <= actual <= expected["max"] * (1 + error), (figure, table[figure])
 
 
-def told(acts: Acts, name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(acts("show", name, "--json").stdout)["forecast"]
-    return found
+def forecast_of(acts: Acts, name: str) -> dict[str, Any]:
+    table: dict[str, Any] = json.loads(acts("show", name, "--json").stdout)["forecast"]
+    return table
 
 
 @pytest.mark.parametrize("example", RUNS)
-def test_calls_and_requests_are_exact_and_events_and_bytes_near(acts: Acts, example: str) -> None:
+def test_what_an_example_comes_to_is_within_its_forecast(acts: Acts, example: str) -> None:
     file, *more = RUNS[example]
     name = f"cli-{uuid.uuid4().hex[:8]}"
     assert acts("run", str(EXAMPLES / file), "--id", name, *more).exit_code == 0
-    table = told(acts, name)
-    near(example, table)
-    shown = acts("show", name).stdout
-    assert "forecast of the plan as it was started" in shown
-    assert f"{table['calls']['actual']:,}" in shown
+    table = forecast_of(acts, name)
+    assert_holds(table, "calls", "requests", "actions")
+    output = acts("show", name).stdout
+    assert "forecast of the plan as it was started" in output
+    assert f"{table['actions']['actual']:,}" in output
 
 
 def _local(tool: dict[str, Any]) -> dict[str, Any]:
@@ -104,12 +95,12 @@ def _chain(tool: str, count: int) -> list[dict[str, Any]]:
     ],
     ids=["approved", "local", "background", "latent"],
 )  # fmt: skip
-def test_other_ways_to_run_a_call_are_forecast_too(
-    acts: Acts, worker: dict[str, str], tmp_path: Path, plan: Any, mode: str, config: dict[str, Any]
+async def test_other_ways_to_run_a_call_are_forecast_too(
+    acts: Acts, client: Client, worker: dict[str, str], tmp_path: Path, plan: Any, mode: str, config: dict[str, Any]
 ) -> None:
     script = f"script-{uuid.uuid4().hex[:8]}"
-    said = {"when": {"tool": "translate"}, "output": "good", "path": "†state.t"}
-    (Path(worker["ACTS_SCRIPTS"]) / f"{script}.json").write_text(json.dumps({"answers": [said]}), "utf-8")
+    answer = {"when": {"tool": "translate"}, "output": "good", "path": "†state.t"}
+    (Path(worker["ACTS_SCRIPTS"]) / f"{script}.json").write_text(json.dumps({"answers": [answer]}), "utf-8")
     tools = {"english": ENGLISH, "quick": _local(ENGLISH), "translate": LATENT}
     used = {call["_tool"] for call in plan}
     context = [{"type": "tool", "tool": {k: v for k, v in tools.items() if k in used}}]
@@ -119,31 +110,28 @@ def test_other_ways_to_run_a_call_are_forecast_too(
     name = f"cli-{uuid.uuid4().hex[:8]}"
     done = acts("run", "a.json", "--plan", "--id", name)
     assert done.exit_code == 0, done.stdout + done.stderr
-    table = told(acts, name)
-    print(*(f"{k} {table[k]['expected']} {table[k]['actual']} {relative_error(table[k]) or 0:+.0%}" for k in table))  # noqa: T201
-    for close in ("events", "bytes", "tokens"):
-        assert abs(relative_error(table[close]) or 0) <= 0.25, (close, table[close])
+    table = forecast_of(acts, name)
+    assert_holds(table, "calls", "requests", "tokens")
+    started = await client.get_workflow_handle(name).describe()
+    actual = await count_actions(client, name, started.run_id)
+    expected = json.loads(acts("simulate", "a.json", "--json").stdout)["actions"]
+    assert_holds({"actions": {"expected": expected, "actual": actual}}, "actions")
 
 
 @pytest.mark.parametrize("per_child", [1, 4])
-async def test_a_batch_is_forecast_and_each_of_its_children(
-    acts: Acts, client: Client, tmp_path: Path, per_child: int
-) -> None:
+def test_a_batch_is_forecast_with_its_children(acts: Acts, tmp_path: Path, per_child: int) -> None:
     own = [{"type": "state", "state": {"lang": "en" * n}, "_instance": f"person {n}"} for n in range(1, 21)]
     plan = [{"_tool": "english", "language": lang, "_outputPath": f"†state.{to}"}
             for lang, to in (("†state.lang", "a"), ("†state.a", "b"))]  # fmt: skip
     context = [{"type": "tool", "tool": {"english": ENGLISH}}, *own, {"type": "plan", "plan": plan}]
     (tmp_path / "a.json").write_text(json.dumps({"config": {"instancesPerChild": per_child}, "context": context}))
     simulated = json.loads(acts("simulate", "a.json", "--json").stdout)
-    assert (simulated["runs"], "each" in simulated) == (20 // per_child, per_child == 1)
+    assert simulated["runs"] == 20 // per_child
     name = f"cli-{uuid.uuid4().hex[:8]}"
     assert acts("run", "a.json", "--plan", "--id", name).exit_code == 0
-    near("batch", told(acts, name))
-    if per_child == 1:
-        info = (await client.get_workflow_handle(f"{name}/person 7").describe()).raw_description.workflow_execution_info
-        actual = {"events": info.history_length, "bytes": info.history_size_bytes}
-        table = compare(simulated["each"], actual)
-        assert all(abs(relative_error(table[close]) or 0) <= 0.2 for close in ("events", "bytes")), table
+    table = forecast_of(acts, name)
+    assert_holds(table, "calls", "requests", "actions")
+    assert table["actions"]["actual"] == 1 + 2 * simulated["runs"] + 2 * 20
 
 
 def test_the_forecast_holds_for_what_another_worker_does(acts: Acts, worker: dict[str, str], tmp_path: Path) -> None:
@@ -151,36 +139,46 @@ def test_the_forecast_holds_for_what_another_worker_does(acts: Acts, worker: dic
     program, env = EXAMPLES / "foreign" / "worker.py", {"TEMPORAL_ADDRESS": worker["TEMPORAL_ADDRESS"]}
     with started([sys.executable, str(program)], tmp_path / "foreign.log", tmp_path, env):
         assert acts("run", str(EXAMPLES / "foreign" / "plan.yaml"), "--id", name).exit_code == 0
-    near("foreign", told(acts, name))
+    assert_holds(forecast_of(acts, name), "calls", "requests", "actions")
 
 
-@pytest.mark.parametrize(("example", "lazy"), AGENTS.items())
-async def test_the_plans_that_an_agent_proposes_are_forecast_and_its_result_says_how_that_came_out(
-    acts: Acts, client: Client, tmp_path: Path, example: str, *, lazy: bool
-) -> None:
+def run_agent(acts: Acts, folder: Path, example: str) -> str:
+    """Run an example as an agent that proposes each plan; returns the workflow id."""
     request = yaml_text.parse((EXAMPLES / example / "plan.yaml").read_text("utf-8"))
     assert isinstance(request, dict)
-    request["config"]["approve"] = SOON if lazy else {**SOON, "plan": True}
-    request["context"] += [LAZY] * lazy
-    (tmp_path / "plan.json").write_text(json.dumps(request), "utf-8")
+    request["config"]["approve"] = SOON if AGENTS[example] else {**SOON, "plan": True}
+    request["context"] += [LAZY] * AGENTS[example]
+    (folder / "plan.json").write_text(json.dumps(request), "utf-8")
     name = f"cli-{uuid.uuid4().hex[:8]}"
-    done = acts("run", "plan.json", "--agent", "--id", name)
-    assert (done.exit_code, PROPOSED in done.stdout) == (0, True), done.stdout + done.stderr
-    table = told(acts, name)
-    near(example, table)
+    run = acts("run", "plan.json", "--agent", "--id", name)
+    assert (run.exit_code, OWN in run.stdout) == (0, True), run.stdout + run.stderr
+    return name
+
+
+@pytest.mark.parametrize("example", AGENTS)
+def test_the_result_of_an_agent_has_the_forecast_of_the_plans_it_proposed(
+    acts: Acts, tmp_path: Path, example: str
+) -> None:
+    name = run_agent(acts, tmp_path, example)
+    table = forecast_of(acts, name)
+    assert_holds(table, "calls", *({"requests", "tokens", "actions"} & table.keys()))
     result = json.loads(acts("show", name, "--json").stdout)["result"]
     assert result["forecast"] == table
-    assert set(table) & UNFORESEEN.get(example, set()) == set()
-    ticks = {call["tick"] for call in result["calls"]}
-    counted = [(await client.get_workflow_handle(f"{name}/plan-{tick}").describe()) for tick in ticks]
-    events, bytes_ = (sum(getattr(c.raw_description.workflow_execution_info, f"history_{what}") for c in counted)
-                      for what in ("length", "size_bytes"))  # fmt: skip
-    if "events" in table:
-        assert table["events"]["actual"] == events
-        # The run cannot see what came in during the task before its last: see workflows/extent.py
-        assert abs(table["bytes"]["actual"] - bytes_) < 0.25 * bytes_
+    assert not (UNFORESEEN & table.keys() if example in DELEGATING else {"requests"} - table.keys())
     if "requests" in table:
         assert table["requests"]["actual"] == result["usage"]["requests"] - result["ticks"]
+
+
+@pytest.mark.xfail(reason="the workflows do not count their actions yet")
+async def test_the_actions_of_the_plans_of_an_agent_are_those_in_their_histories(
+    acts: Acts, client: Client, tmp_path: Path
+) -> None:
+    name = run_agent(acts, tmp_path, "replan")
+    result = json.loads(acts("show", name, "--json").stdout)["result"]
+    ticks = dict.fromkeys(call["tick"] for call in result["calls"])
+    runs = [await client.get_workflow_handle(f"{name}/plan-{tick}").describe() for tick in ticks]
+    histories = [await count_actions(client, run.id, run.run_id) or 0 for run in runs]
+    assert result["forecast"]["actions"]["actual"] == sum(histories) + ACTIONS[CHILD_WORKFLOW] * len(ticks)
 
 
 def words(plan: Path) -> set[str]:

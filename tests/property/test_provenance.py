@@ -113,10 +113,10 @@ def test_the_writers_of_a_value_are_those_whose_marks_it_bears(messages: list[Js
         if node is None:
             continue
         value = build_value(node, END)
-        found = find_writers(node, END, limit=None)
-        assert owners(value) <= set(found)
-        for by in set(found) - owners(value):  # of these it has null, or what is empty
-            assert any(bears_no_mark(get(value, names)) for names in found[by])
+        by_writer = find_writers(node, END, limit=None)
+        assert owners(value) <= set(by_writer)
+        for by in set(by_writer) - owners(value):  # of these it has null, or what is empty
+            assert any(bears_no_mark(get(value, names)) for names in by_writer[by])
 
 
 def cut_to(message: Json, wrote: list[Where]) -> Json:
@@ -164,20 +164,20 @@ def test_what_its_writers_wrote_is_the_value_and_without_one_of_them_it_is_anoth
         node = trail.find(path, instance, END)
         if node is None or through_a_list(messages, path, instance):
             continue  # one element of a list is its writer's, wherever in the list the others put it
-        found = find_writers(node, END, limit=None)
-        parts = {by: cut_to(messages[by], [(*path.names, *n) for n in named]) for by, named in found.items()}
+        by_writer = find_writers(node, END, limit=None)
+        parts = {by: cut_to(messages[by], [(*path.names, *n) for n in named]) for by, named in by_writer.items()}
         assert read(list(parts.values()), path, instance) == build_value(node, END) == read(messages, path, instance)
-        for left_out in found:
-            fewer = [part for by, part in parts.items() if by != left_out]
+        for omitted in by_writer:
+            fewer = [part for by, part in parts.items() if by != omitted]
             without = read(fewer, path, instance)
-            assert without is ABSENT or json.dumps(without) != json.dumps(build_value(node, END)), messages[left_out]
+            assert without is ABSENT or json.dumps(without) != json.dumps(build_value(node, END)), messages[omitted]
 
 
 # -- what a Call read --------------------------------------------------------------------------
 
 
-def sources(found: ValueTrace) -> Iterator[Source]:
-    for source in found.sources:
+def sources(trace: ValueTrace) -> Iterator[Source]:
+    for source in trace.sources:
         yield source
         for reference in source.reads:
             for value in reference.values:
@@ -198,8 +198,8 @@ def trail_of_walk(drive: Drive) -> tuple[ProvenanceIndex, list[Json], list[str]]
     request = [m.raw for m in drive.prepared.request.context]
     appended = drive.walk.appended()
     wrote = [n.id for n, r in zip(drive.walk.nodes, drive.walk.runs, strict=True) for _ in r.written]
-    told = RunRecord(request + appended, {n.tool.name: n.tool for n in drive.walk.nodes}, request, calls(drive.walk))
-    return ProvenanceIndex(told), request + appended, ["" for _ in request] + wrote
+    record = RunRecord(request + appended, {n.tool.name: n.tool for n in drive.walk.nodes}, request, calls(drive.walk))
+    return ProvenanceIndex(record), request + appended, ["" for _ in request] + wrote
 
 
 def value_at(read_: ValueTrace) -> Json:
@@ -248,12 +248,12 @@ def alone(trail: ProvenanceIndex, context: list[Json], index: int) -> Source | N
     message = context[index]
     path = parse(message["_outputPath"])
     assert isinstance(path, Path)
-    found = trail.why(path, message.get("_instance"), index + 1, EVERYTHING)
-    mine = [s for s in found.sources if s.message == index]
+    trace = trail.why(path, message.get("_instance"), index + 1, EVERYTHING)
+    mine = [s for s in trace.sources if s.message == index]
     if not mine:
         return None
     if mine[0].again:
-        return next(s for s in sources(found) if s.origin.start == mine[0].origin.start and not s.again)
+        return next(s for s in sources(trace) if s.origin.start == mine[0].origin.start and not s.again)
     return mine[0]
 
 
@@ -271,8 +271,8 @@ def test_every_output_knows_its_call_and_what_ran_behind_it(case: Case, order: l
             continue
         assert origin.id == id_
         assert origin.planned == REQUEST
-        given = "_output" in context[index]["_call"]
-        assert origin.word in ((REQUEST, MODEL, ENGINE) if given else (ACTIVITY, ENGINE))
+        answered = "_output" in context[index]["_call"]
+        assert origin.word in ((REQUEST, MODEL, ENGINE) if answered else (ACTIVITY, ENGINE))
         assert origin.outside == (origin.word != REQUEST)
         failure = drive.walk.runs[drive.rank(id_)].error
         assert origin.error is None or failure is not None
@@ -289,8 +289,8 @@ def test_no_call_is_told_twice_and_what_is_outside_is_said(
     path = Path(where[0], where[1:])
     for instance in (None, *trail.instances):
         whole = trail.why(path, instance, limits=EVERYTHING)
-        told = [s.origin.start for s in sources(whole) if s.reads]
-        assert len(told) == len(set(told))
+        starts = [s.origin.start for s in sources(whole) if s.reads]
+        assert len(starts) == len(set(starts))
         assert not any(s.cut for s in sources(whole))
         assert whole.outside == any(trail.author(s.message).outside for s in whole.sources)
         assert whole.more == 0
@@ -302,6 +302,6 @@ def test_no_call_is_told_twice_and_what_is_outside_is_said(
         assert json.dumps(short.to_json())
 
 
-def levels(found: ValueTrace) -> int:
-    below = (levels(value) for s in found.sources for r in s.reads for value in r.values)
-    return (1 + max(below, default=0)) if found.sources else 0
+def levels(trace: ValueTrace) -> int:
+    below = (levels(value) for s in trace.sources for r in s.reads for value in r.values)
+    return (1 + max(below, default=0)) if trace.sources else 0

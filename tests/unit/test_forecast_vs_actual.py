@@ -65,10 +65,10 @@ def test_the_calls_of_all_combinations_count_and_of_all_instances() -> None:
 
 def test_what_waits_for_somebody_to_provide_it_may_run() -> None:
     plan = [call("do", 1, "†state.a"), call("think", "†input.name", "†state.b"), call("do", "†state.b", "†state.c")]
-    found = expected_ranges(simulate(request(plan, model="scripted:x", missing="wait")))
-    assert (found["calls"], found["requests"]) == ({"min": 1, "max": 3}, {"min": 0, "max": 1})
+    expected = expected_ranges(simulate(request(plan, model="scripted:x", missing="wait")))
+    assert (expected["calls"], expected["requests"]) == ({"min": 1, "max": 3}, {"min": 0, "max": 1})
     # the run's start and the first Call; all three, beside the message that is provided
-    assert found["actions"] == {"min": 2, "max": 5}
+    assert expected["actions"] == {"min": 2, "max": 5}
 
 
 def test_tokens_are_those_of_the_requests_that_an_outcome_leads_to() -> None:

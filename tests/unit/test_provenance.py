@@ -24,10 +24,10 @@ DATE = "2026-01-01T00:00:00.000Z"
 
 def tool(name: str, **meta: Json) -> Tool:
     properties = {"_tool": {"const": name}, "_outputPath": {}, "_scopes": {}, "_output": {}, **meta}
-    found, problems = read_tool(name, {"type": "object", "properties": properties})
-    assert found is not None
+    result, problems = read_tool(name, {"type": "object", "properties": properties})
+    assert result is not None
     assert problems == []
-    return found
+    return result
 
 
 TOOLS = {
@@ -51,27 +51,27 @@ def plan(*calls: Json) -> dict[str, Json]:
     return {"type": "plan", "plan": list(calls)}
 
 
-def told(messages: list[Json], given: int | None, **more: Any) -> RunRecord:
-    """What a run tells that was started with the first ``given`` messages."""
-    return RunRecord(messages, TOOLS, None if given is None else messages[:given], **more)
+def run_record(messages: list[Json], requested: int | None, **more: Any) -> RunRecord:
+    """The record of a run that was started with the first ``requested`` messages."""
+    return RunRecord(messages, TOOLS, None if requested is None else messages[:requested], **more)
 
 
-def why(messages: list[Json], given: int, where: str, **more: Any) -> ValueTrace:
-    return ProvenanceIndex(told(messages, given)).why(path(where), **more)
+def why(messages: list[Json], requested: int, where: str, **more: Any) -> ValueTrace:
+    return ProvenanceIndex(run_record(messages, requested)).why(path(where), **more)
 
 
-def origin(messages: list[Json], given: int | None, index: int = -1, **more: Any) -> Author:
+def origin(messages: list[Json], requested: int | None, index: int = -1, **more: Any) -> Author:
     """The origin of one message, the last one unless another is named."""
-    return Authors(told(messages, given, **more)).find(index % len(messages))
+    return Authors(run_record(messages, requested, **more)).find(index % len(messages))
 
 
-def told_of(found: ValueTrace) -> list[tuple[int, list[str]]]:
+def written_parts(trace: ValueTrace) -> list[tuple[int, list[str]]]:
     """The messages that a value is made of, and what of it is theirs."""
-    return [(s.message, [str(p) for p in s.wrote]) for s in found.sources]
+    return [(s.message, [str(p) for p in s.wrote]) for s in trace.sources]
 
 
-def sources(found: ValueTrace) -> Iterator[Source]:
-    for source in found.sources:
+def sources(trace: ValueTrace) -> Iterator[Source]:
+    for source in trace.sources:
         yield source
         for read in source.reads:
             for value in read.values:
@@ -83,7 +83,7 @@ def sources(found: ValueTrace) -> Iterator[Source]:
 
 @pytest.mark.parametrize(("messages", "view"), FOLDS, ids=lambda x: str(x)[:80])
 def test_a_value_taken_apart_is_the_value(messages: list[Json], view: Json) -> None:
-    node = ValueWriters(Authors(told(messages, 0)).by_index.values()).find(Path("state"), END)
+    node = ValueWriters(Authors(run_record(messages, 0)).by_index.values()).find(Path("state"), END)
     if view is ABSENT:
         assert node is None
         return
@@ -146,18 +146,20 @@ MADE_OF: list[tuple[list[Json], str, dict[int, list[str]]]] = [
 ]
 
 
-@pytest.mark.parametrize(("messages", "where", "made_of"), MADE_OF, ids=lambda x: str(x)[:80])
-def test_a_value_is_made_of_what_still_stands(messages: list[Json], where: str, made_of: dict[int, list[str]]) -> None:
-    assert told_of(why(messages, 0, where)) == sorted(made_of.items())
+@pytest.mark.parametrize(("messages", "where", "parts_by_writer"), MADE_OF, ids=lambda x: str(x)[:80])
+def test_a_value_is_made_of_what_still_stands(
+    messages: list[Json], where: str, parts_by_writer: dict[int, list[str]]
+) -> None:
+    assert written_parts(why(messages, 0, where)) == sorted(parts_by_writer.items())
 
 
 def test_a_value_is_told_as_of_a_message() -> None:
     messages = [written("†state.a", {"x": 1, "y": 1}), written("†state.a.x", 2), written("†state.a", 3)]
-    found = [why(messages, 0, "†state.a", upto=n) for n in range(4)]
-    assert [f.text for f in found] == [None, '{"x": 1, "y": 1}', '{"x": 2, "y": 1}', "3"]
-    assert [[s.message for s in f.sources] for f in found] == [[], [0], [0, 1], [2]]
+    traces = [why(messages, 0, "†state.a", upto=n) for n in range(4)]
+    assert [f.text for f in traces] == [None, '{"x": 1, "y": 1}', '{"x": 2, "y": 1}', "3"]
+    assert [[s.message for s in f.sources] for f in traces] == [[], [0], [0, 1], [2]]
     emptied = [written("†state.a", {}), written("†state.a.x", 1)]
-    assert [told_of(why(emptied, 0, "†state.a", upto=n)) for n in (1, 2)] == [
+    assert [written_parts(why(emptied, 0, "†state.a", upto=n)) for n in (1, 2)] == [
         [(0, ["†state.a"])],
         [(1, ["†state.a.x"])],
     ]
@@ -165,9 +167,9 @@ def test_a_value_is_told_as_of_a_message() -> None:
 
 def test_of_many_places_of_one_message_the_first_are_kept() -> None:
     many = {str(n): n for n in range(50)}
-    node = ValueWriters(Authors(told([written("†state", many), written("†state.0", "x")], 0)).by_index.values()).find(
-        Path("state"), END
-    )
+    node = ValueWriters(
+        Authors(run_record([written("†state", many), written("†state.0", "x")], 0)).by_index.values()
+    ).find(Path("state"), END)
     assert node is not None
     assert [len(places) for places in find_writers(node, END).values()] == [MAX_PATHS, 1]
     assert [len(places) for places in find_writers(node, END, limit=None).values()] == [49, 1]
@@ -341,14 +343,16 @@ ORIGINS: list[tuple[str, list[Json], int | None, dict[str, Json], tuple[str, boo
 
 
 @pytest.mark.parametrize(
-    ("messages", "given", "more", "expected", "facts"), [row[1:] for row in ORIGINS], ids=[row[0] for row in ORIGINS]
+    ("messages", "requested", "more", "expected", "facts"),
+    [row[1:] for row in ORIGINS],
+    ids=[row[0] for row in ORIGINS],
 )
 def test_a_message_knows_where_it_came_from(
-    messages: list[Json], given: int | None, more: Json, expected: tuple[str, bool], facts: dict[str, Json]
+    messages: list[Json], requested: int | None, more: Json, expected: tuple[str, bool], facts: dict[str, Json]
 ) -> None:
-    found = origin(messages, given, **more)
-    assert (found.word, found.outside) == expected
-    assert {key: getattr(found, key) for key in facts} == facts
+    author = origin(messages, requested, **more)
+    assert (author.word, author.outside) == expected
+    assert {key: getattr(author, key) for key in facts} == facts
 
 
 def test_an_edit_of_the_plan_of_a_request_is_a_persons() -> None:
@@ -376,12 +380,12 @@ def test_the_messages_of_a_conjunction_are_of_one_call() -> None:
     both = call("act", "†state.a && †state.b", x="†state.a")
     messages = [{"type": "state", "a": 0}, plan(both, both)]
     messages += [output(both, v, at=f"†state.{n}") for v in (1, 2) for n in "ab"]
-    known = Authors(told(messages, 2))
-    assert [(known.find(i).start, known.find(i).id) for i in range(2, 6)] == [
+    authors = Authors(run_record(messages, 2))
+    assert [(authors.find(i).start, authors.find(i).id) for i in range(2, 6)] == [
         (2, "1:act"), (2, "1:act"), (4, "2:act"), (4, "2:act"),
     ]  # fmt: skip
     # the second path of the first Call is read as of its first message
-    (source,) = ProvenanceIndex(told(messages[:4], 2)).why(path("†state.b")).sources
+    (source,) = ProvenanceIndex(run_record(messages[:4], 2)).why(path("†state.b")).sources
     assert source.reads[0].values[0].text == "0"
 
 
@@ -396,8 +400,8 @@ def test_a_tick_is_that_of_the_plan_before_it() -> None:
         *(plan(ACT), output(ACT, 3)),  # 6
     ]
     calls = [state_of("1:act", tick=n) for n in (1, 5, 6)]
-    found = [origin(messages, 0, i, calls=calls).tick for i in (1, 7, 10)]
-    assert found == [1, 5, 6]
+    ticks = [origin(messages, 0, i, calls=calls).tick for i in (1, 7, 10)]
+    assert ticks == [1, 5, 6]
     # the list of Calls may lack the oldest
     assert [origin(messages, 0, i, calls=calls[1:]).tick for i in (1, 7, 10)] == [None, 5, 6]
 
@@ -405,8 +409,8 @@ def test_a_tick_is_that_of_the_plan_before_it() -> None:
 def test_a_call_that_was_edited_while_its_tick_ran_is_found_by_what_it_wrote() -> None:
     messages = [plan(ACT, call("act", "†state.b")), output({**ACT, "x": 1}, 1)]
     items = [state_of("1:act", tick=1), {**state_of("2:act", tick=1), "outputPath": "†state.b"}]
-    found = origin(messages, 0, calls=items)
-    assert (found.id, found.planned) == ("1:act", message_authors.PERSON)
+    author = origin(messages, 0, calls=items)
+    assert (author.id, author.planned) == ("1:act", message_authors.PERSON)
 
 
 # -- what they had read ----------------------------------------------------------------------
@@ -439,8 +443,8 @@ def test_what_decided_about_an_expression_is_followed(text: str, followed: dict[
     planned = call("act", "†state.out", x=text)
     state = {"a": 1, "b": 2, "c": 3, "null": None}
     (source,) = why([{"type": "state", "state": state}, plan(planned), output(planned, 0)], 2, "†state.out").sources
-    found = {v.path.names[0]: v.text if v.used else "unused" for v in source.reads[0].values}
-    assert found == followed
+    texts = {v.path.names[0]: v.text if v.used else "unused" for v in source.reads[0].values}
+    assert texts == followed
 
 
 def test_a_call_read_what_stood_before_it() -> None:
@@ -459,7 +463,7 @@ def test_a_global_call_sees_nothing_of_an_instance_and_an_instance_its_own() -> 
         {"type": "state", "a": "other", "_instance": "B"}, plan(shared, own), output(shared, 1),
         output(own, 2, _instance="A"), {"type": "state", "a": "late"},
     ]  # fmt: skip
-    run = ProvenanceIndex(told(messages, 4))
+    run = ProvenanceIndex(run_record(messages, 4))
     assert run.instances == ["A", "B"]
     (of_all,) = run.why(path("†state.out"), "A").sources
     (of_a,) = run.why(path("†state.own"), "A").sources
@@ -486,8 +490,8 @@ def line(length: int) -> list[Json]:
 
 
 def test_what_is_deeper_than_asked_for_is_marked() -> None:
-    found = list(sources(why(line(5), 2, "†state.a5", limits=Limits(depth=3))))
-    assert [(s.message, s.cut) for s in found] == [(6, False), (5, False), (4, True)]
+    chain = list(sources(why(line(5), 2, "†state.a5", limits=Limits(depth=3))))
+    assert [(s.message, s.cut) for s in chain] == [(6, False), (5, False), (4, True)]
     whole = list(sources(why(line(5), 2, "†state.a5", limits=Limits(depth=9))))
     assert [s.message for s in whole] == [6, 5, 4, 3, 2, 0]
     assert not any(s.cut for s in whole)
@@ -510,8 +514,8 @@ def test_a_call_is_told_once_and_where_it_is_nearest() -> None:
 def test_of_many_sources_the_first_are_told_and_the_rest_counted() -> None:
     push = [call("act", "†state.l", _outputMethod="push", n=n) for n in range(30)]
     messages = [plan(*push), *(output(c, n, "push") for n, c in enumerate(push))]
-    found = why(messages, 1, "†state.l", limits=Limits(each=5))
-    assert ([s.message for s in found.sources], found.more) == ([1, 2, 3, 4, 5], 25)
+    trace = why(messages, 1, "†state.l", limits=Limits(each=5))
+    assert ([s.message for s in trace.sources], trace.more) == ([1, 2, 3, 4, 5], 25)
     assert why(messages, 1, "†state.l", limits=Limits(all=3)).more == 27
     near, far = sources(why(line(5), 2, "†state.a5", limits=Limits(all=2)))
     assert [(s.message, s.cut, len(s.reads)) for s in (near, far)] == [(6, False, 1), (5, True, 0)]
@@ -521,10 +525,10 @@ def test_a_long_value_is_shortened_and_says_so() -> None:
     messages = [{"type": "state", "text": "x" * 5000, "l": list(range(5000)), "o": {str(n): n for n in range(5000)}}]
     messages += [written("†state.l", 1, "push"), written("†state.o.x", 1)]
     for where in ("†state.text", "†state.l", "†state.o"):
-        found = why(messages, 3, where)
-        assert found.text is not None
-        assert (len(found.text), found.whole) == (MAX_SHOWN, False)
-        assert found.to_json()["shortened"] == found.text
+        trace = why(messages, 3, where)
+        assert trace.text is not None
+        assert (len(trace.text), trace.whole) == (MAX_SHOWN, False)
+        assert trace.to_json()["shortened"] == trace.text
 
 
 def shape(name: str, size: int) -> tuple[list[dict[str, Json]], str]:
@@ -553,12 +557,12 @@ def test_ten_thousand_messages_are_answered_within_the_limits(name: str) -> None
     calls, where = shape(name, 10_000)
     messages = [{"type": "state", "a0": 0}, plan(*calls)]
     messages += [output(c, n, c.get("_outputMethod", "set")) for n, c in enumerate(calls)]
-    found = why(messages, 2, where)
+    trace = why(messages, 2, where)
     limits = Limits()
-    assert found.outside
-    assert 0 < len(list(sources(found))) <= limits.all
-    assert len(found.sources) <= limits.each
-    assert len(found.sources) + found.more in (1, 10_000, 10_001)
+    assert trace.outside
+    assert 0 < len(list(sources(trace))) <= limits.all
+    assert len(trace.sources) <= limits.each
+    assert len(trace.sources) + trace.more in (1, 10_000, 10_001)
 
 
 # -- the answer --------------------------------------------------------------------------------
@@ -568,12 +572,12 @@ def test_the_answer_as_json_says_all_that_is_known_and_nothing_else() -> None:
     planned = call("act", "†state.out", card="†input.card || †input.other", amount=5)
     messages = [{"type": "input", "card": "c1"}, plan(planned), output(planned, {"n": 1})]
     items = [{"id": "1:act", "tool": "act", "state": "completed", "outputPath": "†state.out", "tick": 3}]
-    found = ProvenanceIndex(RunRecord(messages, TOOLS, messages[:1], items)).why(path("†state.out.n"))
+    trace = ProvenanceIndex(RunRecord(messages, TOOLS, messages[:1], items)).why(path("†state.out.n"))
     card = {
         "path": "†input.card", "value": "c1", "outside": False,
         "sources": [{"message": 0, "origin": "request", "outside": False, "wrote": ["†input.card"]}],
     }  # fmt: skip
-    assert found.to_json() == {
+    assert trace.to_json() == {
         "path": "†state.out.n", "value": 1, "outside": True,
         "sources": [{
             "message": 2, "origin": "activity", "outside": True, "wrote": ["†state.out.n"], "id": "1:act",
@@ -601,10 +605,12 @@ def test_the_answer_as_json_says_all_that_is_known_and_nothing_else() -> None:
 def test_a_path_that_leads_nowhere_is_told_where_it_could(
     where: str, above: str | None, names: list[str], likely: str | None
 ) -> None:
-    run = ProvenanceIndex(told([{"type": "state", "order": {"items": ["a"], "n": 1}}, {"type": "input", "x": 1}], 2))
-    found = run.near(path(where))
-    assert (str(found[0]) if found[0] else None, [str(n) for n in found[1]]) == (above, names)
-    assert (str(found[2]) if found[2] else None) == likely
+    run = ProvenanceIndex(
+        run_record([{"type": "state", "order": {"items": ["a"], "n": 1}}, {"type": "input", "x": 1}], 2)
+    )
+    near = run.near(path(where))
+    assert (str(near[0]) if near[0] else None, [str(n) for n in near[1]]) == (above, names)
+    assert (str(near[2]) if near[2] else None) == likely
     assert run.why(path(where)).to_json() == {"path": str(path(where)), "absent": True}
     assert run.value(path(where)) is ABSENT
     assert run.value(path("†state.order")) == {"items": ["a"], "n": 1}

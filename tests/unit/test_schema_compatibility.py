@@ -1,4 +1,4 @@
-"""Schema against schema: a certain clash is a proof, and a table says what is told of the rest."""
+"""Schema against schema: a certain incompatibility is a proof, the rest a table."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def ways(schema: Any) -> Alternatives:
     return type_alternatives(schema, schema)
 
 
-# given, wanted, certain (None: no clash), where, found, expected
+# produced, accepted, certain (None: compatible), at, and the types in the message
 CASES: list[tuple[Any, Any, bool | None, str, str, str]] = [
     (STRING, STRING, None, "", "", ""),
     (STRING, NUMBER, True, "", "string", "number"),
@@ -90,20 +90,25 @@ CASES: list[tuple[Any, Any, bool | None, str, str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("produced", "wanted", "certain", "at", "found", "expected"), CASES)
+@pytest.mark.parametrize(("produced", "accepted", "certain", "at", "produced_types", "accepted_types"), CASES)
 def test_what_keeps_one_schema_from_the_other(
-    produced: Any, wanted: Any, certain: Any, at: str, found: str, expected: str
+    produced: Any, accepted: Any, certain: Any, at: str, produced_types: str, accepted_types: str
 ) -> None:
-    result = find_incompatibility(ways(produced), ways(wanted))
+    result = find_incompatibility(ways(produced), ways(accepted))
     if certain is None:
         assert result is None
     else:
         assert result is not None
-        assert (result.certain, ".".join(result.at), result.found, result.expected) == (certain, at, found, expected)
+        assert (result.certain, ".".join(result.at), result.produced, result.accepted) == (
+            certain,
+            at,
+            produced_types,
+            accepted_types,
+        )
 
 
 @pytest.mark.parametrize(
-    ("schema", "names", "found"),
+    ("schema", "names", "types"),
     [
         (person(a=person(b=STRING)), "a.b", ["string"]),
         (person(a=STRING), "b", ["undeclared"]),
@@ -121,8 +126,8 @@ def test_what_keeps_one_schema_from_the_other(
         ({"type": "object", "properties": {"next": {"$ref": "#"}, "v": STRING}}, "next.next.next.v", ["string"]),
     ],
 )
-def test_what_lies_inside_a_schema(schema: Any, names: str, found: list[str]) -> None:
-    assert [k.name for k in alternatives_at(ways(schema), tuple(names.split(".")))] == found
+def test_what_lies_inside_a_schema(schema: Any, names: str, types: list[str]) -> None:
+    assert [k.name for k in alternatives_at(ways(schema), tuple(names.split(".")))] == types
 
 
 def test_schemas_that_hold_themselves_are_compared_once() -> None:
@@ -192,8 +197,8 @@ def _accepts(schema: Any) -> Callable[[Any], bool]:
 @settings(max_examples=500, deadline=None, derandomize=True)
 @given(_SCHEMAS, _SCHEMAS)
 def test_no_value_of_the_one_is_one_of_the_other_where_the_clash_is_certain(one: Any, other: Any) -> None:
-    found = find_incompatibility(ways(one), ways(other))
-    if found is not None and found.certain:
+    misfit = find_incompatibility(ways(one), ways(other))
+    if misfit is not None and misfit.certain:
         of_one, of_other = _accepts(one), _accepts(other)
         assert [v for v in _VALUES if of_one(v) and of_other(v)] == []
 
@@ -201,9 +206,9 @@ def test_no_value_of_the_one_is_one_of_the_other_where_the_clash_is_certain(one:
 @settings(max_examples=300, deadline=None, derandomize=True)
 @given(_SCHEMAS, st.lists(_NAMES, max_size=3))
 def test_each_value_is_of_one_of_the_kinds_that_its_schema_tells(schema: Any, names: list[str]) -> None:
-    told = {k.name for k in alternatives_at(ways(schema), tuple(names))}
+    types = {k.name for k in alternatives_at(ways(schema), tuple(names))}
     accepts = _accepts(schema)
     for value in _VALUES:
         part = get(value, tuple(names))
-        if part is not ABSENT and not told & {"any", "undeclared", exact_type(part).name}:
-            assert not accepts(value), (value, told)
+        if part is not ABSENT and not types & {"any", "undeclared", exact_type(part).name}:
+            assert not accepts(value), (value, types)

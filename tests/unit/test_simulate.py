@@ -1,4 +1,4 @@
-"""The simulation: what a plan would do is told before it does anything, and told truly."""
+"""The simulation: what a plan would do, reported before it does anything."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ def request(plan: list[dict[str, Any]], *context: Any, mode: str = "eager", **co
 
 
 def combinations(result: dict[str, Any]) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = result["outcomes"]["combinations"]
-    return found
+    items: list[dict[str, Any]] = result["outcomes"]["combinations"]
+    return items
 
 
 def problems(result: dict[str, Any], *codes: str) -> list[dict[str, Any]]:
@@ -241,8 +241,8 @@ def test_each_call_says_how_it_runs_what_it_reads_and_where_it_writes() -> None:
 )
 def test_each_combination_of_outcomes_tells_what_runs_and_what_is_skipped(plan: Any, expected: Any) -> None:
     result = simulate(request(plan, model="scripted:x"))
-    found = [(c["choices"], sorted(c["run"]), c["skipped"]) for c in combinations(result)]
-    assert found == [(choices, sorted(run), skipped) for choices, run, skipped in expected]
+    items = [(c["choices"], sorted(c["run"]), c["skipped"]) for c in combinations(result)]
+    assert items == [(choices, sorted(run), skipped) for choices, run, skipped in expected]
     assert result["outcomes"]["truncated"] is False
 
 
@@ -257,12 +257,12 @@ def test_combinations_beyond_the_limit_are_left_out_and_the_forecast_still_holds
     plan += [call("think", f"†state.b{i}", f"†state.c{i}") for i in range(branches)] + [call("think", 1, "†state.z")]
     result = simulate(request(plan, model="scripted:x"))
     assert result["outcomes"]["truncated"] is True
-    found = combinations(result)
-    assert len(found) == outcome_exploration.MAX_COMBINATIONS
-    assert len({json.dumps(c["choices"]) for c in found}) == len(found)
+    items = combinations(result)
+    assert len(items) == outcome_exploration.MAX_COMBINATIONS
+    assert len({json.dumps(c["choices"]) for c in items}) == len(items)
     assert result["requests"] == {"min": 1, "max": 1 + branches}
     # the first outcomes come first, then one difference after the other
-    differing = [sum(path.startswith("†state.b") for path in c["choices"].values()) for c in found]
+    differing = [sum(path.startswith("†state.b") for path in c["choices"].values()) for c in items]
     assert differing == sorted(differing)
 
 
@@ -297,16 +297,16 @@ def test_what_only_provide_can_bring_is_waited_for() -> None:
     assert combinations(result) == [{"choices": {}, "run": [], "skipped": [], "waiting": ["1:do", "2:do"]}]
 
 
-# -- the same, found by trying everything --------------------------------------
+# -- the same, enumerated by brute force ---------------------------------------
 
 
 def _everything(prepared: ValidatedPlan) -> list[dict[str, Any]]:
     """All combinations: a walk for every assignment of outcomes to branching calls."""
     branching = [r for r, n in enumerate(prepared.nodes) if len(n.outcomes) > 1]
-    found: dict[str, dict[str, Any]] = {}
+    items: dict[str, dict[str, Any]] = {}
     for picks in itertools.product(*(range(len(prepared.nodes[r].outcomes)) for r in branching)):
         chosen = dict(zip(branching, picks, strict=True))
-        walk, taken = Walk(prepared, lambda n: n.id, dry=True), {}
+        walk, choices = Walk(prepared, lambda n: n.id, dry=True), {}
         commands = deque(walk.begin("now"))
         while commands:
             command = commands.pop()
@@ -314,7 +314,7 @@ def _everything(prepared: ValidatedPlan) -> list[dict[str, Any]]:
                 continue
             node, pick = command.node, chosen.get(command.rank, 0)
             if command.rank in chosen:
-                taken[command.rank] = str(node.outcomes[pick][0])
+                choices[command.rank] = str(node.outcomes[pick][0])
             if not node.outcomes:
                 commands.extend(walk.detached(command.rank, "now"))
             elif pick == node.error:
@@ -326,14 +326,14 @@ def _everything(prepared: ValidatedPlan) -> list[dict[str, Any]]:
                 commands.extend(walk.completed(command.rank, wrap_message(path.kind, nest(path.names, UNKNOWN)), "now"))
         states = [(n.id, r.state) for n, r in zip(prepared.nodes, walk.runs, strict=True)]
         item: dict[str, Any] = {
-            "choices": {prepared.nodes[r].id: path for r, path in sorted(taken.items())},
+            "choices": {prepared.nodes[r].id: path for r, path in sorted(choices.items())},
             "run": [i for i, s in states if s in ("completed", "detached")],
             "skipped": [i for i, s in states if s == "skipped"],
         }
         failed = [i for i, s in states if s == "failed"]
         item = {**item, "failed": failed} if failed else item
-        found[json.dumps(item["choices"])] = item
-    return sorted(found.values(), key=json.dumps)
+        items[json.dumps(item["choices"])] = item
+    return sorted(items.values(), key=json.dumps)
 
 
 @st.composite
@@ -357,13 +357,15 @@ def test_no_combination_is_missed_and_none_is_invented(plan: list[dict[str, Any]
     prepared = validate_request(request(plan, model="scripted:x"))
     every = _everything(prepared)
     result = simulate_prepared(prepared, lambda _: 1.0)
-    found = sorted(combinations(result), key=json.dumps)
+    items = sorted(combinations(result), key=json.dumps)
     if not result["outcomes"]["truncated"]:
-        assert found == every
+        assert items == every
     for item in every:
-        asked = sum(id_.endswith(":think") for id_ in item["run"])
-        assert result["requests"]["min"] <= asked <= result["requests"]["max"]
-        assert result["cost"]["min"] <= asked <= result["cost"]["max"]
+        requests = sum(id_.endswith(":think") for id_ in item["run"])
+        assert result["requests"]["min"] <= requests <= result["requests"]["max"]
+        assert result["cost"]["min"] <= requests <= result["cost"]["max"]
+        actions = 1 + len(item["run"]) + len(item.get("failed", ()))  # the run's start, and one of each call
+        assert result["actions"]["min"] <= actions <= result["actions"]["max"]
 
 
 # -- producers and consumers ---------------------------------------------------
@@ -373,7 +375,7 @@ A, B = "†state.a", "†state.b"
 
 
 @pytest.mark.parametrize(
-    ("plan", "producer", "found", "expected"),
+    ("plan", "producer", "produced", "expected"),
     [
         ([call("getText", to=A), call("number", A)], "1:getText", "string", "number"),
         ([call("getPerson", to=A), call("text", A)], "1:getPerson", "object", "string"),
@@ -396,7 +398,7 @@ A, B = "†state.a", "†state.b"
     ],
 )
 def test_a_producer_that_cannot_fit_is_reported_and_its_consumer_does_not_run(
-    plan: Any, producer: str, found: str, expected: str
+    plan: Any, producer: str, produced: str, expected: str
 ) -> None:
     result = simulate(request(plan, {"type": "input", "flag": True}))
     (problem,) = problems(result, "cannotFit")
@@ -404,14 +406,14 @@ def test_a_producer_that_cannot_fit_is_reported_and_its_consumer_does_not_run(
     assert problem["pointer"].endswith(f"/plan/{len(plan) - 1}/x")
     assert "severity" not in problem  # an error
     assert (problem["call"], problem["producer"]) == (consumer, producer)
-    assert (problem["found"], problem["expected"]) == (found, expected)
-    for word in (producer, found, expected):
+    assert (problem["found"], problem["expected"]) == (produced, expected)
+    for word in (producer, produced, expected):
         assert word in problem["message"]
     assert all(consumer not in c["run"] for c in combinations(result))
 
 
 @pytest.mark.parametrize(
-    ("plan", "found"),
+    ("plan", "produced"),
     [
         ([call("getMaybe", to=A), call("text", A)], "null"),
         ([call("getOpen", to=A), call("text", f"{A}.mail")], "undeclared"),
@@ -420,9 +422,9 @@ def test_a_producer_that_cannot_fit_is_reported_and_its_consumer_does_not_run(
         ([call("getText", to="†state.held"), call("number", "†state.held")], "string"),
     ],
 )
-def test_a_producer_that_may_not_fit_is_a_warning_and_everything_runs(plan: Any, found: str) -> None:
+def test_a_producer_that_may_not_fit_is_a_warning_and_everything_runs(plan: Any, produced: str) -> None:
     result = simulate(request(plan, {"type": "state", "held": 1}))
-    assert [(p["found"], p["severity"]) for p in result["problems"]] == [(found, "warning")]
+    assert [(p["found"], p["severity"]) for p in result["problems"]] == [(produced, "warning")]
     assert [len(c["run"]) for c in combinations(result)] == [len(plan)]
 
 
@@ -547,8 +549,8 @@ def test_registered_tools_and_served_activities_count() -> None:
         "context": [{"type": "tool", "tool": "Tool.greet"}, {"type": "plan", "plan": [call("greet", to="†state.a")]}]
     }
     registry = {"greet": {"type": "object", "properties": {"_outputPath": STRING}}}
-    (found,) = simulate(raw, registry, ["greet"])["calls"]
-    assert (found["how"], found["activity"]) == ("activity", "greet")
+    (item,) = simulate(raw, registry, ["greet"])["calls"]
+    assert (item["how"], item["activity"]) == ("activity", "greet")
 
 
 def test_sample_outputs_are_shown_per_tool() -> None:
@@ -559,10 +561,10 @@ def test_sample_outputs_are_shown_per_tool() -> None:
 def test_problems_are_capped_and_errors_come_first() -> None:
     plan = [call("getMaybe", to="†state.a"), *[call("text", "†state.a", f"†state.s{i}") for i in range(150)]]
     plan += [call("number", "†state.a", "†state.z")]
-    found = simulate(request(plan))["problems"]
-    assert found[0]["code"] == "cannotFit"
-    assert [p["code"] for p in found[1:]] == ["mayNotFit"] * 99 + ["moreProblems"]
-    assert "51" in found[-1]["message"]
+    listed = simulate(request(plan))["problems"]
+    assert listed[0]["code"] == "cannotFit"
+    assert [p["code"] for p in listed[1:]] == ["mayNotFit"] * 99 + ["moreProblems"]
+    assert "51" in listed[-1]["message"]
 
 
 _PROGRAM = """

@@ -30,15 +30,15 @@ UNQUOTED = "!'()*~"
 _INLINE = re.compile(r"`([^`]+)`|&#(\d+);|( )")
 
 
-def seen(markdown: str) -> str:
+def read_span(markdown: str) -> str:
     """What a reader sees of code spans, references to characters, and spaces; all else may be markup: an error."""
     out, at = [], 0
     while at < len(markdown):
-        found = _INLINE.match(markdown, at)
-        assert found is not None, f"may be markup: {markdown[at:]!r}"
-        code, number, space = found.groups()
+        match = _INLINE.match(markdown, at)
+        assert match is not None, f"may be markup: {markdown[at:]!r}"
+        code, number, space = match.groups()
         out.append(code or space or chr(int(number)))
-        at = found.end()
+        at = match.end()
     return "".join(out)
 
 
@@ -64,8 +64,8 @@ def driven(*calls: Json, results: Json = None, context: list[Json] | None = None
 
 @given(st.text())
 def test_text_from_outside_is_seen_as_it_was_written_on_one_line(text: str) -> None:
-    shown = code_span(text, 10_000)
-    assert seen(shown) == " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    span = code_span(text, 10_000)
+    assert read_span(span) == " ".join("".join(c if c.isprintable() else " " for c in text).split())
 
 
 @pytest.mark.parametrize(
@@ -73,21 +73,21 @@ def test_text_from_outside_is_seen_as_it_was_written_on_one_line(text: str) -> N
     ["a | b", "`", "``` a `` b", "{namespace}", "{{workflowId}}", 'say "no", it\'s', "\\", "<b>", "$x$ 1/2 a--b", ""],
 )
 def test_signs_are_seen_and_none_is_left_for_a_table_or_the_web_ui_to_take(text: str) -> None:
-    shown = code_span(text)
-    assert seen(shown) == text
-    assert "|" not in shown
-    assert not re.search(r"\{(namespace|workflowId|runId)\}", shown)
+    span = code_span(text)
+    assert read_span(span) == text
+    assert "|" not in span
+    assert not re.search(r"\{(namespace|workflowId|runId)\}", span)
 
 
 def test_the_alarm_rings() -> None:
     """What the tests above go by is an error when nothing is done to a text."""
     for text in ("<b>", "a|b", "*a*", "a"):
         with pytest.raises(AssertionError, match="may be markup"):
-            seen(text)
+            read_span(text)
 
 
 def test_a_long_text_is_cut_before_it_is_written_and_never_within_a_reference() -> None:
-    assert seen(code_span("|" * 500, 100)) == "|" * 99 + "…"
+    assert read_span(code_span("|" * 500, 100)) == "|" * 99 + "…"
 
 
 def test_who_and_why_are_shown_as_text() -> None:
@@ -126,11 +126,11 @@ JSON = st.recursive(
 
 @given(JSON)
 def test_json_in_a_fence_is_what_it_was_and_nothing_in_it_ends_the_fence_or_is_filled_in(value: Json) -> None:
-    shown = fence([value, "```", "{namespace}"])
-    assert texts(shown) == [[value, "```", "{namespace}"]]
-    assert [line for line in shown.splitlines() if "`" in line] == ["```json", "```"]
-    assert "{namespace}" not in shown
-    assert all(c == "\n" or c.isprintable() for c in shown)
+    text = fence([value, "```", "{namespace}"])
+    assert texts(text) == [[value, "```", "{namespace}"]]
+    assert [line for line in text.splitlines() if "`" in line] == ["```json", "```"]
+    assert "{namespace}" not in text
+    assert all(c == "\n" or c.isprintable() for c in text)
 
 
 def test_the_json_to_send_names_what_waits_whatever_its_name() -> None:
@@ -140,7 +140,7 @@ def test_the_json_to_send_names_what_waits_whatever_its_name() -> None:
     assert approve.call == reject.call == approve.workflow_id == WORSE
 
 
-# -- what is told ------------------------------------------------------------------------
+# -- the page of a plan ------------------------------------------------------------------------
 
 
 def test_a_row_says_state_call_and_path_and_what_is_long_stands_below_the_table() -> None:
@@ -172,9 +172,13 @@ def test_who_decides_about_a_call_is_told_what_it_would_be_called_with() -> None
     details = WebPage(drive.walk)
     page = details.page("awaiting", [])
     assert "`1:pay` would be called with" in page
-    (shown,) = texts(page)
-    assert (shown["_tool"], shown["amount"], shown["note"]) == ("pay", 50, "… (5,002 characters of JSON)")
-    assert "_id" not in shown
+    (parameters,) = texts(page)
+    assert (parameters["_tool"], parameters["amount"], parameters["note"]) == (
+        "pay",
+        50,
+        "… (5,002 characters of JSON)",
+    )
+    assert "_id" not in parameters
     drive.perform(drive.walk.decide(0, "approve", "", SINCE))
     assert texts(details.page("running", [])) == []
 
@@ -254,8 +258,8 @@ def test_a_plan_that_waits_is_shown_with_what_it_would_do_and_the_json_that_edit
         {"_tool": "pay", "amount": "†input.sum", "_scopes": ["†input.card"], "_outputPath": "†state.a"},
         {"_tool": "tell", "text": "†state.a"},
     ]
-    shown = {"type": "input", "input": {"sum": 1, "card": "x"}}
-    page = proposal(driven(*calls, context=[shown], approve={"calls": ["pay"]}).prepared)
+    data = {"type": "input", "input": {"sum": 1, "card": "x"}}
+    page = proposal(driven(*calls, context=[data], approve={"calls": ["pay"]}).prepared)
     assert row("`1:pay` (will ask)", "`†input.sum`, scope\u00a0`†input.card`", "`†state.a`") in page
     assert row("`2:tell` (not waited for)", "`†state.a`", "") in page
     assert texts(page) == [{"decision": "edit", "plan": calls}]
@@ -275,7 +279,7 @@ def test_a_plan_of_instances_shows_their_calls_before_it_runs_and_the_children_t
 
 
 def test_what_is_left_out_is_counted_and_told_where_to_look() -> None:
-    assert fit_lines(["a"] * 3, 3, "ask", most=2) == ["a", "a", "\n… and 1 more: ask"]
+    assert fit_lines(["a"] * 3, 3, "ask", limit=2) == ["a", "a", "\n… and 1 more: ask"]
     assert fit_lines(["a"] * 3, 3, "ask") == ["a"] * 3
     assert fit_lines(["a" * MAX_SECTION], 1, "ask") == ["\n… and 1 more: ask"]
 
