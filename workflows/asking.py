@@ -73,9 +73,9 @@ def own_context(upto: int) -> Source:
 def settings(config: Config, grant: BudgetGrant) -> dict[str, Any]:
     """The model's settings, as the activity takes them, and what a second turn may spend."""
     priced = config.budget.cost is not None or "cost" in grant.left
-    out: dict[str, Any] = {"model": config.model, "priced": priced, "repair": grant.repair}
+    out: dict[str, Any] = {"model": config.model, "priced": priced, "mayRepair": grant.repair}
     if grant.left:
-        out["left"] = dict(grant.left)
+        out["reserved"] = dict(grant.left)
     for key in ("temperature", "maxOutputTokens"):
         if getattr(config, key) is not None:
             out[key] = getattr(config, key)
