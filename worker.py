@@ -35,7 +35,7 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from activities.ask_model import ask_model
 from activities.load_delegate import Loader
-from activities.providers.response_stream import close_clients
+from activities.providers.http_clients import close_clients
 from activities.registry import Registry, RegistryError, from_environment
 from acts.language.errors import format_choices
 from acts.language.wire import TASK_QUEUE

@@ -1,30 +1,37 @@
 """The one activity that asks a model: for a Solution, or for the result of a latent Call.
 
-It is told what to ask about and where the context is; it reads the context, makes the
-prompt and the schema, asks, checks the answer, and gives the model one more turn when
-the answer cannot be used. What it returns is small, and is all that history records.
+Its request names the run that has the context. The activity reads the context from there, renders the prompt, composes
+the schema, asks, checks the answer, and gives the model one repair turn when the answer cannot be used. Prompts never
+reach a history; only this small result does.
 
-    {"ask": "solution" | "output", "model", "temperature"?, "maxOutputTokens"?, "repair": bool,
-     "priced": bool, "left": {tokens?, cost?}, "source": {"workflowId", "runId", "upto"},
+    {"ask": "solution" | "output", "model", "temperature"?, "maxOutputTokens"?, "priced": bool, "mayRepair": bool,
+     "reserved"?: {"tokens"?, "cost"?}, "source": {"workflowId", "runId", "upto"},
      "tick" | "tool", "call", "paths", "scoped"}
-    → {"solution" | "output", "path"?, "unusable"?: {code, message}, "usage": {…}, "made": [{requestId, …}]}
+    → {"solution" | "output", "path"?, "unusable"?: {code, message}, "usage": {…}, "requests": [{requestId, …}]}
+
+``priced``: the budget limits the cost, so a model without a price is refused. ``mayRepair``: a second request may be
+made, within what is ``reserved`` (tokens, US dollars) for both. ``usage`` sums all requests that were made.
 """
 
 from __future__ import annotations
 
-import json
+import asyncio
 import math
 from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, Final
 
 from temporalio import activity
+from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 
 from activities.context_reader import ContextReader, PromptContext
 from activities.heartbeat import heartbeat
+from activities.json_result import MAX_RESULT_BYTES, ResultTooLarge, encode_result
 from activities.providers import select
 from activities.providers.interface import ModelError, ModelRequest, ModelResponse, PromptBlock, RepairTurn
+from activities.providers.prices import price_per_token
 from acts.language.errors import truncate
 from acts.language.messages import output_schema
 from acts.language.schemas import checker
@@ -34,182 +41,197 @@ from acts.language.wire import INVALID_ANSWER, MODEL, RESULT_TOO_LARGE
 from acts.planner.answer_schema import compose_latent_schema, compose_solution_schema
 from acts.planner.prompt import Prompt, render_latent_prompt, render_planner_prompt, render_repair_turn
 
-# A provider may ask for hours; sooner or later a person should see that nothing moves
+# A provider may ask for hours; a person should see sooner that nothing moves
 MAX_RETRY_AFTER_SECONDS: Final = 300.0
-# An answer with these faults may be mended by the model itself
+# The model itself may correct an answer with one of these faults
 _REPAIRABLE: Final = ("modelNotJson", "modelTruncated", INVALID_ANSWER)
-# … and a planner goes on with the next tick, where it is told
-_TELLABLE: Final = ("modelNotJson", "modelTruncated", RESULT_TOO_LARGE)
-# What one payload holds, without what is recorded beside the answer
-MAX_ANSWER_BYTES: Final = 1_900_000
+# An agent continues with the next tick, which shows the planner the fault
+_REPORTED_TO_PLANNER: Final = ("modelNotJson", "modelTruncated", RESULT_TOO_LARGE)
+# Defects of an answer that an error lists
+_MAX_DEFECTS: Final = 5
 
 _contexts: Final = ContextReader()
 
 
+@dataclass(frozen=True)
+class _Task:
+    """What is asked: the request, the defects of an answer to it, and the answer's part of the activity's result."""
+
+    request: ModelRequest
+    find_defects: Callable[[Json], list[str]]
+    read_answer: Callable[[Json], dict[str, Any]]
+    is_planning: bool
+
+
+@dataclass
+class RequestLog:
+    """The requests that were made, their usage, and the number of Calls that the present answer has so far."""
+
+    requests: list[dict[str, Any]] = field(default_factory=list)
+    usage: Usage = field(default_factory=Usage)
+    calls: int = 0
+
+    def count_call(self, index: int, _: Json) -> None:
+        """Note a Call that has arrived."""
+        self.calls = index + 1
+
+    def add(self, response: ModelResponse) -> None:
+        """Record a request that was answered."""
+        tokens = response.tokens
+        usage = {
+            "inputTokens": tokens.inputTokens, "outputTokens": tokens.outputTokens,
+            "cachedTokens": tokens.cachedTokens, "reasoningTokens": tokens.reasoningTokens, "cost": response.cost,
+        }  # fmt: skip
+        self.usage.add({"requests": 1, **usage})
+        self.requests.append(
+            {"requestId": response.requestId, "model": response.model, "strict": response.strict, "usage": usage}
+        )
+
+    def add_failed(self, error: ModelError) -> None:
+        """Record a request without a usable answer, where its usage is known: it costs all the same."""
+        if error.tokens is not None:
+            self.add(ModelResponse(error.text, None, error.tokens, error.cost, error.details.get("requestId")))
+
+
 @activity.defn(name=MODEL)
-async def ask_model(asked: dict[str, Any]) -> dict[str, Any]:
+async def ask_model(request: dict[str, Any]) -> RawValue:
     """One question to a model; see the top of the file."""
-    source = asked["source"]
-    material = await _contexts.read(activity.client(), source["workflowId"], source["runId"], source["upto"])
-    planning = asked["ask"] == "solution"
-    question, check = _solution(asked, material) if planning else _output(asked, material)
-    spent, made = Usage(), _Made()
-    out: dict[str, Any]
+    source = request["source"]
+    context = await _contexts.read(activity.client(), source["workflowId"], source["runId"], source["upto"])
+    task = _solution_task(request, context) if request["ask"] == "solution" else _latent_task(request, context)
+    log = RequestLog()
     # Providers may think for minutes before the first word
-    async with heartbeat(lambda: {"calls": made.calls}):
+    async with heartbeat(lambda: {"calls": log.calls}):
         try:
-            _check_price(asked)
-            answer = await _answered(asked, question, check, spent, made)
-            out = {"solution": answer.value} if planning else _chosen(answer.value, asked, material)
-            _check_size(out)
+            await _require_price(request)
+            response = await _ask_with_repair(request, task, log)
+            return _encode(task.read_answer(response.value), log)
         except ModelError as error:
-            if not planning or error.code not in _TELLABLE:
-                raise _failure(error, spent) from error
-            out = {"unusable": {"code": error.code, "message": error.message}}
-    return {**out, "usage": spent.to_json(), "made": made.requests}
+            if not task.is_planning or error.code not in _REPORTED_TO_PLANNER:
+                raise _application_error(error, log.usage) from error
+            return _encode({"unusable": {"code": error.code, "message": error.message}}, log)
 
 
-async def _answered(
-    asked: dict[str, Any], question: ModelRequest, check: Callable[[Json], list[str]], spent: Usage, made: _Made
-) -> ModelResponse:
-    """The answer, after one more turn if the first cannot be used.
+async def _ask_with_repair(request: dict[str, Any], task: _Task, log: RequestLog) -> ModelResponse:
+    """The answer, after one repair turn if the first cannot be used.
 
     Raises:
         ModelError: there is none.
     """
-    turns: tuple[RepairTurn, ...] = ()
+    model_request = task.request
     while True:
-        made.calls = 0
-        own = ModelRequest(**{**_fields(question), "turns": turns})
+        log.calls = 0
         try:
-            answer = await select.ask(asked["model"], own, made.progress)
-            made.add(answer, spent)
-            _check_answer(answer, check)
+            response = await select.ask(request["model"], model_request, log.count_call if task.is_planning else None)
+            log.add(response)
+            _require_fit(response, task)
         except ModelError as error:
-            if error.usage is not None:
-                made.lost(error, spent)
-            if turns or error.code not in _REPAIRABLE or not asked["repair"] or _spent_up(asked, spent):
+            log.add_failed(error)
+            is_last = bool(model_request.repairs) or not _may_repair(request, log.usage)
+            if is_last or error.code not in _REPAIRABLE:
                 raise
-            turns = (RepairTurn(error.text, render_repair_turn([error.message])),)
+            repair = RepairTurn(error.text, render_repair_turn([error.message]))
+            model_request = replace(model_request, repairs=(repair,))
         else:
-            return answer
+            return response
 
 
-def _spent_up(asked: dict[str, Any], spent: Usage) -> bool:
-    """True when the first request took what the budget had left of tokens or money."""
-    left = asked.get("left") or {}
-    tokens, cost = spent.inputTokens + spent.outputTokens, spent.cost or 0.0
-    return bool(tokens >= left.get("tokens", math.inf) or cost >= left.get("cost", math.inf))
+def _may_repair(request: dict[str, Any], usage: Usage) -> bool:
+    """True while a second request, about as large as the first, stays within what is reserved."""
+    reserved = request.get("reserved") or {}
+    tokens, cost = usage.inputTokens + usage.outputTokens, usage.cost or 0.0
+    fits_tokens = 2 * tokens <= _limit(reserved, "tokens")
+    return bool(request["mayRepair"] and fits_tokens and 2 * cost <= _limit(reserved, "cost"))
 
 
-def _check_answer(answer: ModelResponse, check: Callable[[Json], list[str]]) -> None:
-    defects = check(answer.value)
+def _limit(reserved: dict[str, Any], name: str) -> float:
+    value = reserved.get(name)
+    return math.inf if value is None else float(value)
+
+
+def _require_fit(response: ModelResponse, task: _Task) -> None:
+    defects = task.find_defects(response.value)
     if defects:
-        text = f"the answer does not fit what was asked for: {'; '.join(defects[:5])}"
-        raise ModelError(INVALID_ANSWER, text, retryable=False, text=answer.text)
+        text = f"the answer does not fit what was asked for: {'; '.join(defects[:_MAX_DEFECTS])}"
+        raise ModelError(INVALID_ANSWER, text, retryable=False, text=response.text)
 
 
-def _check_size(out: dict[str, Any]) -> None:
-    bytes_ = len(json.dumps(out, ensure_ascii=False).encode())
-    if bytes_ > MAX_ANSWER_BYTES:
-        text = f"the answer has {bytes_:,} bytes; at most {MAX_ANSWER_BYTES:,} can be recorded: ask for less at a time"
-        raise ModelError(RESULT_TOO_LARGE, text, retryable=False)
-
-
-def _check_price(asked: dict[str, Any]) -> None:
-    if asked.get("priced") and not select.priced(asked["model"]):
-        text = f"no price list knows the model {asked['model']}, so budget.cost cannot be kept: remove it"
+async def _require_price(request: dict[str, Any]) -> None:
+    if request.get("priced") and await asyncio.to_thread(price_per_token, request["model"]) is None:
+        text = f"no price list knows the model {request['model']}, so budget.cost cannot be kept: remove it"
         raise ModelError("noPrice", text, retryable=False)
 
 
-def _fields(question: ModelRequest) -> dict[str, Any]:
-    return {name: getattr(question, name) for name in question.__slots__}
+# -- tasks ---------------------------------------------------------------------
 
 
-class _Made:
-    """The requests that were made, and how far the present one is."""
-
-    def __init__(self) -> None:
-        self.requests: list[dict[str, Any]] = []
-        self.calls = 0
-
-    def progress(self, index: int, _: Json) -> None:
-        self.calls = index + 1
-
-    def add(self, answer: ModelResponse, spent: Usage) -> None:
-        usage = {
-            "requests": 1, "inputTokens": answer.usage.inputTokens, "outputTokens": answer.usage.outputTokens,
-            "cachedTokens": answer.usage.cachedTokens, "reasoningTokens": answer.usage.reasoningTokens,
-            "cost": answer.cost,
-        }  # fmt: skip
-        spent.add(usage)
-        del usage["requests"]
-        self.requests.append(
-            {"requestId": answer.requestId, "model": answer.model, "strict": answer.strict, "usage": usage}
-        )
-
-    def lost(self, error: ModelError, spent: Usage) -> None:
-        """A request that was answered and could not be used costs all the same."""
-        if error.usage is not None:
-            self.add(ModelResponse(error.text, None, error.usage, error.cost, error.details.get("requestId")), spent)
-
-
-# -- questions -----------------------------------------------------------------
-
-
-def _solution(asked: dict[str, Any], material: PromptContext) -> tuple[ModelRequest, Callable[[Json], list[str]]]:
-    output = output_schema(material.output)
+def _solution_task(request: dict[str, Any], context: PromptContext) -> _Task:
+    output = output_schema(context.output)
     prompt = render_planner_prompt(
-        material.messages, material.tools, output, mode=material.mode, step=material.step, tick=asked["tick"]
+        context.messages, context.tools, output, mode=context.mode, step=context.step, tick=request["tick"]
     )
-    schema = compose_solution_schema(material.tools, output, mode=material.mode, instances=material.instances)
-    # Whether the Calls may be made is the loop's to say: its errors go back in the next tick
-    return _question(asked, prompt, schema, "solution", f"tick {asked['tick']}"), lambda _: []
+    schema = compose_solution_schema(context.tools, output, mode=context.mode, instances=context.instances)
+    model_request = _model_request(request, prompt, schema, "solution", f"tick {request['tick']}")
+    # The agent validates the Calls as a plan; their problems go back to the planner in the next tick
+    return _Task(model_request, lambda _: [], lambda value: {"solution": value}, is_planning=True)
 
 
-def _output(asked: dict[str, Any], material: PromptContext) -> tuple[ModelRequest, Callable[[Json], list[str]]]:
-    tool = material.tools[asked["tool"]]
-    schema, _ = compose_latent_schema(tool, asked["paths"])
-    prompt = render_latent_prompt(material.messages, tool, asked["call"], asked["paths"], asked["scoped"])
+def _latent_task(request: dict[str, Any], context: PromptContext) -> _Task:
+    tool, paths = context.tools[request["tool"]], request["paths"]
+    schema, has_path = compose_latent_schema(tool, paths)
+    prompt = render_latent_prompt(context.messages, tool, request["call"], paths, request["scoped"])
 
-    def check(value: Json) -> list[str]:
+    def find_defects(value: Json) -> list[str]:
         return [f"{pointer(*at) or 'it'}: {why}" for at, why in checker(schema).defects(value)]
 
-    return _question(asked, prompt, schema, "output", tool.name), check
+    def read_answer(value: Json) -> dict[str, Any]:
+        if has_path:
+            return {"output": value["output"], "path": paths.index(value["path"])}
+        return {"output": value, "path": 0}
+
+    model_request = _model_request(request, prompt, schema, "output", tool.name)
+    return _Task(model_request, find_defects, read_answer, is_planning=False)
 
 
-def _question(asked: dict[str, Any], prompt: Prompt, schema: Json, name: str, topic: str) -> ModelRequest:
-    last = len(prompt.system) - 1
+def _model_request(request: dict[str, Any], prompt: Prompt, schema: Json, label: str, topic: str) -> ModelRequest:
+    last_system, last_stable = len(prompt.system) - 1, prompt.stable_blocks - 1
     return ModelRequest(
-        model=asked["model"],
-        system=tuple(PromptBlock(text, cache=i == last) for i, text in enumerate(prompt.system)),
-        user=tuple(PromptBlock(text, cache=i == prompt.stable_blocks - 1) for i, text in enumerate(prompt.user)),
+        model=request["model"],
+        system=tuple(PromptBlock(text, is_cached=i == last_system) for i, text in enumerate(prompt.system)),
+        user=tuple(PromptBlock(text, is_cached=i == last_stable) for i, text in enumerate(prompt.user)),
         schema=schema,
-        name=name,
-        temperature=asked.get("temperature"),
-        maxOutputTokens=asked.get("maxOutputTokens"),
-        key=asked["source"]["workflowId"],
+        label=label,
+        temperature=request.get("temperature"),
+        maxOutputTokens=request.get("maxOutputTokens"),
+        cache_key=request["source"]["workflowId"],
         topic=topic,
     )
 
 
-def _chosen(value: Json, asked: dict[str, Any], material: PromptContext) -> dict[str, Any]:
-    """The result of a latent Call, and which of the paths it goes to."""
-    _, both = compose_latent_schema(material.tools[asked["tool"]], asked["paths"])
-    if both and isinstance(value, dict):
-        return {"output": value["output"], "path": asked["paths"].index(value["path"])}
-    return {"output": value, "path": 0}
+# -- results -------------------------------------------------------------------
 
 
-# -- how it goes ---------------------------------------------------------------
+def _encode(result: dict[str, Any], log: RequestLog) -> RawValue:
+    """The activity's result.
+
+    Raises:
+        ModelError: the answer cannot be recorded.
+    """
+    try:
+        return encode_result({**result, "usage": log.usage.to_json(), "requests": log.requests})
+    except ResultTooLarge as error:
+        text = f"the answer has {error.size:,} bytes; at most {MAX_RESULT_BYTES:,} can be recorded"
+        raise ModelError(RESULT_TOO_LARGE, f"{text}: ask for less at a time", retryable=False) from error
+    except ValueError as error:
+        raise ModelError("modelNotJson", f"the answer cannot be recorded: {error}", retryable=False) from error
 
 
-def _failure(error: ModelError, spent: Usage) -> ApplicationError:
-    after = error.retryAfter
+def _application_error(error: ModelError, usage: Usage) -> ApplicationError:
+    delay = None if error.retryAfter is None else min(error.retryAfter, MAX_RETRY_AFTER_SECONDS)
     return ApplicationError(
         truncate(error.message, 2000),
-        {"usage": spent.to_json(), **error.details},
+        {"usage": usage.to_json(), **error.details},
         type=error.code,
         non_retryable=not error.retryable,
-        next_retry_delay=timedelta(seconds=min(after, MAX_RETRY_AFTER_SECONDS)) if after is not None else None,
+        next_retry_delay=None if delay is None else timedelta(seconds=delay),
     )

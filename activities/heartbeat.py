@@ -1,4 +1,4 @@
-"""A heartbeat beside the work: a worker that is gone is noticed long before its Activity's time is over."""
+"""A heartbeat beside the work of an activity: a dead worker is noticed long before the activity times out."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from temporalio import activity
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-# The workflows' heartbeat timeout (15 s) is five of these
+# A fifth of the heartbeat timeout that the workflows set (15 s)
 HEARTBEAT_SECONDS: Final = 3.0
 
 
 @contextlib.asynccontextmanager
 async def heartbeat(*details: Callable[[], Any]) -> AsyncIterator[None]:
-    """Say regularly that this Activity goes on; ``details`` are asked each time for what to say with it."""
+    """Send heartbeats until the block ends; each carries what ``details`` return at that time."""
 
-    async def beat() -> None:
+    async def send() -> None:
         while True:
             activity.heartbeat(*(detail() for detail in details))
             await asyncio.sleep(HEARTBEAT_SECONDS)
 
-    task = asyncio.create_task(beat())
+    task = asyncio.create_task(send())
     try:
         yield
     finally:

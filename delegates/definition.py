@@ -1,10 +1,8 @@
 """From bytes to a definition: strict JSON, and a Request that can be read.
 
-What makes two readers see two different definitions is refused: a key twice in one
-object, NaN, another encoding than UTF-8. A byte order mark is let pass, since editors
-write one and it changes nothing; the SHA-256 is that of the bytes with it.
-
-What is returned can be relied on: its messages can be read, and its schemas are schemas.
+Input in which two readers would see two different definitions is refused: a key twice in one object, NaN, an encoding
+other than UTF-8. A byte order mark is accepted, since editors write one and it changes nothing; the SHA-256 is that of
+the bytes including it. Of a definition that is returned, the messages can be read and the schemas are valid.
 """
 
 from __future__ import annotations
@@ -18,71 +16,71 @@ from acts.language.messages import read_request
 from acts.language.values import MAX_DEPTH, Json, pointer
 from acts.language.wire import DELEGATE_INVALID
 from acts.plan.validate import settings_problems_of
-from delegates.load_errors import failed, shown
+from delegates.load_errors import load_error, quote
 
 _SHAPE: Final = "a definition is a Request: {config?, context, schema?}"
 
-# SHA-256 of what was found sound. To check its schemas takes milliseconds, a hundred times as long as all the
-# rest, and a batch loads the same definition for each of its instances. Some 100 bytes each
-_sound: Final[set[str]] = set()
-_MAX_SOUND: Final = 1000
+# SHA-256 of definitions without problems, some 100 bytes each. Checking the schemas takes milliseconds, a hundred times
+# as long as everything else, and a batch loads the same definition for each of its instances
+_valid_hashes: Final[set[str]] = set()
+_MAX_VALID_HASHES: Final = 1000
 
 
 def read_definition(data: bytes, sha256: str, source: str) -> dict[str, Any]:
-    """The Request that the bytes are, as JSON. ``sha256`` is theirs.
+    """The Request in ``data``, as JSON. ``sha256`` is the hash of the bytes.
 
     Raises:
         ApplicationError: ``DelegateInvalid``; its first detail is the list of problems,
             each ``{code, message, pointer, hint?}``.
     """
     try:
-        value = _parsed(data)
+        value = _parse(data)
     except ValueError as error:
-        raise _invalid(source, [Problem("invalidJson", str(error))]) from error
-    if sha256 not in _sound:
-        problems = [p for p in _problems(value) if p.fatal]
+        raise _invalid_error(source, [Problem("invalidJson", str(error))]) from error
+    if sha256 not in _valid_hashes:
+        problems = [p for p in _find_problems(value) if p.fatal]
         if problems:
-            raise _invalid(source, problems)
-        if len(_sound) >= _MAX_SOUND:
-            _sound.clear()
-        _sound.add(sha256)
+            raise _invalid_error(source, problems)
+        if len(_valid_hashes) >= _MAX_VALID_HASHES:
+            _valid_hashes.clear()
+        _valid_hashes.add(sha256)
     definition: dict[str, Any] = value
     return definition
 
 
-def _parsed(data: bytes) -> Json:
+def _parse(data: bytes) -> Json:
     """The value of a JSON text.
 
     Raises:
-        ValueError: it is none; the message says why and where.
+        ValueError: it is not one; the message says why and where.
     """
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        at = f"byte 0x{data[error.start]:02x} at offset {error.start:,}"
-        raise ValueError(f"it is not UTF-8: {error.reason}, {at}") from error
+        position = f"byte 0x{data[error.start]:02x} at offset {error.start:,}"
+        raise ValueError(f"it is not UTF-8: {error.reason}, {position}") from error
     try:
-        return json.loads(text, object_pairs_hook=_object, parse_constant=_constant)
+        return json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_refuse_constant)
     except json.JSONDecodeError as error:
         raise ValueError(f"it is not JSON: {error}") from error
     except RecursionError as error:
         raise ValueError(f"it is nested deeper than {MAX_DEPTH} levels") from error
 
 
-def _object(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        twice, _ = Counter(key for key, _ in pairs).most_common(1)[0]
-        raise ValueError(f"the key {shown(twice)} stands twice in one object")
-    return found
+def _unique_keys(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        key, _ = Counter(key for key, _ in pairs).most_common(1)[0]
+        raise ValueError(f"the key {quote(key)} occurs twice in one object")
+    return value
 
 
-def _constant(name: str) -> Json:
+def _refuse_constant(name: str) -> Json:
     raise ValueError(f"{name} is not a JSON number")
 
 
-def _problems(value: Json) -> list[Problem]:
-    """What keeps a JSON value from being a definition."""
+def _find_problems(value: Json) -> list[Problem]:
+    """Each reason why a JSON value is not a definition."""
     try:
         request = read_request(value)
     except InvalidRequest as error:
@@ -93,7 +91,7 @@ def _problems(value: Json) -> list[Problem]:
     return problems
 
 
-def _invalid(source: str, problems: list[Problem]) -> Exception:
-    found = summary(problems).replace("the request", "it", 1)
-    error = InvalidRequest(problems)
-    return failed(DELEGATE_INVALID, f'the delegate "{source}" is not a definition ({_SHAPE}): {found}', error.to_json())
+def _invalid_error(source: str, problems: list[Problem]) -> Exception:
+    text = summary(problems).replace("the request", "it", 1)
+    details = InvalidRequest(problems).to_json()
+    return load_error(DELEGATE_INVALID, f'the delegate "{source}" is not a definition ({_SHAPE}): {text}', details)

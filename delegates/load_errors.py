@@ -1,6 +1,6 @@
-"""How a definition that was not loaded is told of: an ApplicationError, its type saying why.
+"""Errors of loading a definition: ApplicationErrors whose type is the reason.
 
-Whether another attempt is worth it follows from the type, in ``acts/language/wire.py``.
+``acts/language/wire.py`` lists the types, and which of them are retryable.
 """
 
 from __future__ import annotations
@@ -12,26 +12,27 @@ from temporalio.exceptions import ApplicationError
 from acts.language.errors import truncate
 from acts.language.wire import DELEGATE_TOO_LARGE, NON_RETRYABLE_TYPES
 
-# Of a definition, as it is stored. Its result in history must stay below what one payload holds, 2 MiB
+# Bytes of a definition as it is stored. Its result in history must stay below the 2 MiB of a payload
 MAX_BYTES: Final = 1024 * 1024
-# Room for a list of problems; Temporal itself would take far more
+# Characters of a message, room for a list of problems; Temporal itself would take far more
 MAX_MESSAGE: Final = 4000
-MAX_SHOWN: Final = 200
+# Characters of a quoted value
+MAX_QUOTE: Final = 200
 
 
-def failed(type_: str, message: str, *details: Any) -> ApplicationError:
+def load_error(type_: str, message: str, *details: Any) -> ApplicationError:
     """The error to raise; ``type_`` is one of the ``DELEGATE_…`` types."""
     return ApplicationError(
         truncate(message, MAX_MESSAGE), *details, type=type_, non_retryable=type_ in NON_RETRYABLE_TYPES
     )
 
 
-def shown(text: object) -> str:
-    """What was found, on one line and not too long: control characters are escaped."""
-    return truncate(repr(text), MAX_SHOWN)
+def quote(text: object) -> str:
+    """A value for a message: on one line, shortened, with control characters escaped."""
+    return truncate(repr(text), MAX_QUOTE)
 
 
-def too_large(source: str, found: str) -> ApplicationError:
-    """A definition has more bytes than are read."""
-    text = f'the delegate "{source}" has {found} bytes; at most {MAX_BYTES:,} (1 MiB) are allowed'
-    return failed(DELEGATE_TOO_LARGE, text)
+def too_large(source: str, size: str) -> ApplicationError:
+    """The error of a definition of ``size`` bytes, more than are read."""
+    text = f'the delegate "{source}" has {size} bytes; at most {MAX_BYTES:,} (1 MiB) are allowed'
+    return load_error(DELEGATE_TOO_LARGE, text)

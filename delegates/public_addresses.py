@@ -1,7 +1,7 @@
-"""Which addresses are public: what a host name leads to is judged here, and only here.
+"""Which IP addresses are public. Every address that a host name resolves to is checked here, and only here.
 
-The tables are IANA's registries of special-purpose addresses. ``ipaddress.is_global``
-is not asked, since its answer depends on the patch version of Python.
+The tables are IANA's registries of special-purpose addresses. ``ipaddress.is_global`` is not used: its answer depends
+on the patch version of Python.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 from typing import Final
 
 _NOT_PUBLIC_4: Final = tuple(
-    (IPv4Network(network), word)
-    for network, word in {
+    (IPv4Network(network), kind)
+    for network, kind in {
         "0.0.0.0/8": "unspecified",
         "10.0.0.0/8": "private",
         "100.64.0.0/10": "shared (carrier-grade NAT)",
         "127.0.0.0/8": "loopback",
-        "169.254.0.0/16": "link-local",  # where clouds keep the credentials of a machine
-        "168.63.129.16/32": "of the cloud itself",  # the same on Azure, though the address looks public
+        "169.254.0.0/16": "link-local",  # clouds serve the credentials of a machine here
+        "168.63.129.16/32": "of the cloud itself",  # the same on Azure
         "172.16.0.0/12": "private",
         "192.0.0.0/24": "reserved",
         "192.0.2.0/24": "reserved for documentation",
@@ -32,8 +32,8 @@ _NOT_PUBLIC_4: Final = tuple(
 )
 
 _NOT_PUBLIC_6: Final = tuple(
-    (IPv6Network(network), word)
-    for network, word in {
+    (IPv6Network(network), kind)
+    for network, kind in {
         "::/128": "unspecified",
         "::1/128": "loopback",
         "64:ff9b:1::/48": "private (local NAT64)",
@@ -47,7 +47,7 @@ _NOT_PUBLIC_6: Final = tuple(
         "ff00::/8": "multicast",
     }.items()
 )
-# All that is handed out to hosts on the internet so far; the rest has no meaning yet, or one of its own
+# The only addresses assigned to hosts on the internet so far; the others are reserved
 _PUBLIC_6: Final = IPv6Network("2000::/3")
 # A gateway turns these into the IPv4 address in their last 32 bits
 _NAT64: Final = IPv6Network("64:ff9b::/96")
@@ -55,33 +55,33 @@ _LAST_32_BITS: Final = 0xFFFF_FFFF
 
 
 def why_not_public(address: str) -> str | None:
-    """What kind of address it is, when it is not a public one; else None.
+    """The kind of an address that is not public; None for a public one.
 
-    IPv4 inside IPv6 (mapped, NAT64) is judged as the IPv4 address that it leads to.
+    IPv4 inside IPv6 (mapped, NAT64) counts as the IPv4 address that it leads to.
     """
     try:
-        found = ip_address(address)
+        parsed = ip_address(address)
     except ValueError:
         return "no address"
-    if isinstance(found, IPv6Address):
-        inner = _inside(found)
-        if inner is None:
-            return _six(found)
-        why = _four(inner)
-        return f"{inner} in IPv6, which is {why}" if why else None
-    return _four(found)
+    if isinstance(parsed, IPv4Address):
+        return _kind_of_ipv4(parsed)
+    inner = _ipv4_inside(parsed)
+    if inner is None:
+        return _kind_of_ipv6(parsed)
+    kind = _kind_of_ipv4(inner)
+    return f"{inner} in IPv6, which is {kind}" if kind else None
 
 
-def _four(address: IPv4Address) -> str | None:
-    return next((word for network, word in _NOT_PUBLIC_4 if address in network), None)
+def _kind_of_ipv4(address: IPv4Address) -> str | None:
+    return next((kind for network, kind in _NOT_PUBLIC_4 if address in network), None)
 
 
-def _six(address: IPv6Address) -> str | None:
-    word = next((word for network, word in _NOT_PUBLIC_6 if address in network), None)
-    return word or (None if address in _PUBLIC_6 else "reserved")
+def _kind_of_ipv6(address: IPv6Address) -> str | None:
+    kind = next((kind for network, kind in _NOT_PUBLIC_6 if address in network), None)
+    return kind or (None if address in _PUBLIC_6 else "reserved")
 
 
-def _inside(address: IPv6Address) -> IPv4Address | None:
+def _ipv4_inside(address: IPv6Address) -> IPv4Address | None:
     if address in _NAT64:
         return IPv4Address(int(address) & _LAST_32_BITS)
     return address.ipv4_mapped

@@ -1,12 +1,12 @@
-"""Where definitions may come from: settings of the worker, and nothing that a plan can change.
+"""The sources that definitions may come from: settings of the worker that no plan can change.
 
     ACTS_DELEGATES               folders with *.json definitions, separated like PATH
-    ACTS_DELEGATE_HOSTS          hosts that they may be fetched from: "host" (port 443 of https,
+    ACTS_DELEGATE_HOSTS          hosts to fetch them from: "host" (port 443 of https,
                                  80 of http) or "host:port", comma separated
-    ACTS_DELEGATE_PRIVATE_HOSTS  "host:port" that may be fetched from although its addresses
-                                 are not public; it need not be listed above as well
+    ACTS_DELEGATE_PRIVATE_HOSTS  "host:port" to fetch them from although its addresses are
+                                 not public; it need not be listed above as well
 
-A host is compared whole, lower-cased and in its ASCII form (IDNA). There are no wildcards.
+Hosts are compared as a whole, in lower case and in their ASCII form (IDNA). There are no wildcards.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ FOLDERS: Final = "ACTS_DELEGATES"
 HOSTS: Final = "ACTS_DELEGATE_HOSTS"
 PRIVATE_HOSTS: Final = "ACTS_DELEGATE_PRIVATE_HOSTS"
 
-# The definitions that come with the engine; looked into last, so that a folder may have its own of the same name
+# The definitions that ship with the engine; searched last, so that a folder may override one
 SHIPPED: Final = Path(__file__).resolve().parent
 PORTS: Final = {"http": 80, "https": 443}
 _MAX_PORT: Final = 65_535
-# Everything that would make it more than a host with a port, or less than one host
-_NO_HOST: Final = re.compile(r"[\s/?#@\\*%]|^$")
+# Characters of more than a host with a port, and the empty text
+_NOT_A_HOST: Final = re.compile(r"[\s/?#@\\*%]|^$")
 
 Host = tuple[str, int | None]
 
 
 class DelegateSourcesError(Exception):
-    """A setting names a folder or a host that cannot be meant."""
+    """A setting names no existing folder, or no valid host."""
 
 
 @dataclass(frozen=True)
 class DelegateSources:
-    """``folders`` come before the shipped one. A host without a port means the port of the URL's scheme."""
+    """``folders`` are searched before the shipped one. A host without a port stands for the port of the scheme."""
 
     folders: tuple[Path, ...] = ()
     hosts: frozenset[Host] = frozenset()
@@ -49,11 +49,11 @@ class DelegateSources:
 
     @property
     def all_folders(self) -> tuple[Path, ...]:
-        """The folders in the order in which they are looked into."""
+        """The folders in the order in which they are searched."""
         return (*self.folders, SHIPPED)
 
     def allows(self, scheme: str, host: str, port: int) -> bool:
-        """True when something may be fetched from there."""
+        """True when definitions may be fetched from there."""
         return (
             (host, port) in self.hosts
             or (port == PORTS[scheme] and (host, None) in self.hosts)
@@ -61,30 +61,30 @@ class DelegateSources:
         )
 
     def allows_private(self, host: str, port: int) -> bool:
-        """True when the addresses there need not be public."""
+        """True when its addresses need not be public."""
         return (host, port) in self.private_hosts
 
-    def listed_hosts(self) -> list[str]:
-        """The hosts as a person would write them."""
-        both = self.hosts | self.private_hosts
-        return [bracketed(host) if port is None else f"{bracketed(host)}:{port}" for host, port in both]
+    def format_hosts(self) -> list[str]:
+        """The hosts as text for an error."""
+        hosts = self.hosts | self.private_hosts
+        return [bracket_ipv6(host) if port is None else f"{bracket_ipv6(host)}:{port}" for host, port in hosts]
 
 
 def from_environment() -> DelegateSources:
-    """What the environment says.
+    """The sources that the environment names.
 
     Raises:
-        PlacesError: naming the variable, what it holds and what is allowed.
+        DelegateSourcesError: naming the variable, its value and what is allowed.
     """
     folders = tuple(Path(p) for p in os.environ.get(FOLDERS, "").split(os.pathsep) if p)
     for folder in folders:
         if not folder.is_dir():
             raise DelegateSourcesError(f"{FOLDERS} names {folder}, which is not a folder")
-    return DelegateSources(folders, _hosts(HOSTS), _hosts(PRIVATE_HOSTS, with_port=True))
+    return DelegateSources(folders, _read_hosts(HOSTS), _read_hosts(PRIVATE_HOSTS, needs_port=True))
 
 
 def host_of(url: httpx2.URL) -> str:
-    """The host of a URL in the one form in which hosts are compared."""
+    """The host of a URL, in the form in which hosts are compared."""
     text = url.raw_host.decode("ascii")
     try:
         return str(ip_address(text))  # one of the many ways to write an IPv6 address
@@ -92,29 +92,29 @@ def host_of(url: httpx2.URL) -> str:
         return text
 
 
-def bracketed(host: str) -> str:
-    """A host as it stands in a URL."""
+def bracket_ipv6(host: str) -> str:
+    """A host as a URL has it: an IPv6 address in brackets."""
     return f"[{host}]" if ":" in host else host
 
 
-def _hosts(variable: str, *, with_port: bool = False) -> frozenset[Host]:
+def _read_hosts(variable: str, *, needs_port: bool = False) -> frozenset[Host]:
     listed = (part.strip() for part in os.environ.get(variable, "").split(","))
-    return frozenset(_host(variable, part, with_port=with_port) for part in listed if part)
+    return frozenset(_parse_host(variable, part, needs_port=needs_port) for part in listed if part)
 
 
-def _host(variable: str, text: str, *, with_port: bool) -> Host:
-    import httpx2  # takes a tenth of a second: only for those who have hosts
+def _parse_host(variable: str, text: str, *, needs_port: bool) -> Host:
+    import httpx2  # takes a tenth of a second: imported only where hosts are listed
 
-    form = '"host:port"' if with_port else '"host" or "host:port"'
-    wrong = DelegateSourcesError(f"{variable} has {text!r}; it is a list of {form}, without scheme, path and wildcards")
-    if _NO_HOST.search(text):
-        raise wrong
+    form = '"host:port"' if needs_port else '"host" or "host:port"'
+    error = DelegateSourcesError(f"{variable} has {text!r}; it is a list of {form}, without scheme, path and wildcards")
+    if _NOT_A_HOST.search(text):
+        raise error
     try:
-        url = httpx2.URL(f"host://{text}")  # of no scheme, so that no port is a default and left out
-    except httpx2.InvalidURL as error:
-        raise wrong from error
-    if not url.raw_host or (url.port is None if with_port else text.endswith(":")):
-        raise wrong
+        url = httpx2.URL(f"host://{text}")  # a scheme without a default port, which would be dropped
+    except httpx2.InvalidURL as cause:
+        raise error from cause
+    if not url.raw_host or (url.port is None if needs_port else text.endswith(":")):
+        raise error
     if url.port is not None and not 0 < url.port <= _MAX_PORT:
         raise DelegateSourcesError(f"{variable} has {text!r}; a port is a number from 1 to {_MAX_PORT}")
     return host_of(url), url.port

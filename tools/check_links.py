@@ -1,9 +1,9 @@
-"""Finds dead links in the Markdown files of the checkout: relative files and #anchors. Looks at no network.
+"""Finds dead links in the Markdown files of the checkout: relative files and #anchors. Uses no network.
 
     python -m tools.check_links
 
-Prints one line per dead link, `file:line: what was found`, and exits 1 if there is any. Headings become anchors as
-GitHub makes them; `<a id="…">` counts too. Links in code and to web addresses are left alone.
+Prints one line per dead link, `file:line: problem`, and exits 1 if there are any. Headings become anchors as on GitHub;
+`<a id="…">` is one too. Links in code and links to web addresses are ignored.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from urllib.parse import unquote
 
-INLINE = re.compile(r"\]\(\s*(?:<([^>]*)>|([^)\s]+))")  # the end of a link is enough: its text may hold another
+INLINE = re.compile(r"\]\(\s*(?:<([^>]*)>|([^)\s]+))")  # matches the end of a link: its text may contain another
 REFERENCE = re.compile(r"^ {0,3}\[[^\]]+\]:\s*<?([^\s>]+)>?")
 HTML = re.compile(r"<(?:a|img)\b[^>]*?\b(?:href|src)=[\"']([^\"']+)[\"']", re.IGNORECASE)
 ANCHOR = re.compile(r"<[a-z]+\b[^>]*?\b(?:id|name)=[\"']([^\"']+)[\"']", re.IGNORECASE)
@@ -37,20 +37,20 @@ def main() -> int:
 
 
 def markdown_files(root: Path) -> list[Path]:
-    """What git knows or would add; files it ignores belong to others."""
-    listed = subprocess.run(
+    """The Markdown files that git tracks or would add."""
+    output = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", "*.md"],  # noqa: S607 - from PATH
         cwd=root,
         capture_output=True,
         check=True,
         text=True,
     ).stdout
-    return sorted(path for name in set(listed.split("\0")) if name and (path := root / name).is_file())
+    return sorted(path for name in set(output.split("\0")) if name and (path := root / name).is_file())
 
 
 def dead_links(path: Path, root: Path) -> Iterator[str]:
     for number, link in links(path):
-        problem = check(path, link, root)
+        problem = find_problem(path, link, root)
         if problem:
             yield f"{path.relative_to(root)}:{number}: {problem}"
 
@@ -65,8 +65,8 @@ def links(path: Path) -> Iterator[tuple[int, str]]:
                 yield number, target
 
 
-def check(path: Path, link: str, root: Path) -> str | None:
-    """What is wrong with a link, or None."""
+def find_problem(path: Path, link: str, root: Path) -> str | None:
+    """The problem of a link, or None."""
     name, _, anchor = unquote(link).partition("#")
     base = root if name.startswith("/") else path.parent
     target = base / name.lstrip("/") if name else path
@@ -81,22 +81,22 @@ def check(path: Path, link: str, root: Path) -> str | None:
 
 @cache
 def anchors(path: Path) -> frozenset[str]:
-    seen: dict[str, int] = {}
-    found: set[str] = set()
+    counts: dict[str, int] = {}
+    names: set[str] = set()
     for _, line in prose(path):
-        found.update(ANCHOR.findall(line))
+        names.update(ANCHOR.findall(line))
         heading = HEADING.match(line)
         if heading:
-            slug = slugged(heading[2])
-            count = seen.get(slug, 0)
-            seen[slug] = count + 1
-            found.add(f"{slug}-{count}" if count else slug)
-    return frozenset(found)
+            slug = make_slug(heading[2])
+            count = counts.get(slug, 0)
+            counts[slug] = count + 1
+            names.add(f"{slug}-{count}" if count else slug)
+    return frozenset(names)
 
 
-def slugged(heading: str) -> str:
-    """As GitHub does it: the text without markup, lower case, no punctuation, spaces to hyphens."""
-    text = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", heading)  # a link shows its text
+def make_slug(heading: str) -> str:
+    """The anchor on GitHub: the text without markup, lower case, no punctuation, hyphens for spaces."""
+    text = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", heading)  # the text of a link
     text = re.sub(r"<[^>]+>", "", text)
     text = re.sub(r"(?<!\w)_+|_+(?!\w)|[*`]", "", text)
     return re.sub(r"[^\w\- ]", "", text.strip().lower()).replace(" ", "-")

@@ -1,11 +1,11 @@
-"""Asks each model provider that has a key for a small plan, and prints what it takes.
+"""Asks each configured model provider for a small plan, and prints what it supports and costs.
 
     python -m tools.live_smoke [--model provider:name ...] [--tools 1,5,20]
 
-Each request is one tick of an agent with so many Tools. ``strict``: the provider
-took the schema; ``fell back``: it did not, and was asked in words; else the error. It costs a
-few cents. For a server of your own, name one of its models with --model. Without a key
-and without a base URL nothing is asked, and that is no failure.
+Each request is one tick of an agent with that many Tools. The column ``schema`` is ``strict`` where the provider
+accepted the schema, ``in words`` where it rejected it as a strict one, and ``error`` where the request failed. A run
+costs a few cents. For a server of your own, name one of its models with --model. Without a key and without a base URL
+nothing is requested, and that is no failure.
 """
 
 from __future__ import annotations
@@ -26,97 +26,97 @@ from acts.language.tools import Tool, read_tool
 from acts.planner.answer_schema import compose_solution_schema
 from acts.planner.prompt import render_planner_prompt
 
-# provider: (what configures it, the model asked unless told otherwise)
+# provider: (the variables that configure it, the default model)
 PROVIDERS: Final = {
     "anthropic": (("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL"), "claude-haiku-5-5"),
     "openai": (("OPENAI_API_KEY", "OPENAI_BASE_URL"), "gpt-5.6-luna"),
 }
 COUNTS: Final = "1,5,20"
-# A first use of a schema is compiled by the provider, for up to three minutes
+# A provider compiles a new schema for up to three minutes
 TIMEOUT_SECONDS: Final = 240
 COLUMNS: Final = ("model", "tools", "schema", "seconds", "input", "cached", "output", "USD", "answer")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", action="append", default=[], metavar="PROVIDER:NAME", help="may be given repeatedly")
+    parser.add_argument("--model", action="append", default=[], metavar="PROVIDER:NAME", help="may be repeated")
     parser.add_argument("--tools", default=COUNTS, metavar="N,N", help=f"numbers of Tools (default {COUNTS})")
-    given = parser.parse_args()
-    models = given.model or [
+    arguments = parser.parse_args()
+    models = arguments.model or [
         f"{provider}:{model}" for provider, (names, model) in PROVIDERS.items() if any(map(os.environ.get, names))
     ]
     if not models:
         names = ", ".join(name for names, _ in PROVIDERS.values() for name in names)
-        print(f"No model provider is configured, so nothing was asked. Set one of: {names}")
+        print(f"No model provider is configured, so nothing was requested. Set one of: {names}")
         return 0
-    rows = asyncio.run(asked(models, [int(n) for n in given.tools.split(",")]))
+    rows = asyncio.run(request_all(models, [int(n) for n in arguments.tools.split(",")]))
     print_table([COLUMNS, *(row.cells() for row in rows)])
-    return 0 if all(row.answer for row in rows) else 1
+    return 0 if all(row.response for row in rows) else 1
 
 
 @dataclass
 class Row:
-    """One request and what became of it."""
+    """One request and its outcome."""
 
     model: str
     tools: int
     seconds: float
-    answer: ModelResponse | None
+    response: ModelResponse | None
     verdict: str
 
     def cells(self) -> tuple[str, ...]:
         head = (self.model, str(self.tools))
-        if self.answer is None:
+        if self.response is None:
             return (*head, "error", f"{self.seconds:.1f}", "", "", "", "", self.verdict)
-        usage, cost = self.answer.usage, self.answer.cost
-        counts = (str(usage.inputTokens), str(usage.cachedTokens), str(usage.outputTokens))
+        tokens, cost = self.response.tokens, self.response.cost
+        counts = (str(tokens.inputTokens), str(tokens.cachedTokens), str(tokens.outputTokens))
         price = "?" if cost is None else f"{cost:.5f}"
-        schema = "strict" if self.answer.strict else "fell back"
+        schema = "strict" if self.response.strict else "in words"
         return (*head, schema, f"{self.seconds:.1f}", *counts, price, self.verdict)
 
 
-async def asked(models: list[str], counts: list[int]) -> list[Row]:
-    """One request after another: what is measured is not disturbed by the next one."""
-    return [await one(model, count) for model in models for count in counts]
+async def request_all(models: list[str], counts: list[int]) -> list[Row]:
+    """One request after another: concurrent ones would disturb each other's times."""
+    return [await request_plan(model, count) for model in models for count in counts]
 
 
-async def one(model: str, count: int) -> Row:
-    offered = tools(count)
-    schema = compose_solution_schema(offered, None)
+async def request_plan(model: str, count: int) -> Row:
+    tools = build_tools(count)
+    schema = compose_solution_schema(tools, None)
     task = 'Call the tool "tool_1" once, with amount 12.5 and the note "smoke". Call nothing else.'
-    said = parse_message({"type": "text", "text": task})
-    prompt = render_planner_prompt([said], offered, None, mode="eager", step="plan", tick=1)
-    question = ModelRequest(
+    message = parse_message({"type": "text", "text": task})
+    prompt = render_planner_prompt([message], tools, None, mode="eager", step="plan", tick=1)
+    request = ModelRequest(
         model=model,
-        system=tuple(PromptBlock(text, cache=True) for text in prompt.system),
+        system=tuple(PromptBlock(text, is_cached=True) for text in prompt.system),
         user=tuple(PromptBlock(text) for text in prompt.user),
         schema=schema,
         maxOutputTokens=4_000,
-        key="live-smoke",
+        cache_key="live-smoke",
     )
-    begun = time.monotonic()
-    answer: ModelResponse | None = None
+    start = time.monotonic()
+    response: ModelResponse | None = None
     try:
         async with asyncio.timeout(TIMEOUT_SECONDS):
-            answer = await select.ask(model, question)
-        verdict = judged(answer.value, schema)
+            response = await select.ask(model, request)
+        verdict = judge_answer(response.value, schema)
     except ModelError as error:
         verdict = f"{error.code}: {error.message}"
     except TimeoutError:
         verdict = f"no answer within {TIMEOUT_SECONDS} seconds"
-    return Row(model, count, time.monotonic() - begun, answer, verdict)
+    return Row(model, count, time.monotonic() - start, response, verdict)
 
 
-def judged(value: Any, schema: dict[str, Any]) -> str:
-    """What is to be said about an answer."""
+def judge_answer(value: Any, schema: dict[str, Any]) -> str:
+    """The verdict on an answer: ``ok``, or the reason why not."""
     defects = checker(schema).defects(value)
     if defects:
         return f"does not fit: {defects[0][1]}"
-    called = [call["_tool"] for call in value["calls"]]
-    return "ok" if called == ["tool_1"] else f"fits, but calls {called}"
+    names = [call["_tool"] for call in value["calls"]]
+    return "ok" if names == ["tool_1"] else f"fits, but calls {names}"
 
 
-def tools(count: int) -> dict[str, Tool]:
+def build_tools(count: int) -> dict[str, Tool]:
     """Tools with a required and some optional parameters, one of them an open map."""
     out = {}
     for name in (f"tool_{i}" for i in range(1, count + 1)):

@@ -1,11 +1,11 @@
-"""Anthropic's Messages API, by its own SDK, read event by event.
+"""The adapter of Anthropic's Messages API, over its own SDK, read event by event.
 
-* A strict schema goes into ``output_config.format``; never a forced tool, which the newest
-  models refuse. Nor is there a temperature: the API does not take one any more.
-* A stream that ends without a ``stop_reason`` was cut: the SDK does not say so. An error
-  in mid-stream comes with status 200; its type says what it is.
-* The SDK's own retries are off: whoever asks decides about them, and about the time a
-  request may take in all (pings keep a read timeout from ever firing).
+* A strict schema goes into ``output_config.format``, never into a forced tool, which the newest models reject. No
+  temperature is sent: the API has none any more.
+* A stream that ends without a ``stop_reason`` broke off; the SDK raises nothing. An error in mid-stream arrives with
+  status 200, and its type says what happened.
+* The SDK's own retries are off: the retry policy of the activity decides, and its timeout bounds the request (pings
+  keep a read timeout from ever firing).
 """
 
 from __future__ import annotations
@@ -16,85 +16,49 @@ from typing import Any, Final
 import anthropic as sdk
 import httpx2
 
-from activities.providers.interface import ModelError, ModelRequest, ModelResponse, Progress, PromptBlock, Usage
-from activities.providers.provider_errors import Cause, failure
-from activities.providers.provider_keywords import compact
-from activities.providers.response_stream import (
-    CONNECT_TIMEOUT,
-    DEFAULT_MAX_TOKENS,
-    READ_TIMEOUT,
-    ResponseStream,
-    begin,
-    client_of,
-    cost,
-    count,
-    shown,
-)
+from activities.providers.http_clients import CONNECT_TIMEOUT, NO_KEY, READ_TIMEOUT, get_client
+from activities.providers.interface import CallReceiver, ModelRequest, ModelResponse, PromptBlock, TokenCounts
+from activities.providers.provider_errors import ProviderFault, build_error
+from activities.providers.provider_keywords import compact_json
+from activities.providers.response_stream import ResponseStream, token_count
+from acts.planner.request_estimate import DEFAULT_MAX_OUTPUT_TOKENS
 
 _PROVIDER: Final = "anthropic"
 _HOME: Final = "https://api.anthropic.com"
-# The API takes no more cache breakpoints in one request
+# The API's limit for one request
 _MAX_BREAKPOINTS: Final = 4
-_KEYLESS: Final = "none"  # for servers of one's own, which need no key but a header
 
 
 class Anthropic:
-    """Adapter of ``anthropic:…``."""
+    """Adapter of ``anthropic:…``. It remembers which schemas a model rejects."""
 
     def __init__(self) -> None:
-        self._refused: set[tuple[str, str, int]] = set()
+        self._rejected: set[tuple[str, str, int]] = set()
 
-    async def ask(self, question: ModelRequest, progress: Progress) -> ModelResponse:
-        """One request; a second one, without strict schema, where the provider does not take it."""
-        client = client_of(*_client(question.model))
-        key = (str(client.base_url), question.model, hash(compact(question.schema)))
-        if key not in self._refused:
+    async def ask(self, request: ModelRequest, on_call: CallReceiver | None = None) -> ModelResponse:
+        """One request; a second one, with the schema in words, where the provider rejects it as a strict one."""
+        client = _client(request.model)
+        key = (str(client.base_url), request.model, hash(compact_json(request.schema)))
+        if key not in self._rejected:
             try:
-                return await self._once(client, question, progress, strict=True)
-            except _SchemaRefusedError:
-                self._refused.add(key)
-        return await self._once(client, question, progress, strict=False)
-
-    def price(self, model: str) -> bool:
-        """True when a price list knows the model."""
-        return cost(_PROVIDER, model, Usage(inputTokens=1, outputTokens=1)) is not None
-
-    async def _once(
-        self, client: sdk.AsyncAnthropic, question: ModelRequest, progress: Progress, *, strict: bool
-    ) -> ModelResponse:
-        reading = begin(_PROVIDER, question, progress, strict=strict)
-        try:
-            async with await client.messages.create(**_body(question, reading), stream=True) as stream:
-                reading.begun, reading.requestId = True, stream.response.headers.get("request-id")
-                async for event in stream:
-                    _take(reading, event)
-        except sdk.APIStatusError as error:
-            cause = _cause(error, question.model)
-            if strict and cause.schema_refused:
-                raise _SchemaRefusedError from None
-            raise cause.error(**reading.spent()) from error
-        except (sdk.APITimeoutError, httpx2.TimeoutException) as error:
-            raise reading.failed("modelTimeout", str(error)) from error
-        except (sdk.APIError, httpx2.HTTPError, ValueError) as error:
-            # ValueError: an event that is no JSON, as when a proxy breaks off in the middle of one
-            code = "modelCut" if reading.begun else "modelUnavailable"
-            raise reading.failed(code, str(error.__cause__ or error) or type(error).__name__) from error
-        return _ended(reading)
+                return await _send(client, ResponseStream(_PROVIDER, request, on_call, strict=True))
+            except _SchemaRejectedError:
+                self._rejected.add(key)
+        return await _send(client, ResponseStream(_PROVIDER, request, on_call, strict=False))
 
 
-class _SchemaRefusedError(Exception):
-    """The provider does not take the schema as a strict one."""
+class _SchemaRejectedError(Exception):
+    """The provider does not accept the schema as a strict one."""
 
 
-def _client(model: str) -> tuple[tuple[Any, ...], Any]:
-    """What makes a client this one, and how it is built."""
+def _client(model: str) -> sdk.AsyncAnthropic:
     key, token = os.environ.get("ANTHROPIC_API_KEY"), os.environ.get("ANTHROPIC_AUTH_TOKEN")
     base = os.environ.get("ANTHROPIC_BASE_URL") or _HOME
     if not key and not token:
         if base == _HOME:
-            raise failure("modelNoKey", _PROVIDER, model, "no key: ANTHROPIC_API_KEY is not set")
-        key = _KEYLESS
-    # The SDK sends the key as a bearer token; servers that only imitate the API look for the older header
+            raise build_error("modelNoKey", _PROVIDER, model, "no key: ANTHROPIC_API_KEY is not set")
+        key = NO_KEY
+    # The SDK sends the key as a bearer token; servers that imitate the API look for the older header
     headers = {"x-api-key": key} if key and base != _HOME else {}
 
     def build() -> sdk.AsyncAnthropic:
@@ -106,38 +70,64 @@ def _client(model: str) -> tuple[tuple[Any, ...], Any]:
             timeout=httpx2.Timeout(READ_TIMEOUT, connect=CONNECT_TIMEOUT),
         )
 
-    return (_PROVIDER, base, key or "", token or ""), build
+    return get_client((_PROVIDER, base, key, token), build)
+
+
+async def _send(client: sdk.AsyncAnthropic, stream: ResponseStream) -> ModelResponse:
+    try:
+        async with await client.messages.create(**_build_body(stream), stream=True) as events:
+            stream.is_accepted, stream.requestId = True, events.response.headers.get("request-id")
+            async for event in events:
+                _handle_event(stream, event)
+    except sdk.APIStatusError as error:
+        fault = _read_fault(error, stream.request.model)
+        if stream.strict and fault.is_schema_rejection:
+            raise _SchemaRejectedError from None
+        raise fault.to_error(**stream.usage()) from error
+    except (sdk.APITimeoutError, httpx2.TimeoutException) as error:
+        raise stream.error("modelTimeout", str(error)) from error
+    except (sdk.APIError, httpx2.HTTPError, ValueError) as error:
+        # ValueError: an event that is not JSON, as when a proxy breaks off in the middle of one
+        code = "modelCut" if stream.is_accepted else "modelUnavailable"
+        raise stream.error(code, str(error.__cause__ or error) or type(error).__name__) from error
+    if stream.finish_reason == "max_tokens":
+        limit = stream.request.maxOutputTokens or DEFAULT_MAX_OUTPUT_TOKENS
+        raise stream.error("modelTruncated", f"the answer needs more than {limit:,} tokens")
+    if stream.finish_reason == "model_context_window_exceeded":
+        raise stream.error("modelContextFull", "the context window was full before the answer was complete")
+    return stream.response()
 
 
 # -- the request -----------------------------------------------------------------
 
 
-def _body(question: ModelRequest, reading: ResponseStream) -> dict[str, Any]:
-    marks = [b for b in (*question.system, *question.user) if b.cache and b.text.strip()]
-    kept = {id(b) for b in marks[-_MAX_BREAKPOINTS:]}
-    system = _blocks(question.system, kept)
-    if not reading.strict:
-        system.append({"type": "text", "text": shown(reading.wire.schema)})
-    messages: list[dict[str, Any]] = [{"role": "user", "content": _blocks(question.user, kept) or "Answer."}]
-    for turn in question.turns:
+def _build_body(stream: ResponseStream) -> dict[str, Any]:
+    request = stream.request
+    cached = [b for b in (*request.system, *request.user) if b.is_cached and b.text.strip()]
+    marked = {id(b) for b in cached[-_MAX_BREAKPOINTS:]}
+    system = _text_blocks(request.system, marked)
+    if stream.instructions:
+        system.append({"type": "text", "text": stream.instructions})
+    messages: list[dict[str, Any]] = [{"role": "user", "content": _text_blocks(request.user, marked) or "Answer."}]
+    for turn in request.repairs:
         messages.append({"role": "assistant", "content": turn.answer.rstrip() or "(nothing)"})
         messages.append({"role": "user", "content": turn.reply})
     body: dict[str, Any] = {
-        "model": question.model,
-        "max_tokens": question.maxOutputTokens or DEFAULT_MAX_TOKENS,
+        "model": request.model,
+        "max_tokens": request.maxOutputTokens or DEFAULT_MAX_OUTPUT_TOKENS,
         "messages": messages,
     }
     if system:
         body["system"] = system
-    if reading.strict:
-        body["output_config"] = {"format": {"type": "json_schema", "schema": reading.wire.schema}}
+    if stream.strict:
+        body["output_config"] = {"format": {"type": "json_schema", "schema": stream.wire.schema}}
     return body
 
 
-def _blocks(blocks: tuple[PromptBlock, ...], kept: set[int]) -> list[dict[str, Any]]:
-    """Blocks of text; the API takes none that is empty."""
+def _text_blocks(blocks: tuple[PromptBlock, ...], marked: set[int]) -> list[dict[str, Any]]:
+    """Text blocks, those ``marked`` by id with a cache breakpoint; the API rejects empty ones."""
     return [
-        {"type": "text", "text": b.text, **({"cache_control": {"type": "ephemeral"}} if id(b) in kept else {})}
+        {"type": "text", "text": b.text, **({"cache_control": {"type": "ephemeral"}} if id(b) in marked else {})}
         for b in blocks
         if b.text.strip()
     ]
@@ -146,66 +136,52 @@ def _blocks(blocks: tuple[PromptBlock, ...], kept: set[int]) -> list[dict[str, A
 # -- the answer ------------------------------------------------------------------
 
 
-def _take(reading: ResponseStream, event: Any) -> None:
+def _handle_event(stream: ResponseStream, event: Any) -> None:
     """One event of the stream. Fields may be missing: the SDK does not check what a server sends."""
     kind = getattr(event, "type", None)
+    delta = getattr(event, "delta", None)
     if kind == "message_start":
         message = getattr(event, "message", None)
-        reading.model = getattr(message, "model", None)
-        _count(reading, getattr(message, "usage", None))
-    elif kind == "content_block_delta" and getattr(getattr(event, "delta", None), "type", None) == "text_delta":
-        reading.add(event.delta.text or "")
+        stream.model = getattr(message, "model", None)
+        _update_tokens(stream, getattr(message, "usage", None))
+    elif kind == "content_block_delta" and getattr(delta, "type", None) == "text_delta":
+        stream.add_text(event.delta.text or "")
     elif kind == "message_delta":
-        delta = getattr(event, "delta", None)
-        reading.finish = getattr(delta, "stop_reason", None) or reading.finish
-        if reading.finish == "refusal":
+        stream.finish_reason = getattr(delta, "stop_reason", None) or stream.finish_reason
+        if stream.finish_reason == "refusal":
             details = getattr(delta, "stop_details", None)
-            reading.refusal = getattr(details, "explanation", None) or getattr(details, "category", None) or ""
-        _count(reading, getattr(event, "usage", None))
+            stream.refusal = getattr(details, "explanation", None) or getattr(details, "category", None) or ""
+        _update_tokens(stream, getattr(event, "usage", None))
 
 
-def _count(reading: ResponseStream, usage: Any) -> None:
-    """Counts are cumulative; a later event only has those that it changes. The input excludes what is cached."""
-    old = reading.usage
+def _update_tokens(stream: ResponseStream, usage: Any) -> None:
+    """Counts are cumulative; a later event has only those that changed. The API's input excludes cached tokens."""
+    old = stream.tokens
 
     def latest(name: str, before: int) -> int:
         value = getattr(usage, name, None)
-        return before if value is None else count(value)
+        return before if value is None else token_count(value)
 
     cached = latest("cache_read_input_tokens", old.cachedTokens)
     written = latest("cache_creation_input_tokens", old.cacheWriteTokens)
     fresh = latest("input_tokens", old.inputTokens - old.cachedTokens - old.cacheWriteTokens)
-    details = getattr(usage, "output_tokens_details", None)
-    thinking = getattr(details, "thinking_tokens", None)
-    reading.usage = Usage(
+    thinking = getattr(getattr(usage, "output_tokens_details", None), "thinking_tokens", None)
+    stream.tokens = TokenCounts(
         inputTokens=fresh + cached + written,
         outputTokens=latest("output_tokens", old.outputTokens),
         cachedTokens=cached,
         cacheWriteTokens=written,
-        reasoningTokens=old.reasoningTokens if thinking is None else count(thinking),
+        reasoningTokens=old.reasoningTokens if thinking is None else token_count(thinking),
     )
 
 
-def _ended(reading: ResponseStream) -> ModelResponse:
-    if reading.finish == "max_tokens":
-        limit = reading.question.maxOutputTokens or DEFAULT_MAX_TOKENS
-        raise reading.failed("modelTruncated", f"the answer needs more than {limit:,} tokens")
-    if reading.finish == "model_context_window_exceeded":
-        raise reading.failed("modelContextFull", "the context window was full before the answer was complete")
-    return reading.answer()
-
-
-def _cause(error: sdk.APIStatusError, model: str) -> Cause:
-    words = tuple(w for w in (error.error_code, error.type) if isinstance(w, str))
-    return Cause(
+def _read_fault(error: sdk.APIStatusError, model: str) -> ProviderFault:
+    return ProviderFault(
         provider=_PROVIDER,
         model=model,
         message=error.api_message if isinstance(error.api_message, str) else error.message,
         status=error.status_code,
-        words=words,
+        words=tuple(w for w in (error.error_code, error.type) if isinstance(w, str)),
         headers=error.response.headers,
         requestId=error.request_id,
     )
-
-
-__all__ = ["Anthropic", "ModelError"]

@@ -1,9 +1,8 @@
-"""What a model is asked and what it answers, whoever provides it.
+"""The types between the engine and its model providers: one request, one response, one error.
 
-One Question is one request: no hidden retries, no state between requests. An adapter
-(one file per provider) turns a Question into its provider's request, reads the answer
-as a stream, and says what went wrong in our words. Which provider answers is decided
-by the name of the model (``provider:name``) in ``client.py``.
+A ModelRequest is one request: no hidden retries, no state between requests. An adapter (one file per provider) turns it
+into its provider's request, reads the answer as a stream, and reports failures with our codes. ``select.py`` picks the
+adapter by the name of the model, ``provider:name``. Nothing here knows a provider, Temporal, or what a Call is.
 """
 
 from __future__ import annotations
@@ -17,15 +16,15 @@ from acts.language.values import Json
 
 @dataclass(frozen=True, slots=True)
 class PromptBlock:
-    """A piece of the prompt. ``cache``: what stands up to here comes again, byte for byte."""
+    """A piece of the prompt. ``is_cached``: later requests begin with the same bytes up to the end of this block."""
 
     text: str
-    cache: bool = False
+    is_cached: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class RepairTurn:
-    """An answer that could not be used, and what was said about it."""
+    """An answer that could not be used, and our reply to it."""
 
     answer: str
     reply: str
@@ -35,27 +34,26 @@ class RepairTurn:
 class ModelRequest:
     """One request. ``model`` is the name without its provider.
 
-    ``schema`` is the JSON Schema (2020-12) of the answer, as our protocol has it: an
-    adapter bridges it to what its provider takes and undoes that in the answer.
-    ``name`` labels it (letters, digits, ``_``, ``-``). ``key`` is the same for all
-    requests of one run, for providers that route by such a key. ``topic`` is what is
-    asked about: ``tick 3``, or the name of a latent Call's Tool.
+    ``schema`` is the JSON Schema (2020-12) of the answer in our protocol's form: an adapter translates it for its
+    provider, and the answer back. ``label`` names the schema (letters, digits, ``_``, ``-``). ``cache_key`` is the same
+    for all requests of a run, for providers that route by such a key. ``topic`` is the subject: ``tick 3``, or the name
+    of a latent Call's Tool. ``maxOutputTokens`` counts thinking too.
     """
 
     model: str
     system: tuple[PromptBlock, ...]
     user: tuple[PromptBlock, ...]
     schema: Json
-    name: str = "solution"
-    turns: tuple[RepairTurn, ...] = ()
+    label: str = "solution"
+    repairs: tuple[RepairTurn, ...] = ()
     temperature: float | None = None
     maxOutputTokens: int | None = None
-    key: str = ""
+    cache_key: str = ""
     topic: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class TokenCounts:
     """Tokens of one request. ``inputTokens`` includes the cached ones, ``outputTokens`` the reasoning."""
 
     inputTokens: int = 0
@@ -67,15 +65,15 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class ModelResponse:
-    """``value`` is the answer's JSON, in the form of the Question's schema; not yet checked against it.
+    """``value`` is the answer as JSON in the form of the request's schema, not checked against it.
 
-    ``text`` is what the model wrote. ``cost`` is in US dollars, None where no price list
-    knows the model. ``strict`` says that the provider was made to follow the schema.
+    ``text`` is the answer as the model wrote it. ``cost`` is in US dollars, None where no price list has the model.
+    ``strict``: the provider accepted the schema as a strict one.
     """
 
     text: str
     value: Json
-    usage: Usage = field(default_factory=Usage)
+    tokens: TokenCounts = field(default_factory=TokenCounts)
     cost: float | None = None
     requestId: str | None = None
     model: str | None = None
@@ -83,10 +81,10 @@ class ModelResponse:
 
 
 class ModelError(Exception):
-    """A request that brought no usable answer.
+    """A request without a usable answer.
 
-    ``code`` is one word for programs, the message says what to do. ``retryAfter`` is in
-    seconds. ``usage`` is what was spent all the same, ``text`` what had arrived.
+    ``code`` is one word for programs; the message says what to do. ``retryAfter`` is in seconds. ``tokens`` and
+    ``cost`` are what the request used all the same (None: unknown), ``text`` is what had arrived of the answer.
     """
 
     def __init__(
@@ -96,7 +94,7 @@ class ModelError(Exception):
         *,
         retryable: bool,
         retryAfter: float | None = None,  # noqa: N803 - named like the field
-        usage: Usage | None = None,
+        tokens: TokenCounts | None = None,
         cost: float | None = None,
         text: str = "",
         details: dict[str, Any] | None = None,
@@ -106,23 +104,25 @@ class ModelError(Exception):
         self.message = message
         self.retryable = retryable
         self.retryAfter = retryAfter
-        self.usage = usage
+        self.tokens = tokens
         self.cost = cost
         self.text = text
         self.details = details or {}
 
 
-Progress = Callable[[int, Json], None]
-"""Told of each Call of a Solution as soon as it is complete: its index from 0, and its JSON (bridged back)."""
+CallReceiver = Callable[[int, Json], None]
+"""Receives each Call of a Solution when its last byte arrives: its index from 0, and its JSON in our form."""
 
 
 class Adapter(Protocol):
-    """A provider. Raises ModelError, and ``asyncio.CancelledError`` after closing its connection."""
+    """A provider."""
 
-    async def ask(self, question: ModelRequest, progress: Progress) -> ModelResponse:
-        """One request, read as a stream."""
-        ...
+    async def ask(self, request: ModelRequest, on_call: CallReceiver | None = None) -> ModelResponse:
+        """Make one request and read the answer as a stream. Cancelling closes the connection.
 
-    def price(self, model: str) -> bool:
-        """True when a price list knows the model."""
+        Pass ``on_call`` only where the schema is that of a Solution.
+
+        Raises:
+            ModelError: there is no usable answer.
+        """
         ...

@@ -1,13 +1,13 @@
-"""OpenAI's API, and whatever imitates it, by OpenAI's own SDK, read event by event.
+"""The adapter of OpenAI's API and of servers that imitate it, over OpenAI's own SDK, read event by event.
 
-* The Responses API at api.openai.com, Chat Completions anywhere else (Ollama, vLLM,
-  llama.cpp …); ``ACTS_OPENAI_API`` (``responses`` or ``chat``) decides otherwise.
-* ``error``, ``response.failed`` and ``response.incomplete`` are events and raise nothing in
-  the SDK: they are read here. A stream without an end was cut.
-* What a model says beside its answer (``phase: commentary``, reasoning) is not its answer.
-* A parameter or schema that a model does not take is left out, and that is remembered: models
-  differ, servers differ more, and none of them tells beforehand.
-* The SDK's own retries are off: whoever asks decides about them.
+* The Responses API at api.openai.com, Chat Completions anywhere else (Ollama, vLLM, llama.cpp …), unless
+  ``ACTS_OPENAI_API`` (``responses`` or ``chat``) says otherwise.
+* ``error``, ``response.failed`` and ``response.incomplete`` are events; the SDK raises nothing for them. A stream
+  without an end broke off.
+* Text beside the answer (``phase: commentary``, reasoning) is not part of it.
+* A parameter or schema that a model rejects is left out from then on: models and servers differ, and none of them says
+  so in advance.
+* The SDK's own retries are off: the retry policy of the activity decides.
 """
 
 from __future__ import annotations
@@ -21,33 +21,25 @@ from typing import Any, Final
 import httpx2
 import openai as sdk
 
-from activities.providers.interface import ModelRequest, ModelResponse, Progress, Usage
-from activities.providers.provider_errors import Cause, failure
-from activities.providers.provider_keywords import compact
-from activities.providers.response_stream import (
-    CONNECT_TIMEOUT,
-    DEFAULT_MAX_TOKENS,
-    READ_TIMEOUT,
-    ResponseStream,
-    begin,
-    client_of,
-    cost,
-    count,
-    shown,
-)
+from activities.providers.http_clients import CONNECT_TIMEOUT, NO_KEY, READ_TIMEOUT, get_client
+from activities.providers.interface import CallReceiver, ModelRequest, ModelResponse, TokenCounts
+from activities.providers.provider_errors import ProviderFault, build_error
+from activities.providers.provider_keywords import compact_json
+from activities.providers.response_stream import ResponseStream, token_count
+from acts.planner.request_estimate import DEFAULT_MAX_OUTPUT_TOKENS
 
 _PROVIDER: Final = "openai"
 _HOME: Final = "https://api.openai.com/v1"
-_KEYLESS: Final = "none"  # for servers of one's own, which need no key but a header
-# Both are the API's limits
+# Characters; both are the API's limits
 _MAX_NAME: Final = 64
 _MAX_CACHE_KEY: Final = 64
-# Each further try leaves out one thing more; there are no more of them than these
-_DROPPABLE: Final = (
+# Parameters that a model may reject. Each attempt leaves out one more, so there are no more attempts than these
+_OPTIONAL: Final = (
     "temperature", "prompt_cache_key", "stream_options", "store", "max_completion_tokens", "max_tokens",
     "response_format", "text",
 )  # fmt: skip
-_SWAPPED: Final = {"max_completion_tokens": "max_tokens", "max_tokens": "max_completion_tokens"}
+_ALTERNATIVES: Final = {"max_completion_tokens": "max_tokens", "max_tokens": "max_completion_tokens"}
+_SCHEMA: Final = "schema"
 _UNKNOWN_PARAMETER: Final = re.compile(
     r"unsupported|unknown|unrecogni[sz]ed|unexpected|not (supported|permitted|allowed)|extra (inputs|fields)"
     r"|does not (support|accept)",
@@ -56,72 +48,64 @@ _UNKNOWN_PARAMETER: Final = re.compile(
 
 
 class OpenAI:
-    """Adapter of ``openai:…``."""
+    """Adapter of ``openai:…``. It remembers which schemas and parameters a model rejects."""
 
     def __init__(self) -> None:
-        self._refused: set[tuple[str, str, int]] = set()
-        self._dropped: dict[tuple[str, str], set[str]] = {}
+        self._rejected_schemas: set[tuple[str, str, int]] = set()
+        self._rejected_parameters: dict[tuple[str, str], set[str]] = {}
 
-    async def ask(self, question: ModelRequest, progress: Progress) -> ModelResponse:
-        """One request; again with less in it, where the provider does not take something."""
-        client = client_of(*_client(question.model))
+    async def ask(self, request: ModelRequest, on_call: CallReceiver | None = None) -> ModelResponse:
+        """One request; further ones with less in it, where the provider rejects the schema or a parameter."""
+        client = _client(request.model)
         base = str(client.base_url)
-        api = _api(base, question.model)
-        key = (base, question.model, hash(compact(question.schema)))
-        dropped = self._dropped.setdefault((base, question.model), set())
+        api = _choose_api(base, request.model)
+        key = (base, request.model, hash(compact_json(request.schema)))
+        rejected = self._rejected_parameters.setdefault((base, request.model), set())
         while True:
-            strict = key not in self._refused
-            reading = begin(_PROVIDER, question, progress, strict=strict)
-            body = _BODIES[api](question, reading, home=_at_home(base))
-            body = {k: v for k, v in body.items() if k not in dropped}
-            for name, other in _SWAPPED.items():
-                if name in dropped and other not in dropped and question.maxOutputTokens and api == "chat":
-                    body[other] = question.maxOutputTokens
+            stream = ResponseStream(_PROVIDER, request, on_call, strict=key not in self._rejected_schemas)
+            body = {k: v for k, v in _BODIES[api](stream, is_home=_is_home(base)).items() if k not in rejected}
+            for name, other in _ALTERNATIVES.items():
+                if name in rejected and other not in rejected and request.maxOutputTokens and api == "chat":
+                    body[other] = request.maxOutputTokens
             try:
-                return await _once(client, api, body, reading)
-            except _NotTakenError as error:
+                return await _send(client, api, body, stream)
+            except _RejectedError as error:
                 if error.name == _SCHEMA:
-                    self._refused.add(key)
+                    self._rejected_schemas.add(key)
                 else:
-                    dropped.add(error.name)
-
-    def price(self, model: str) -> bool:
-        """True when a price list knows the model."""
-        return cost(_PROVIDER, model, Usage(inputTokens=1, outputTokens=1)) is not None
+                    rejected.add(error.name)
 
 
-_SCHEMA: Final = "schema"
-
-
-class _NotTakenError(Exception):
-    """The provider does not take the schema as a strict one, or a parameter."""
+class _RejectedError(Exception):
+    """The provider rejects the schema as a strict one, or a parameter."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self.name = name
 
 
-def _not_taken(cause: Cause, body: dict[str, Any], param: str | None, *, strict: bool) -> str | None:
-    """What to leave out after a 400, or None when that is not the trouble."""
-    if strict and cause.schema_refused:
+def _rejected_part(fault: ProviderFault, body: dict[str, Any], parameter: str | None, *, strict: bool) -> str | None:
+    """The part of the request that the provider rejects; None: the error is about something else."""
+    if strict and fault.is_schema_rejection:
         return _SCHEMA
-    if cause.status not in (400, 422) or cause.code != "modelBadRequest":
+    if fault.status not in (400, 422) or fault.code != "modelBadRequest":
         return None
-    if not _UNKNOWN_PARAMETER.search(cause.message):
+    if not _UNKNOWN_PARAMETER.search(fault.message):
         return None
-    sent = [name for name in _DROPPABLE if name in body]
-    named = [n for n in sent if n == param or re.search(rf"['\"`]{n}['\"`.]|\b{n}:", cause.message)]
-    return named[0] if named else None
+    sent = (name for name in _OPTIONAL if name in body)
+    return next(
+        (n for n in sent if n == parameter or re.search(rf"['\"`]{n}['\"`.]|\b{n}:", fault.message)),
+        None,
+    )
 
 
-def _client(model: str) -> tuple[tuple[Any, ...], Callable[[], sdk.AsyncOpenAI]]:
-    """What makes a client this one, and how it is built."""
+def _client(model: str) -> sdk.AsyncOpenAI:
     base = os.environ.get("OPENAI_BASE_URL") or _HOME
     key = os.environ.get("OPENAI_API_KEY")
     if not key:
-        if _at_home(base):
-            raise failure("modelNoKey", _PROVIDER, model, "no key: OPENAI_API_KEY is not set")
-        key = _KEYLESS
+        if _is_home(base):
+            raise build_error("modelNoKey", _PROVIDER, model, "no key: OPENAI_API_KEY is not set")
+        key = NO_KEY
     organization, project = os.environ.get("OPENAI_ORG_ID") or None, os.environ.get("OPENAI_PROJECT_ID") or None
 
     def build() -> sdk.AsyncOpenAI:
@@ -134,82 +118,89 @@ def _client(model: str) -> tuple[tuple[Any, ...], Callable[[], sdk.AsyncOpenAI]]
             timeout=httpx2.Timeout(READ_TIMEOUT, connect=CONNECT_TIMEOUT),
         )
 
-    return (_PROVIDER, base, key, organization, project), build
+    return get_client((_PROVIDER, base, key, organization, project), build)
 
 
-def _at_home(base: str) -> bool:
-    """True for OpenAI itself, whatever the region."""
+def _is_home(base: str) -> bool:
+    """True for OpenAI itself, in any region."""
     host = httpx2.URL(base).host
     return host == "api.openai.com" or host.endswith(".api.openai.com")
 
 
-def _api(base: str, model: str) -> str:
-    said = os.environ.get("ACTS_OPENAI_API") or ("responses" if _at_home(base) else "chat")
-    if said not in _BODIES:
-        raise failure("modelBadRequest", _PROVIDER, model, f"ACTS_OPENAI_API is {said!r}; allowed: chat, responses")
-    return said
+def _choose_api(base: str, model: str) -> str:
+    api = os.environ.get("ACTS_OPENAI_API") or ("responses" if _is_home(base) else "chat")
+    if api not in _BODIES:
+        text = f"ACTS_OPENAI_API is {api!r}; allowed: chat, responses"
+        raise build_error("modelBadRequest", _PROVIDER, model, text)
+    return api
 
 
 # -- requests --------------------------------------------------------------------
 
 
-def _texts(question: ModelRequest, reading: ResponseStream) -> tuple[str, list[str]]:
-    """The system text, and the texts of the first user message."""
-    system = [b.text for b in question.system if b.text.strip()]
-    if not reading.strict:
-        system.append(shown(reading.wire.schema))
-    return "\n\n".join(system), [b.text for b in question.user if b.text.strip()] or ["Answer."]
+def _system_text(stream: ResponseStream) -> str:
+    texts = [b.text for b in stream.request.system if b.text.strip()]
+    return "\n\n".join([*texts, stream.instructions] if stream.instructions else texts)
 
 
-def _common(question: ModelRequest) -> dict[str, Any]:
-    body: dict[str, Any] = {"model": question.model, "stream": True}
-    if question.temperature is not None:
-        body["temperature"] = question.temperature
-    if question.key:
-        long = len(question.key) > _MAX_CACHE_KEY
-        body["prompt_cache_key"] = hashlib.sha256(question.key.encode()).hexdigest() if long else question.key
+def _user_texts(request: ModelRequest) -> list[str]:
+    """The texts of the first user message."""
+    return [b.text for b in request.user if b.text.strip()] or ["Answer."]
+
+
+def _repair_messages(request: ModelRequest) -> list[dict[str, Any]]:
+    turns = ((("assistant", turn.answer), ("user", turn.reply)) for turn in request.repairs)
+    return [{"role": role, "content": text} for turn in turns for role, text in turn]
+
+
+def _common_body(request: ModelRequest) -> dict[str, Any]:
+    body: dict[str, Any] = {"model": request.model, "stream": True}
+    if request.temperature is not None:
+        body["temperature"] = request.temperature
+    if request.cache_key:
+        is_long = len(request.cache_key) > _MAX_CACHE_KEY
+        hashed = hashlib.sha256(request.cache_key.encode()).hexdigest()
+        body["prompt_cache_key"] = hashed if is_long else request.cache_key
     return body
 
 
-def _format(question: ModelRequest, reading: ResponseStream) -> dict[str, Any]:
-    name = re.sub(r"[^A-Za-z0-9_-]", "_", question.name)[:_MAX_NAME] or "solution"
-    return {"name": name, "strict": True, "schema": reading.wire.schema}
+def _strict_format(stream: ResponseStream) -> dict[str, Any]:
+    name = re.sub(r"[^A-Za-z0-9_-]", "_", stream.request.label)[:_MAX_NAME] or "solution"
+    return {"name": name, "strict": True, "schema": stream.wire.schema}
 
 
-def _responses_body(question: ModelRequest, reading: ResponseStream, *, home: bool) -> dict[str, Any]:  # noqa: ARG001 - as the other
-    system, user = _texts(question, reading)
-    told: list[dict[str, Any]] = [{"role": "user", "content": [{"type": "input_text", "text": t} for t in user]}]
-    for turn in question.turns:
-        told.append({"role": "assistant", "content": turn.answer})
-        told.append({"role": "user", "content": turn.reply})
-    kind = {"type": "json_schema", **_format(question, reading)} if reading.strict else {"type": "json_object"}
+def _responses_body(stream: ResponseStream, *, is_home: bool) -> dict[str, Any]:  # noqa: ARG001 - as _chat_body
+    request, system = stream.request, _system_text(stream)
+    content = [{"type": "input_text", "text": t} for t in _user_texts(request)]
+    format_ = {"type": "json_schema", **_strict_format(stream)} if stream.strict else {"type": "json_object"}
     return {
-        **_common(question),
+        **_common_body(request),
         **({"instructions": system} if system else {}),
-        "input": told,
-        "text": {"format": kind},
-        "max_output_tokens": question.maxOutputTokens or DEFAULT_MAX_TOKENS,
+        "input": [{"role": "user", "content": content}, *_repair_messages(request)],
+        "text": {"format": format_},
+        "max_output_tokens": request.maxOutputTokens or DEFAULT_MAX_OUTPUT_TOKENS,
         "store": False,
     }
 
 
-def _chat_body(question: ModelRequest, reading: ResponseStream, *, home: bool) -> dict[str, Any]:
-    """Contents are plain text: not every server takes a list of parts."""
-    system, user = _texts(question, reading)
-    messages = [{"role": "system", "content": system}] if system else []
-    messages.append({"role": "user", "content": "\n\n".join(user)})
-    for turn in question.turns:
-        messages.append({"role": "assistant", "content": turn.answer})
-        messages.append({"role": "user", "content": turn.reply})
-    body = {**_common(question), "messages": messages, "stream_options": {"include_usage": True}}
-    body["response_format"] = {"type": "json_object"}
-    if reading.strict:
-        body["response_format"] = {"type": "json_schema", "json_schema": _format(question, reading)}
-    if home:
-        body["max_completion_tokens"] = question.maxOutputTokens or DEFAULT_MAX_TOKENS
-    elif question.maxOutputTokens:
-        # A limit of ours could be more than the window of a small model, which is an error there
-        body["max_tokens"] = question.maxOutputTokens
+def _chat_body(stream: ResponseStream, *, is_home: bool) -> dict[str, Any]:
+    """Contents are plain text: not every server accepts a list of parts."""
+    request, system = stream.request, _system_text(stream)
+    first = [{"role": "system", "content": system}] if system else []
+    user = {"role": "user", "content": "\n\n".join(_user_texts(request))}
+    body = {
+        **_common_body(request),
+        "messages": [*first, user, *_repair_messages(request)],
+        "stream_options": {"include_usage": True},
+        "response_format": {"type": "json_object"},
+    }
+    if stream.strict:
+        body["response_format"] = {"type": "json_schema", "json_schema": _strict_format(stream)}
+    if is_home:
+        body["max_completion_tokens"] = request.maxOutputTokens or DEFAULT_MAX_OUTPUT_TOKENS
+    elif request.maxOutputTokens:
+        # A default of ours could exceed the window of a small model, which is an error there
+        body["max_tokens"] = request.maxOutputTokens
     return body
 
 
@@ -219,149 +210,147 @@ _BODIES: Final[dict[str, Callable[..., dict[str, Any]]]] = {"responses": _respon
 # -- answers ---------------------------------------------------------------------
 
 
-async def _once(client: sdk.AsyncOpenAI, api: str, body: dict[str, Any], reading: ResponseStream) -> ModelResponse:
-    model = reading.question.model
-    take = _Responses(reading).take if api == "responses" else _Chat(reading).take
+async def _send(client: sdk.AsyncOpenAI, api: str, body: dict[str, Any], stream: ResponseStream) -> ModelResponse:
+    model = stream.request.model
+    handle = _ResponsesReader(stream).handle if api == "responses" else _ChatReader(stream).handle
     create: Any = client.responses.create if api == "responses" else client.chat.completions.create
     try:
-        async with await create(**body) as stream:
-            reading.begun, reading.requestId = True, stream.response.headers.get("x-request-id")
-            async for event in stream:
-                if take(event):
+        async with await create(**body) as events:
+            stream.is_accepted, stream.requestId = True, events.response.headers.get("x-request-id")
+            async for event in events:
+                if handle(event):
                     break
     except (sdk.APITimeoutError, httpx2.TimeoutException) as error:
-        raise reading.failed("modelTimeout", str(error)) from error
+        raise stream.error("modelTimeout", str(error)) from error
     except (sdk.APIConnectionError, httpx2.HTTPError, ValueError) as error:
-        # ValueError: an event that is no JSON, as when a proxy breaks off in the middle of one
-        code = "modelCut" if reading.begun else "modelUnavailable"
-        raise reading.failed(code, str(error.__cause__ or error) or type(error).__name__) from error
+        # ValueError: an event that is not JSON, as when a proxy breaks off in the middle of one
+        code = "modelCut" if stream.is_accepted else "modelUnavailable"
+        raise stream.error(code, str(error.__cause__ or error) or type(error).__name__) from error
     except sdk.APIError as error:
-        cause = _cause(error, model)
-        name = _not_taken(cause, body, error.param, strict=reading.strict)
+        fault = _read_fault(error, model)
+        name = _rejected_part(fault, body, error.param, strict=stream.strict)
         if name is not None:
-            raise _NotTakenError(name) from None
-        raise cause.error(**reading.spent()) from error
-    return _ended(reading)
+            raise _RejectedError(name) from None
+        raise fault.to_error(**stream.usage()) from error
+    if stream.finish_reason in ("length", "max_output_tokens"):
+        limit = stream.request.maxOutputTokens
+        raise stream.error("modelTruncated", f"the answer needs more than {limit or 'the allowed'} tokens")
+    if stream.finish_reason == "content_filter":
+        raise stream.error("modelRefused", "the provider's content filter stopped the answer")
+    return stream.response()
 
 
-def _ended(reading: ResponseStream) -> ModelResponse:
-    if reading.finish in ("length", "max_output_tokens"):
-        limit = reading.question.maxOutputTokens
-        raise reading.failed("modelTruncated", f"the answer needs more than {limit or 'the allowed'} tokens")
-    if reading.finish == "content_filter":
-        raise reading.failed("modelRefused", "the provider's content filter stopped the answer")
-    return reading.answer()
-
-
-class _Chat:
+class _ChatReader:
     """Chunks of Chat Completions."""
 
-    def __init__(self, reading: ResponseStream) -> None:
-        self._reading = reading
+    def __init__(self, stream: ResponseStream) -> None:
+        self._stream = stream
 
-    def take(self, chunk: Any) -> bool:
-        """One chunk; the last one has the usage and no choice."""
-        reading = self._reading
-        reading.model = getattr(chunk, "model", None) or reading.model
+    def handle(self, chunk: Any) -> bool:
+        """One chunk; the last one has the usage and no choice. False: more may follow."""
+        stream = self._stream
+        stream.model = getattr(chunk, "model", None) or stream.model
         usage = getattr(chunk, "usage", None)
         if usage is not None:
-            reading.usage = _usage(usage, "prompt_tokens", "completion_tokens")
+            stream.tokens = _token_counts(usage, "prompt_tokens", "completion_tokens")
         for choice in (getattr(chunk, "choices", None) or [])[:1]:
             delta = getattr(choice, "delta", None)
-            refusal = getattr(delta, "refusal", None)
+            refusal, text = getattr(delta, "refusal", None), getattr(delta, "content", None)
             if refusal:
-                reading.refusal = (reading.refusal or "") + refusal
-            text = getattr(delta, "content", None)
+                stream.add_refusal(refusal)
             if isinstance(text, str):
-                reading.add(text)
-            reading.finish = getattr(choice, "finish_reason", None) or reading.finish
+                stream.add_text(text)
+            stream.finish_reason = getattr(choice, "finish_reason", None) or stream.finish_reason
         return False
 
 
-class _Responses:
+class _ResponsesReader:
     """Events of the Responses API. Of several messages, the last that is no commentary is the answer."""
 
-    def __init__(self, reading: ResponseStream) -> None:
-        self._reading = reading
+    def __init__(self, stream: ResponseStream) -> None:
+        self._stream = stream
         self._texts: dict[int, list[str]] = {}
-        self._aside: set[int] = set()
+        self._commentary: set[int] = set()
 
-    def take(self, event: Any) -> bool:
-        """One event; True when nothing more will come."""
+    def handle(self, event: Any) -> bool:
+        """One event; True when no more will follow."""
         kind = getattr(event, "type", "")
         index = getattr(event, "output_index", 0)
         if kind in ("response.output_item.added", "response.output_item.done"):
             if getattr(getattr(event, "item", None), "phase", None) == "commentary":
-                self._aside.add(index)
+                self._commentary.add(index)
         elif kind == "response.output_text.delta":
-            self._text(index, event.delta or "")
+            self._add_text(index, event.delta or "")
         elif kind == "response.refusal.delta":
-            self._reading.refusal = (self._reading.refusal or "") + (event.delta or "")
+            self._stream.add_refusal(event.delta or "")
         elif kind == "response.refusal.done":
-            self._reading.refusal = self._reading.refusal or event.refusal or ""
+            self._stream.refusal = self._stream.refusal or event.refusal or ""
         elif kind in ("response.completed", "response.incomplete", "response.failed"):
-            return self._end(kind, getattr(event, "response", None))
+            return self._finish(kind, getattr(event, "response", None))
         elif kind == "error":
-            raise self._failed(getattr(event, "code", None), getattr(event, "message", None))
+            raise self._failure(event)
         return False
 
-    def _text(self, index: int, text: str) -> None:
+    def _add_text(self, index: int, text: str) -> None:
         self._texts.setdefault(index, []).append(text)
-        if index not in self._aside:
-            self._reading.add(text)
+        if index not in self._commentary:
+            self._stream.add_text(text)
 
-    def _end(self, kind: str, response: Any) -> bool:
-        reading = self._reading
-        reading.model = getattr(response, "model", None)
+    def _finish(self, kind: str, response: Any) -> bool:
+        stream = self._stream
+        stream.model = getattr(response, "model", None)
         usage = getattr(response, "usage", None)
         if usage is not None:
-            reading.usage = _usage(usage, "input_tokens", "output_tokens")
+            stream.tokens = _token_counts(usage, "input_tokens", "output_tokens")
         if kind == "response.failed":
-            error = getattr(response, "error", None)
-            raise self._failed(getattr(error, "code", None), getattr(error, "message", None))
-        answers = [i for i in self._texts if i not in self._aside]
-        reading.parts = list(self._texts[max(answers)]) if answers else []
-        incomplete = "incomplete" in (kind.removeprefix("response."), getattr(response, "status", None))
-        reason = getattr(getattr(response, "incomplete_details", None), "reason", None) if incomplete else "completed"
-        reading.finish = reason or "max_output_tokens"  # the likely one, where it is not said
-        return incomplete
+            raise self._failure(getattr(response, "error", None))
+        answers = [i for i in self._texts if i not in self._commentary]
+        stream.replace_text("".join(self._texts[max(answers)]) if answers else "")
+        is_incomplete = "incomplete" in (kind.removeprefix("response."), getattr(response, "status", None))
+        details = getattr(response, "incomplete_details", None)
+        # The likely reason, where the server states none
+        reason = getattr(details, "reason", None) or "max_output_tokens"
+        stream.finish_reason = reason if is_incomplete else "completed"
+        return is_incomplete
 
-    def _failed(self, code: Any, message: Any) -> Exception:
-        reading = self._reading
-        words = (code,) if isinstance(code, str) else ()
-        text = message if isinstance(message, str) and message else "the response failed"
-        return Cause(
-            provider=_PROVIDER, model=reading.question.model, message=text, words=words, requestId=reading.requestId
-        ).error(**reading.spent())
+    def _failure(self, error: Any) -> Exception:
+        stream, code, message = self._stream, getattr(error, "code", None), getattr(error, "message", None)
+        return ProviderFault(
+            provider=_PROVIDER,
+            model=stream.request.model,
+            message=message if isinstance(message, str) and message else "the response failed",
+            words=(code,) if isinstance(code, str) else (),
+            requestId=stream.requestId,
+        ).to_error(**stream.usage())
 
 
-def _usage(usage: Any, given: str, made: str) -> Usage:
-    """Usage of either API; details are missing from many servers."""
-    inputs, outputs = getattr(usage, f"{given}_details", None), getattr(usage, f"{made}_details", None)
-    return Usage(
-        inputTokens=count(getattr(usage, given, 0)),
-        outputTokens=count(getattr(usage, made, 0)),
-        cachedTokens=count(getattr(inputs, "cached_tokens", 0)),
-        cacheWriteTokens=count(getattr(inputs, "cache_write_tokens", 0)),
-        reasoningTokens=count(getattr(outputs, "reasoning_tokens", 0)),
+def _token_counts(usage: Any, input_name: str, output_name: str) -> TokenCounts:
+    """Usage of either API; many servers send no details."""
+    inputs, outputs = getattr(usage, f"{input_name}_details", None), getattr(usage, f"{output_name}_details", None)
+    return TokenCounts(
+        inputTokens=token_count(getattr(usage, input_name, 0)),
+        outputTokens=token_count(getattr(usage, output_name, 0)),
+        cachedTokens=token_count(getattr(inputs, "cached_tokens", 0)),
+        cacheWriteTokens=token_count(getattr(inputs, "cache_write_tokens", 0)),
+        reasoningTokens=token_count(getattr(outputs, "reasoning_tokens", 0)),
     )
 
 
-def _cause(error: sdk.APIError, model: str) -> Cause:
-    """What the SDK raised: with a status, or without one for an ``{"error": …}`` in mid-stream."""
+def _read_fault(error: sdk.APIError, model: str) -> ProviderFault:
+    """An exception of the SDK: with a status, or without one for an ``{"error": …}`` in mid-stream."""
     body = error.body
-    said = body.get("message") if isinstance(body, dict) else body
-    status, headers, request = None, {}, None
+    message = body.get("message") if isinstance(body, dict) else body
+    status, headers, request_id = None, {}, None
     if isinstance(error, sdk.APIStatusError):
-        status, headers, request = error.status_code, dict(error.response.headers), error.request_id
+        status, headers, request_id = error.status_code, dict(error.response.headers), error.request_id
     elif error.code and error.code.isdigit():
         status = int(error.code)  # llama.cpp and others put it there
-    return Cause(
+    return ProviderFault(
         provider=_PROVIDER,
         model=model,
-        message=said if isinstance(said, str) and said else error.message,
+        message=message if isinstance(message, str) and message else error.message,
         status=status,
         words=tuple(w for w in (error.code, error.type) if isinstance(w, str)),
         headers=headers,
-        requestId=request,
+        requestId=request_id,
     )

@@ -1,8 +1,8 @@
-"""What went wrong at a provider, in our words: one table of codes, one of causes.
+"""Provider failures in our terms: one table of our codes, one of the providers' words for causes.
 
-* ``retryable`` says whether the same request may succeed later. A provider's own word
-  (``x-should-retry``) goes before our guess, save where money is missing.
-* A message says what to do. It never holds a key.
+* ``retryable`` says whether the same request may succeed later. A provider's own word (``x-should-retry``) overrides
+  ours, except where money is missing.
+* A message says what to do. It never contains a key.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from activities.providers.interface import ModelError
+from acts.language.errors import truncate
 
 # code: (retryable, what to do)
 CODES: Final[dict[str, tuple[bool, str]]] = {
@@ -24,23 +25,23 @@ CODES: Final[dict[str, tuple[bool, str]]] = {
     "modelForbidden": (False, "the key may not use this model: check its rights"),
     "modelOutOfMoney": (False, "add credit or raise the spending limit at the provider"),
     "modelUnknown": (False, "set config.model to a model that the provider has"),
-    "modelBadRequest": (False, "the provider did not take the request"),
+    "modelBadRequest": (False, "the provider rejected the request"),
     "modelContextFull": (
         False,
         "the context is too long for this model: scope it, or use a model with a larger window",
     ),
-    "modelRefused": (False, "the model refuses to answer: change the task or the model"),
+    "modelRefused": (False, "the model refused to answer: change the task or the model"),
     "modelTruncated": (False, "raise config.maxOutputTokens, or let the model answer less at once"),
     "modelNotJson": (False, "the answer is not JSON: ask again, or use a model that follows schemas"),
-    "modelRateLimit": (True, "too many requests: it is tried again later"),
-    "modelOverloaded": (True, "the provider is overloaded: it is tried again later"),
-    "modelUnavailable": (True, "the provider failed or cannot be reached: it is tried again later"),
-    "modelTimeout": (True, "nothing arrived in time: it is tried again"),
-    "modelCut": (True, "the answer broke off: it is tried again"),
+    "modelRateLimit": (True, "too many requests: a later attempt may succeed"),
+    "modelOverloaded": (True, "the provider is overloaded: a later attempt may succeed"),
+    "modelUnavailable": (True, "the provider failed or is unreachable: a later attempt may succeed"),
+    "modelTimeout": (True, "nothing arrived in time: a later attempt may succeed"),
+    "modelCut": (True, "the answer broke off: a later attempt may succeed"),
 }
 
-# Words of the providers for a cause (error type, code, or reason), whatever the status is
-_CAUSES: Final[dict[str, str]] = {
+# The providers' words for a cause (error type, code, or reason), whatever the HTTP status
+_CODE_OF_WORD: Final[dict[str, str]] = {
     # both
     "rate_limit_error": "modelRateLimit",
     "rate_limit_exceeded": "modelRateLimit",
@@ -74,9 +75,9 @@ _CAUSES: Final[dict[str, str]] = {
     "cyber_policy": "modelRefused",
     "misalignment_policy_violation": "modelRefused",
 }
-# Words so general that a status says more
+# Codes so general that the HTTP status is more specific
 _GENERAL: Final = frozenset({"modelBadRequest", "modelUnavailable"})
-_STATUS: Final[dict[int, str]] = {
+_CODE_OF_STATUS: Final[dict[int, str]] = {
     401: "modelUnauthorized",
     402: "modelOutOfMoney",
     403: "modelForbidden",
@@ -89,20 +90,28 @@ _STATUS: Final[dict[int, str]] = {
     529: "modelOverloaded",
 }
 _MONEY: Final = re.compile(r"credit balance is too low|exceeded your current quota|spend(ing)? limit", re.IGNORECASE)
-_TOO_LONG: Final = re.compile(
+_FULL_CONTEXT: Final = re.compile(
     r"prompt is too long|maximum context length|context (length|window|size)|exceeds? the (available )?context",
     re.IGNORECASE,
 )
-_SCHEMA: Final = re.compile(
+_SCHEMA_WORDS: Final = re.compile(
     r"too complex|grammar|too many (optional |union )?(parameters|properties)|schema|circular reference"
     r"|output_config|output_format|response_format|text\.format|structured output",
     re.IGNORECASE,
 )
+# HTTP statuses
+_TOO_MANY_REQUESTS: Final = 429
+_CLIENT_ERROR: Final = 400
+_SERVER_ERROR: Final = 500
+# Statuses of errors about the content of the request; with these, the wording of the message counts
+_ABOUT_CONTENT: Final = (None, 200, 400, 413, 422)
+# Providers quote whole requests, and a history keeps every message as long as the run is kept
+_MAX_MESSAGE: Final = 600
 
 
 @dataclass(frozen=True)
-class Cause:
-    """What a provider said. ``words`` are its error type, code and the like, the most telling first."""
+class ProviderFault:
+    """An error as a provider stated it. ``words`` are its error code, type and the like, the most specific first."""
 
     provider: str
     model: str
@@ -114,61 +123,56 @@ class Cause:
 
     @property
     def code(self) -> str:
-        """Our word for it."""
-        known = [_CAUSES[w] for w in self.words if w in _CAUSES]
-        asked = self.status in (None, 200, 400, 413, 422)  # what else it may be, these are about the request
-        if "modelOutOfMoney" in known or ((asked or self.status == _TOO_MANY) and _MONEY.search(self.message)):
+        """Our code for it."""
+        codes = [_CODE_OF_WORD[w] for w in self.words if w in _CODE_OF_WORD]
+        is_about_content = self.status in _ABOUT_CONTENT
+        may_be_about_money = is_about_content or self.status == _TOO_MANY_REQUESTS
+        if "modelOutOfMoney" in codes or (may_be_about_money and _MONEY.search(self.message)):
             return "modelOutOfMoney"
-        if "modelContextFull" in known or (asked and _TOO_LONG.search(self.message)):
+        if "modelContextFull" in codes or (is_about_content and _FULL_CONTEXT.search(self.message)):
             return "modelContextFull"
-        special = next((code for code in known if code not in _GENERAL), None)
-        by_status = _STATUS.get(self.status or 0)
-        if special or by_status:
-            return special or by_status or ""
-        if self.status is not None and self.status >= 400:  # noqa: PLR2004 - HTTP's own border
-            return "modelBadRequest" if self.status < 500 else "modelUnavailable"  # noqa: PLR2004 - as above
-        return known[0] if known else "modelUnavailable"
+        specific = next((code for code in codes if code not in _GENERAL), None) or _CODE_OF_STATUS.get(self.status or 0)
+        if specific:
+            return specific
+        if self.status is not None and self.status >= _CLIENT_ERROR:
+            return "modelBadRequest" if self.status < _SERVER_ERROR else "modelUnavailable"
+        return codes[0] if codes else "modelUnavailable"
 
     @property
-    def schema_refused(self) -> bool:
-        """True when the provider did not take the schema, or cannot follow one at all."""
-        return self.status in (400, 422) and self.code == "modelBadRequest" and bool(_SCHEMA.search(self.message))
+    def is_schema_rejection(self) -> bool:
+        """True when the provider rejected the schema, or does not support strict schemas at all."""
+        is_bad_request = self.status in (400, 422) and self.code == "modelBadRequest"
+        return is_bad_request and bool(_SCHEMA_WORDS.search(self.message))
 
-    def error(self, **more: Any) -> ModelError:
-        """The error; ``more`` is what was spent and what had arrived."""
+    def to_error(self, **usage: Any) -> ModelError:
+        """The ModelError; ``usage`` is what ``ResponseStream.usage`` returns."""
         code = self.code
         retryable = CODES[code][0]
-        said = self.headers.get("x-should-retry")
-        if said in ("true", "false") and code != "modelOutOfMoney":
-            retryable = said == "true"
+        should_retry = self.headers.get("x-should-retry")
+        if should_retry in ("true", "false") and code != "modelOutOfMoney":
+            retryable = should_retry == "true"
         details = {"status": self.status, "type": self.words[0] if self.words else None, "requestId": self.requestId}
         return ModelError(
             code,
-            f"{self.provider} ({self.model}): {_cut(self.message)}; {CODES[code][1]}",
+            _message(code, self.provider, self.model, self.message),
             retryable=retryable,
-            retryAfter=retry_after(self.headers) if retryable else None,
+            retryAfter=parse_retry_after(self.headers) if retryable else None,
             details={k: v for k, v in details.items() if v is not None},
-            **more,
+            **usage,
         )
 
 
-_TOO_MANY: Final = 429
-# Providers quote whole requests; a history keeps every message for as long as it is kept
-_MAX_MESSAGE: Final = 600
+def build_error(code: str, provider: str, model: str, message: str, **more: Any) -> ModelError:
+    """The ModelError of a failure that an adapter detects itself."""
+    return ModelError(code, _message(code, provider, model, message), retryable=CODES[code][0], **more)
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= _MAX_MESSAGE else text[:_MAX_MESSAGE] + "…"
+def _message(code: str, provider: str, model: str, message: str) -> str:
+    return f"{provider} ({model}): {truncate(message, _MAX_MESSAGE)}; {CODES[code][1]}"
 
 
-def failure(code: str, provider: str, model: str, message: str, **more: Any) -> ModelError:
-    """An error that we found ourselves."""
-    retryable, advice = CODES[code]
-    return ModelError(code, f"{provider} ({model}): {_cut(message)}; {advice}", retryable=retryable, **more)
-
-
-def retry_after(headers: Mapping[str, str]) -> float | None:
-    """The seconds to wait that the headers ask for: milliseconds, seconds or an HTTP date."""
+def parse_retry_after(headers: Mapping[str, str]) -> float | None:
+    """The seconds to wait that the headers ask for: in milliseconds, in seconds, or as an HTTP date."""
     for name, unit in (("retry-after-ms", 1000), ("retry-after", 1)):
         try:
             seconds = float(headers.get(name, "")) / unit

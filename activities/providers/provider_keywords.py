@@ -1,7 +1,7 @@
-"""Which JSON Schema a provider takes, as tables; pure rewriting of one schema at a time.
+"""The JSON Schema keywords that each provider supports, as tables, and the rewriting of one schema at a time.
 
-What a provider does not take is told in the description instead: the model may follow
-it, and the check of the answer against the original schema decides.
+A keyword that a provider does not support moves into the description: the model may follow it, and the check of the
+answer against the original schema decides. Pure; ``schema_bridge.py`` applies it to whole schemas.
 """
 
 from __future__ import annotations
@@ -10,16 +10,17 @@ import json
 import re
 from typing import Any, Final, Literal
 
+from acts.language.errors import truncate
 from acts.language.values import Json
 
-Provider = Literal["anthropic", "openai", "plain"]
-"""``plain``: nothing is enforced, the schema is only shown to the model."""
+Dialect = Literal["anthropic", "openai", "unenforced"]
+"""What a schema is written for. ``unenforced``: it is only shown to the model, and no provider checks it."""
 
-KINDS: Final = ("object", "array", "string", "number", "integer", "boolean", "null")
+TYPES: Final = ("object", "array", "string", "number", "integer", "boolean", "null")
 
-# Keywords of each type of value beyond type, enum, const, title and description
+# Keywords that are sent for each type, beside type, enum, const, title and description
 _FORMATS: Final = frozenset({"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"})
-_TAKEN: Final[dict[str, dict[str, frozenset[str]]]] = {
+_SUPPORTED: Final[dict[str, dict[str, frozenset[str]]]] = {
     "anthropic": {"string": frozenset({"pattern", "format"}), "number": frozenset(), "array": frozenset({"minItems"})},
     "openai": {
         "string": frozenset({"pattern", "format", "minLength", "maxLength"}),
@@ -27,7 +28,7 @@ _TAKEN: Final[dict[str, dict[str, frozenset[str]]]] = {
         "array": frozenset({"minItems", "maxItems"}),
     },
 }
-_OF_KIND: Final[dict[str, frozenset[str]]] = {
+_OF_TYPE: Final[dict[str, frozenset[str]]] = {
     "object": frozenset(
         {
             "properties", "required", "additionalProperties", "patternProperties", "propertyNames", "minProperties",
@@ -41,31 +42,32 @@ _OF_KIND: Final[dict[str, frozenset[str]]] = {
     "string": frozenset({"pattern", "format", "minLength", "maxLength", "contentEncoding", "contentMediaType"}),
     "number": frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"}),
 }  # fmt: skip
-# Never sent, and not worth telling; ``$defs`` has its place at the root
-SILENT: Final = frozenset(
+# Never sent, and of no use in a description; ``$defs`` has its place at the root
+IGNORED: Final = frozenset(
     {
         "$schema", "$id", "$anchor", "$dynamicAnchor", "$comment", "$vocabulary", "$defs", "definitions", "examples",
         "readOnly", "writeOnly", "deprecated", "unevaluatedProperties", "unevaluatedItems",
     }
 )  # fmt: skip
-# Only say something to readers: a ``$ref`` beside them is still that and nothing more
-NOTES: Final = SILENT | {"title", "description", "default"}
+# Annotations for readers: a ``$ref`` beside them is still a plain reference
+ANNOTATIONS: Final = IGNORED | {"title", "description", "default"}
 _STRUCTURE: Final = frozenset(
     {
         "type", "enum", "const", "title", "description", "properties", "required", "additionalProperties", "items",
         "anyOf", "oneOf", "allOf", "$ref", "patternProperties", "prefixItems",
     }
 )  # fmt: skip
-# A description that is longer costs more in each request than it helps
-_MAX_TOLD: Final = 1_500
-_HARD_PATTERN: Final = re.compile(r"\(\?(?!:)|\\[bBAZGKpP1-9k]")
+# Characters of one limit in a description: a longer one costs more in each request than it helps
+_MAX_NOTE: Final = 1_500
+_UNSUPPORTED_PATTERN: Final = re.compile(r"\(\?(?!:)|\\[bBAZGKpP1-9k]")
 
-# Where a pattern does not simply begin and end: an alternative, or an anchor that may stand inside it
-_WHOLE: Final = re.compile(r"\^\([^()]*\)\$$|\^[^|^$]*[^|^$\\]\$$")
-_ENDS: Final = re.compile(r"\||.\^|\$.|\\\$$")
+# Patterns that match a whole text, and patterns whose beginning or end cannot be extended: an alternative, or an anchor
+# in the middle
+_ANCHORED: Final = re.compile(r"\^\([^()]*\)\$$|\^[^|^$]*[^|^$\\]\$$")
+_INEXTENSIBLE: Final = re.compile(r"\||.\^|\$.|\\\$$")
 
 
-def kind_of(value: Json) -> str:
+def type_of(value: Json) -> str:
     """The JSON Schema type of a value."""
     if value is None:
         return "null"
@@ -79,96 +81,91 @@ def kind_of(value: Json) -> str:
     return "object"
 
 
-def kinds_of(schema: dict[str, Any]) -> list[str] | None:
-    """The types a schema allows, as it says or as its other keywords imply; None: any, or beyond telling."""
-    said = schema.get("type")
-    if said is not None:
-        kinds = said if isinstance(said, list) else [said]
-        return list(dict.fromkeys(kinds)) if kinds and all(k in KINDS for k in kinds) else None
+def types_of(schema: dict[str, Any]) -> list[str] | None:
+    """The types a schema allows, by ``type`` or as its other keywords imply; None: any, or not one that is implied."""
+    listed = schema.get("type")
+    if listed is not None:
+        types = listed if isinstance(listed, list) else [listed]
+        return list(dict.fromkeys(types)) if types and all(t in TYPES for t in types) else None
     if "const" in schema or isinstance(schema.get("enum"), list):
         values = [schema["const"]] if "const" in schema else schema["enum"]
-        return list(dict.fromkeys(map(kind_of, values))) or None
-    implied = [kind for kind, words in _OF_KIND.items() if words & set(schema)]
+        return list(dict.fromkeys(map(type_of, values))) or None
+    implied = [name for name, keywords in _OF_TYPE.items() if keywords & set(schema)]
     return implied if len(implied) == 1 else None
 
 
-def of_kind(schema: dict[str, Any], kind: str) -> dict[str, Any]:
-    """What a schema says about values of one type."""
-    own = _OF_KIND.get("number" if kind == "integer" else kind, frozenset())
-    others = frozenset().union(*_OF_KIND.values()) - own
+def restrict_to_type(schema: dict[str, Any], name: str) -> dict[str, Any]:
+    """The part of a schema that is about values of one type."""
+    own = _OF_TYPE.get("number" if name == "integer" else name, frozenset())
+    others = frozenset().union(*_OF_TYPE.values()) - own
     out = {k: v for k, v in schema.items() if k not in others}
-    out["type"] = kind
+    out["type"] = name
     if isinstance(out.get("enum"), list):
-        out["enum"] = [v for v in out["enum"] if _is(v, kind)]
+        out["enum"] = [v for v in out["enum"] if _is_of_type(v, name)]
     return out
 
 
-def _is(value: Json, kind: str) -> bool:
-    found = kind_of(value)
-    return found == kind or (found == "integer" and kind == "number") or (kind == "integer" and _whole(value))
+def _is_of_type(value: Json, name: str) -> bool:
+    actual = type_of(value)
+    is_whole = isinstance(value, float) and value.is_integer()
+    return actual == name or (actual == "integer" and name == "number") or (name == "integer" and is_whole)
 
 
-def _whole(value: Json) -> bool:
-    return isinstance(value, float) and value.is_integer()
+def supported_limits(schema: dict[str, Any], name: str, dialect: Dialect) -> dict[str, Any]:
+    """The keywords of a value or list of type ``name`` that the provider supports."""
+    keywords = _SUPPORTED.get(dialect, {}).get("number" if name == "integer" else name, frozenset())
+    limits = {k: v for k, v in schema.items() if k in keywords and _is_supported(k, v, dialect)}
+    return {**limits, "pattern": anchor_pattern(limits["pattern"])} if "pattern" in limits else limits
 
 
-def limits(schema: dict[str, Any], kind: str, provider: Provider) -> dict[str, Any]:
-    """The keywords of a leaf or list that the provider takes as they are."""
-    words = _TAKEN.get(provider, {}).get("number" if kind == "integer" else kind, frozenset())
-    kept = {k: v for k, v in schema.items() if k in words and _takes(k, v, provider)}
-    return {**kept, "pattern": whole_pattern(kept["pattern"])} if "pattern" in kept else kept
+def anchor_pattern(pattern: str) -> str:
+    """An equivalent pattern that matches the whole text: some engines search with it, some match all of the text."""
+    start = "" if pattern.startswith("^") else "^.*"
+    return start + pattern + ("" if pattern.endswith("$") else ".*$")
 
 
-def whole_pattern(pattern: str) -> str:
-    """A pattern that says the same when it must match the whole text, as some engines read it, and all others too."""
-    begin = "" if pattern.startswith("^") else "^.*"
-    return begin + pattern + ("" if pattern.endswith("$") else ".*$")
+def _is_supported(keyword: str, value: Json, dialect: Dialect) -> bool:
+    if keyword == "pattern":
+        is_simple = isinstance(value, str) and not _UNSUPPORTED_PATTERN.search(value)
+        return is_simple and (bool(_ANCHORED.match(value)) or not _INEXTENSIBLE.search(value))
+    if keyword == "format":
+        return value in _FORMATS or (value == "uri" and dialect == "anthropic")
+    return keyword != "minItems" or dialect != "anthropic" or value in (0, 1)
 
 
-def _takes(word: str, value: Json, provider: Provider) -> bool:
-    if word == "pattern":
-        simple = isinstance(value, str) and not _HARD_PATTERN.search(value)
-        return simple and (bool(_WHOLE.match(value)) or not _ENDS.search(value))
-    if word == "format":
-        return value in _FORMATS or (value == "uri" and provider == "anthropic")
-    return word != "minItems" or provider != "anthropic" or value in (0, 1)
-
-
-def told(schema: dict[str, Any], kept: dict[str, Any], extra: str = "") -> dict[str, str]:
-    """Title and description, with what ``schema`` asks for beyond what is ``kept``."""
+def description_with_limits(schema: dict[str, Any], sent: dict[str, Any]) -> dict[str, str]:
+    """Title and description, extended by the limits of ``schema`` that are not among those ``sent``."""
     out: dict[str, str] = {}
     if isinstance(schema.get("title"), str):
         out["title"] = schema["title"]
-    asked = {k: v for k, v in schema.items() if k not in kept and k not in _STRUCTURE and k not in SILENT}
-    notes = [extra] if extra else []
-    notes += [shortened(f"{k}: {compact(v)}") for k, v in asked.items()]
+    limits = {k: v for k, v in schema.items() if k not in sent and k not in _STRUCTURE and k not in IGNORED}
+    notes = "; ".join(truncate(f"{k}: {compact_json(v)}", _MAX_NOTE) for k, v in limits.items())
     own = schema.get("description")
     text = own if isinstance(own, str) else ""
-    if notes:
-        text = f"{text} ({'; '.join(notes)})" if text else "; ".join(notes)
+    text = f"{text} ({notes})" if text and notes else text or notes
     if text:
         out["description"] = text
     return out
 
 
-def compact(value: Json) -> str:
-    """JSON without spaces, the same bytes for the same value."""
+def compact_json(value: Json) -> str:
+    """JSON without spaces; equal values in equal key order give equal text."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def shortened(text: str) -> str:
-    """Text of at most about ``_MAX_TOLD`` characters."""
-    return text if len(text) <= _MAX_TOLD else text[:_MAX_TOLD] + "…"
+def describe_schema(schema: Json) -> str:
+    """A schema as text for a description."""
+    return truncate(f"JSON text of a value that fits this JSON Schema: {compact_json(schema)}", _MAX_NOTE)
 
 
 # -- allOf -----------------------------------------------------------------------
 
-_LARGER: Final = frozenset({"minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"})
-_SMALLER: Final = frozenset({"maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"})
+_LARGER_IS_STRICTER: Final = frozenset({"minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"})
+_SMALLER_IS_STRICTER: Final = frozenset({"maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"})
 
 
-def merged(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any] | None:
-    """One schema that asks for what both ask for, or None where that cannot be said simply."""
+def merge_schemas(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any] | None:
+    """One schema equivalent to both, or None where no simple one is."""
     if _closes(first, second) or _closes(second, first):
         return None
     out = dict(first)
@@ -176,10 +173,13 @@ def merged(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any] | No
         if key not in out or out[key] == value:
             out[key] = value
             continue
-        both = _both(key, out[key], value)
-        if both is None:
+        try:
+            merged = _merge_keyword(key, out[key], value)
+        except (TypeError, AttributeError):
+            return None  # a malformed keyword
+        if merged is None:
             return None
-        out[key] = both
+        out[key] = merged
     return out
 
 
@@ -190,27 +190,21 @@ def _closes(closed: dict[str, Any], other: dict[str, Any]) -> bool:
     return rest not in (True, {}) and isinstance(named, dict) and not set(named) <= set(closed.get("properties") or ())
 
 
-def _both(key: str, one: Json, other: Json) -> Json | None:
-    try:
-        return _combined(key, one, other)
-    except (TypeError, AttributeError):
-        return None  # not a schema as it should be: not simple
-
-
-def _combined(key: str, one: Json, other: Json) -> Json | None:
-    if key in NOTES:
-        return f"{one} {other}" if key == "description" else one
+def _merge_keyword(key: str, first: Json, second: Json) -> Json | None:
+    if key in ANNOTATIONS:
+        return f"{first} {second}" if key == "description" else first
     if key == "properties":
-        return {**one, **{k: {"allOf": [one[k], v]} if k in one and one[k] != v else v for k, v in other.items()}}
+        both = {k: {"allOf": [first[k], v]} if k in first and first[k] != v else v for k, v in second.items()}
+        return {**first, **both}
     if key == "required":
-        return [*one, *(k for k in other if k not in one)]
+        return [*first, *(k for k in second if k not in first)]
     if key == "enum":
-        return [v for v in one if v in other] or None
+        return [v for v in first if v in second] or None
     if key == "type":
-        mine, theirs = (v if isinstance(v, list) else [v] for v in (one, other))
-        common = [k for k in mine if k in theirs or (k == "integer" and "number" in theirs)]
-        common += [k for k in theirs if k == "integer" and "number" in mine and k not in common]
+        ours, theirs = (v if isinstance(v, list) else [v] for v in (first, second))
+        common = [t for t in ours if t in theirs or (t == "integer" and "number" in theirs)]
+        common += [t for t in theirs if t == "integer" and "number" in ours and t not in common]
         return common or None
-    if key in _LARGER:
-        return max(one, other)
-    return min(one, other) if key in _SMALLER else None
+    if key in _LARGER_IS_STRICTER:
+        return max(first, second)
+    return min(first, second) if key in _SMALLER_IS_STRICTER else None

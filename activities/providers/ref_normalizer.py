@@ -1,4 +1,4 @@
-"""The ``$ref``s of a schema, all of them made to lead to ``$defs``, and which of these have no end."""
+"""The ``$ref``s of a schema: all of them redirected to ``$defs``, and which definitions are recursive. Pure."""
 
 from __future__ import annotations
 
@@ -11,71 +11,74 @@ from acts.language.values import Json
 DEFS: Final = "#/$defs/"
 
 
-def normal(root: Json) -> tuple[Json, dict[str, Json]]:
-    """The schema with all its references being to ``$defs``, and these. What leads nowhere allows anything."""
+def normalize_refs(root: Json) -> tuple[Json, dict[str, Json]]:
+    """The schema with all its references leading to definitions, and these by name. Changes ``root`` in place.
+
+    A reference that leads nowhere is removed: its place allows any value.
+    """
     if not isinstance(root, dict):
         return root, {}
-    found = root.get("$defs")
-    defs: dict[str, Json] = dict(found) if isinstance(found, dict) else {}
+    listed = root.get("$defs")
+    definitions: dict[str, Json] = dict(listed) if isinstance(listed, dict) else {}
     for part in list(subschemas(root)):
-        target = part.get("$ref")
-        if target is None and "$dynamicRef" not in part:
+        pointer = part.get("$ref")
+        if pointer is None and "$dynamicRef" not in part:
             continue
-        name = str(target).removeprefix(DEFS)
-        if str(target).startswith(DEFS) and name in defs:
+        name = str(pointer).removeprefix(DEFS)
+        if str(pointer).startswith(DEFS) and name in definitions:
             continue
-        place = _pointed(root, target)
+        target = _resolve_pointer(root, pointer)
         part.pop("$dynamicRef", None)
-        if place is None:
+        if target is None:
             part.pop("$ref", None)
             continue
-        name = "root" if target == "#" else str(target).strip("#/").replace("/", "_").replace("$", "")
-        while name in defs and defs[name] is not place:
+        name = "root" if pointer == "#" else str(pointer).strip("#/").replace("/", "_").replace("$", "")
+        while name in definitions and definitions[name] is not target:
             name += "_"
-        defs[name] = place
+        definitions[name] = target
         part["$ref"] = DEFS + name
-    return root, {k: without(v, "$defs") if isinstance(v, dict) else v for k, v in defs.items()}
+    return root, {k: without_keyword(v, "$defs") if isinstance(v, dict) else v for k, v in definitions.items()}
 
 
-def _pointed(root: dict[str, Any], target: Json) -> Json | None:
-    """What a local JSON pointer leads to, or None."""
-    if not isinstance(target, str) or not (target == "#" or target.startswith("#/")):
+def _resolve_pointer(root: dict[str, Any], pointer: Json) -> Json | None:
+    """The schema at a local JSON pointer, or None."""
+    if not isinstance(pointer, str) or not (pointer == "#" or pointer.startswith("#/")):
         return None
-    place: Json = root
-    for token in target[2:].split("/") if target != "#" else ():
+    target: Json = root
+    for token in pointer[2:].split("/") if pointer != "#" else ():
         key = token.replace("~1", "/").replace("~0", "~")
-        if isinstance(place, dict) and key in place:
-            place = place[key]
-        elif isinstance(place, list) and key.isdigit() and int(key) < len(place):
-            place = place[int(key)]
+        if isinstance(target, dict) and key in target:
+            target = target[key]
+        elif isinstance(target, list) and key.isdigit() and int(key) < len(target):
+            target = target[int(key)]
         else:
             return None
-    return place if isinstance(place, (dict, bool)) else None
+    return target if isinstance(target, (dict, bool)) else None
 
 
-def needed(schema: Json, defs: dict[str, Json]) -> dict[str, Json]:
-    """The definitions that a schema can reach."""
+def reachable_definitions(schema: Json, definitions: dict[str, Json]) -> dict[str, Json]:
+    """The definitions that a schema uses, directly or through others."""
     out: dict[str, Json] = {}
     pending = [schema]
     while pending:
-        for name in _targets(pending.pop()):
-            if name in defs and name not in out:
-                out[name] = defs[name]
-                pending.append(defs[name])
+        for name in _ref_names(pending.pop()):
+            if name in definitions and name not in out:
+                out[name] = definitions[name]
+                pending.append(definitions[name])
     return out
 
 
-def _targets(schema: Json) -> Iterator[str]:
+def _ref_names(schema: Json) -> Iterator[str]:
     for part in subschemas(schema):
         if isinstance(part.get("$ref"), str):
             yield part["$ref"].removeprefix(DEFS)
 
 
-def cyclic(defs: dict[str, Json]) -> frozenset[str]:
-    """The definitions that can reach themselves."""
-    return frozenset(name for name in defs if name in needed(defs[name], defs))
+def recursive_definitions(definitions: dict[str, Json]) -> frozenset[str]:
+    """The names of the definitions that use themselves, directly or through others."""
+    return frozenset(n for n in definitions if n in reachable_definitions(definitions[n], definitions))
 
 
-def without(schema: dict[str, Any], key: str) -> dict[str, Any]:
+def without_keyword(schema: dict[str, Any], keyword: str) -> dict[str, Any]:
     """The schema less one keyword."""
-    return {k: v for k, v in schema.items() if k != key}
+    return {k: v for k, v in schema.items() if k != keyword}

@@ -1,90 +1,88 @@
-"""The parts of a bridged schema: what is sent for each, and how its value is undone.
+"""The nodes of a bridged schema: the wire schema of each, and the way back from its value to the original form.
 
-* A part never raises for an odd value: what it does not know, it hands back as it is,
-  so that the check against the original schema can say what is wrong.
-* Undoing is bounded (``Fuel``): no answer can make it search for ever.
+* A node never raises for an unexpected value: it returns it unchanged, so that the check against the original schema
+  can say what is wrong.
+* The way back is bounded (``StepBudget``): no answer can make it search forever.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from acts.language.values import Json
 
-LEFT_OUT: Final = "(left out)"
-"""Stands on the wire, where every property must be given, for an optional one that may itself be null."""
+OMITTED: Final = "(left out)"
+"""On the wire, where every property is required, the value of an optional property that may itself be null."""
 
-# Undoing a large Solution takes some 10,000 steps; unions of unions could take exponentially many
+# A large Solution takes some 10,000 steps; unions of unions could take exponentially many
 MAX_STEPS: Final = 1_000_000
 
 
-class SpentError(Exception):
-    """Undoing took too many steps."""
+class StepLimitExceeded(Exception):
+    """An answer took more steps than its budget."""
 
 
 @dataclass(slots=True)
-class Fuel:
-    """The steps that are left."""
+class StepBudget:
+    """The steps that remain for one answer."""
 
-    left: int = MAX_STEPS
+    remaining: int = MAX_STEPS
 
-    def burn(self) -> None:
-        """One step."""
-        self.left -= 1
-        if self.left < 0:
-            raise SpentError
+    def spend(self) -> None:
+        """Use one step."""
+        self.remaining -= 1
+        if self.remaining < 0:
+            raise StepLimitExceeded
 
 
-class Part(Protocol):
-    """A piece of a schema. ``wire`` is what is sent for it."""
+class Node(Protocol):
+    """A part of a schema."""
 
     @property
-    def wire(self) -> dict[str, Any]: ...
+    def wire(self) -> dict[str, Any]:
+        """The schema that is sent."""
+        ...
 
-    def undo(self, value: Json, fuel: Fuel) -> Json:
+    def from_wire(self, value: Json, steps: StepBudget) -> Json:
         """The value in the form of the original schema."""
         ...
 
-    def takes(self, value: Json) -> bool:
-        """False when the value cannot be meant for this part."""
-        ...
-
-    def branches(self) -> Iterator[Branch]:
-        """The alternatives it consists of; itself when it is no union."""
+    def accepts(self, value: Json) -> bool:
+        """False when the value cannot be one of this node."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """An alternative: its part, and whether an undone value fits its original schema."""
+    """An alternative of a union: its node, and whether a value in the original form fits its original schema."""
 
-    part: Part
+    node: Node
     fits: Callable[[Json], bool]
 
 
-def folded(text: Json) -> Json:
-    """Text without its case: what a grammar does not promise to keep."""
+def fold_case(text: Json) -> Json:
+    """Text without case and outer spaces, neither of which a provider's grammar promises to keep."""
     return text.strip().casefold() if isinstance(text, str) else text
 
 
-def decoded(value: Json) -> Json:
-    """What JSON text says, or the value as it is."""
+def decode_text(value: Json) -> Json:
+    """The value of JSON text; anything else unchanged."""
     if not isinstance(value, str):
         return value
     try:
-        return json.loads(value, parse_constant=_no_constant)
+        return json.loads(value, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
         return value
 
 
-def _no_constant(name: str) -> Json:
+def _refuse_constant(name: str) -> Json:
     raise ValueError(name)
 
 
-_KINDS: Final[dict[str, Callable[[Json], bool]]] = {
+_IS_TYPE: Final[dict[str, Callable[[Json], bool]]] = {
     "string": lambda v: isinstance(v, str),
     "boolean": lambda v: isinstance(v, bool),
     "null": lambda v: v is None,
@@ -94,158 +92,141 @@ _KINDS: Final[dict[str, Callable[[Json], bool]]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Leaf:
-    """A value without parts. ``choices`` are those of its enum or const."""
+class LeafNode:
+    """A value that is neither object nor list. ``choices`` are those of its enum or const."""
 
     wire: dict[str, Any]
     choices: tuple[Json, ...] = ()
 
-    def undo(self, value: Json, fuel: Fuel) -> Json:
-        fuel.burn()
+    def from_wire(self, value: Json, steps: StepBudget) -> Json:
+        steps.spend()
         if not isinstance(value, str) or not self.choices or value in self.choices:
             return value
-        alike = [c for c in self.choices if isinstance(c, str) and folded(c) == folded(value)]
-        return alike[0] if len(alike) == 1 else value
+        similar = [c for c in self.choices if isinstance(c, str) and fold_case(c) == fold_case(value)]
+        return similar[0] if len(similar) == 1 else value
 
-    def takes(self, value: Json) -> bool:
-        return _KINDS[self.wire["type"]](value)
-
-    def branches(self) -> Iterator[Branch]:
-        yield Branch(self, lambda _: True)
+    def accepts(self, value: Json) -> bool:
+        return _IS_TYPE[self.wire["type"]](value)
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
-    """A value as JSON text, because its schema cannot be told. ``plain``: not encoded, only unknown."""
+class TextNode:
+    """A value of a schema that the provider cannot express. ``is_encoded``: it travels as JSON text in a string."""
 
     wire: dict[str, Any]
-    plain: bool = False
+    is_encoded: bool = True
 
-    def undo(self, value: Json, fuel: Fuel) -> Json:
-        fuel.burn()
-        return value if self.plain else decoded(value)
+    def from_wire(self, value: Json, steps: StepBudget) -> Json:
+        steps.spend()
+        return decode_text(value) if self.is_encoded else value
 
-    def takes(self, value: Json) -> bool:  # noqa: ARG002 - a server that ignores the schema may send it bare
+    def accepts(self, value: Json) -> bool:  # noqa: ARG002 - a server that ignores the schema may send any value
         return True
 
-    def branches(self) -> Iterator[Branch]:
-        yield Branch(self, lambda _: True)
-
 
 @dataclass(frozen=True, slots=True)
-class Array:
-    """A list of one kind of item."""
+class ArrayNode:
+    """A list of items of one schema."""
 
     wire: dict[str, Any]
-    item: Part
+    item: Node
 
-    def undo(self, value: Json, fuel: Fuel) -> Json:
-        fuel.burn()
-        return [self.item.undo(v, fuel) for v in value] if isinstance(value, list) else value
+    def from_wire(self, value: Json, steps: StepBudget) -> Json:
+        steps.spend()
+        return [self.item.from_wire(v, steps) for v in value] if isinstance(value, list) else value
 
-    def takes(self, value: Json) -> bool:
+    def accepts(self, value: Json) -> bool:
         return isinstance(value, list)
-
-    def branches(self) -> Iterator[Branch]:
-        yield Branch(self, lambda _: True)
 
 
 @dataclass(frozen=True, slots=True)
-class Object:
+class ObjectNode:
     """An object with named properties.
 
-    ``absent``: properties for which null means that they were left out. ``more``: the
-    property that holds, as JSON text, those without a name.
+    ``absent_if_null``: properties whose null means that they are absent. ``absent_if_omitted``: those whose
+    ``OMITTED`` does. ``rest``: the property that holds all properties without a name, as JSON text. ``constants``:
+    the properties that are one fixed text.
     """
 
     wire: dict[str, Any]
-    parts: dict[str, Part]
-    absent: frozenset[str] = frozenset()
-    optional: frozenset[str] = frozenset()
-    more: str | None = None
-    consts: dict[str, str] = field(default_factory=dict)
+    properties: dict[str, Node]
+    absent_if_null: frozenset[str] = frozenset()
+    absent_if_omitted: frozenset[str] = frozenset()
+    rest: str | None = None
+    constants: dict[str, str] = field(default_factory=dict)
 
-    def undo(self, value: Json, fuel: Fuel) -> Json:
-        fuel.burn()
+    def from_wire(self, value: Json, steps: StepBudget) -> Json:
+        steps.spend()
         if not isinstance(value, dict):
             return value
         out: dict[str, Json] = {}
         for key, item in value.items():
-            part = self.parts.get(key)
-            if part is None:
-                if key != self.more:
+            node = self.properties.get(key)
+            if node is None:
+                if key != self.rest:
                     out[key] = item
-            elif not self._left_out(key, item):
-                out[key] = part.undo(item, fuel)
-        if self.more is not None and self.more in value:
-            rest = decoded(value[self.more])
+            elif not self._is_absent(key, item):
+                out[key] = node.from_wire(item, steps)
+        if self.rest is not None and self.rest in value:
+            rest = decode_text(value[self.rest])
             if isinstance(rest, dict):
-                out.update({k: v for k, v in rest.items() if k not in self.parts})
+                out.update({k: v for k, v in rest.items() if k not in self.properties})
             elif rest is not None:
-                out[self.more] = rest
+                out[self.rest] = rest
         return out
 
-    def _left_out(self, key: str, item: Json) -> bool:
-        return (item is None and key in self.absent) or (item == LEFT_OUT and key in self.optional)
+    def _is_absent(self, key: str, item: Json) -> bool:
+        return (item is None and key in self.absent_if_null) or (item == OMITTED and key in self.absent_if_omitted)
 
-    def takes(self, value: Json) -> bool:
-        """A constant text that is there must be ours: this is how Calls are told apart."""
+    def accepts(self, value: Json) -> bool:
+        """A constant that is present must be equal: this tells the Calls of different Tools apart."""
         if not isinstance(value, dict):
             return False
-        return all(folded(value[k]) == folded(c) for k, c in self.consts.items() if isinstance(value.get(k), str))
-
-    def branches(self) -> Iterator[Branch]:
-        yield Branch(self, lambda _: True)
+        present = ((value[k], c) for k, c in self.constants.items() if isinstance(value.get(k), str))
+        return all(fold_case(text) == fold_case(constant) for text, constant in present)
 
 
 @dataclass(frozen=True, slots=True)
-class Ref:
-    """What a definition says; looked up when needed, as it may refer to itself."""
+class RefNode:
+    """A reference to a definition, which is looked up on use: a definition may refer to itself."""
 
     wire: dict[str, Any]
     name: str
-    known: dict[str, Part]
+    definitions: dict[str, Node]
 
-    def undo(self, value: Json, fuel: Fuel) -> Json:
-        fuel.burn()
-        return self.known[self.name].undo(value, fuel)
+    def from_wire(self, value: Json, steps: StepBudget) -> Json:
+        steps.spend()
+        return self.definitions[self.name].from_wire(value, steps)
 
-    def takes(self, value: Json) -> bool:
-        return self.known[self.name].takes(value)
-
-    def branches(self) -> Iterator[Branch]:
-        yield Branch(self, lambda _: True)
+    def accepts(self, value: Json) -> bool:
+        return self.definitions[self.name].accepts(value)
 
 
 @dataclass(frozen=True, slots=True)
-class Union:
-    """One of several. The first whose undone value fits its original schema is the one that was meant."""
+class UnionNode:
+    """One of several alternatives: the first whose value in the original form fits its original schema."""
 
     wire: dict[str, Any]
-    options: tuple[Branch, ...]
+    branches: tuple[Branch, ...]
 
-    def undo(self, value: Json, fuel: Fuel) -> Json:
-        fuel.burn()
-        fitting = [b for b in self.options if b.part.takes(value)]
-        if not fitting:
+    def from_wire(self, value: Json, steps: StepBudget) -> Json:
+        steps.spend()
+        candidates = [b for b in self.branches if b.node.accepts(value)]
+        if not candidates:
             return value
-        if len(fitting) == 1:
-            return fitting[0].part.undo(value, fuel)
-        undone: list[Json] = []
+        if len(candidates) == 1:
+            return candidates[0].node.from_wire(value, steps)
         if not isinstance(value, (dict, list)):
-            # Cheap to undo in every way; where all ways agree, nothing need be compiled and checked
-            undone = [b.part.undo(value, fuel) for b in fitting]
-            if all(type(u) is type(undone[0]) and u == undone[0] for u in undone):
-                return undone[0]
-            undone = []
-        for branch in fitting:
-            undone.append(branch.part.undo(value, fuel))
-            if branch.fits(undone[-1]):
-                return undone[-1]
-        return undone[0]
+            # Cheap to read in every way; where all ways agree, no schema has to be compiled
+            values = [b.node.from_wire(value, steps) for b in candidates]
+            if all(type(v) is type(values[0]) and v == values[0] for v in values):
+                return values[0]
+        values = []
+        for branch in candidates:
+            values.append(branch.node.from_wire(value, steps))
+            if branch.fits(values[-1]):
+                return values[-1]
+        return values[0]
 
-    def takes(self, value: Json) -> bool:
-        return any(b.part.takes(value) for b in self.options)
-
-    def branches(self) -> Iterator[Branch]:
-        yield from self.options
+    def accepts(self, value: Json) -> bool:
+        return any(b.node.accepts(value) for b in self.branches)

@@ -1,16 +1,15 @@
 """A model that answers from a file: for examples, tests and a first run without a key.
 
-``scripted:NAME`` reads ``NAME.json`` in a folder of ``ACTS_SCRIPTS`` (separated like
-``PATH``), or in the examples that ship. The file is::
+``scripted:NAME`` reads ``NAME.json`` in a folder of ``ACTS_SCRIPTS`` (separated like ``PATH``), or in the examples that
+ship. The file is::
 
     {"answers": [{"when": {"tick": 2, "tool": "translate", "says": ["…"], "lacks": ["…"]},
                   "solution": {…} | "output": …, "path": "†…" | "text": "…"
                       | "error": {"code", "message", "retryable"?},
                   "usage": {"inputTokens": 10, …}, "cost": 0.01}]}
 
-The first answer counts whose ``when`` fits: all ``says`` stand in the request and no
-``lacks`` does; ``tick`` and ``tool`` are what is asked about. So the same request has the
-same answer, whatever was asked before. What no answer fits is refused.
+The first answer whose ``when`` fits is given: the request contains all ``says`` and no ``lacks``; ``tick`` or ``tool``
+is its topic. So equal requests get equal answers, in any order. A request that no answer fits fails.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from activities.providers.interface import ModelError, ModelRequest, ModelResponse, Progress, Usage
+from activities.providers.interface import CallReceiver, ModelError, ModelRequest, ModelResponse, TokenCounts
 from acts.language.errors import format_choices, truncate
 from acts.language.values import Json
 
@@ -30,57 +29,54 @@ if TYPE_CHECKING:
 
 SHIPPED: Final = Path(__file__).resolve().parent.parent.parent / "examples"
 _NAME: Final = re.compile(r"[\w-]+(/[\w-]+)*")
-# What a token of English or JSON is, roughly, where a script does not say
+# Roughly a token of English or JSON, where a script states no number
 _BYTES_PER_TOKEN: Final = 4
 _KEYS: Final = frozenset({"when", "solution", "output", "path", "text", "error", "usage", "cost", "comment"})
 
 
 class Scripted:
-    """The adapter of ``scripted:``."""
+    """Adapter of ``scripted:…``."""
 
-    async def ask(self, question: ModelRequest, progress: Progress) -> ModelResponse:
+    async def ask(self, request: ModelRequest, on_call: CallReceiver | None = None) -> ModelResponse:
         """The answer that the script has for the request."""
-        text = "\n".join(block.text for block in (*question.system, *question.user))
-        text += "".join(f"\n{turn.answer}\n{turn.reply}" for turn in question.turns)
-        for answer in _answers(question.model):
-            if _fits(answer.get("when") or {}, question.topic, text):
-                return _given(answer, text, progress)
-        last = question.user[-1].text if question.user else ""
+        text = "\n".join(block.text for block in (*request.system, *request.user))
+        text += "".join(f"\n{turn.answer}\n{turn.reply}" for turn in request.repairs)
+        for answer in _read_answers(request.model):
+            if _matches(answer.get("when") or {}, request.topic, text):
+                return _respond(answer, text, on_call)
+        last = request.user[-1].text if request.user else ""
         raise ModelError(
             "notInScript",
-            f'the script "{question.model}" has no answer for {question.topic or "this request"}: '
+            f'the script "{request.model}" has no answer for {request.topic or "this request"}: '
             f"add one whose `when` fits; the request ends with: {truncate(last, 300)}",
             retryable=False,
         )
 
-    def price(self, model: str) -> bool:  # noqa: ARG002 - a script costs what it says, or nothing
-        """A script has its price."""
-        return True
 
-
-def folders() -> list[Path]:
-    """Where scripts are looked for, in this order."""
+def script_folders() -> list[Path]:
+    """The folders of scripts, in the order in which they are searched."""
     named = [Path(p) for p in os.environ.get("ACTS_SCRIPTS", "").split(os.pathsep) if p]
     return [*named, SHIPPED]
 
 
-def _file(name: str) -> Path:
+def _find_script(name: str) -> Path:
     if _NAME.fullmatch(name):
-        for folder in folders():
+        for folder in script_folders():
             file = folder / f"{name}.json"
             if file.is_file() and file.resolve().is_relative_to(folder.resolve()):
                 return file
-    there = sorted(f.relative_to(d).with_suffix("").as_posix() for d in folders() for f in d.glob("**/*script*.json"))
+    folders = script_folders()
+    names = sorted(f.relative_to(d).with_suffix("").as_posix() for d in folders for f in d.glob("**/*script*.json"))
     raise ModelError(
         "modelUnknown",
-        f'there is no script "{name}" in {", ".join(map(str, folders()))}; there are: {format_choices(there)}. '
+        f'there is no script "{name}" in {", ".join(map(str, folders))}; there are: {format_choices(names)}. '
         "ACTS_SCRIPTS names the folders",
         retryable=False,
     )
 
 
-def _answers(name: str) -> Iterator[dict[str, Any]]:
-    file = _file(name)
+def _read_answers(name: str) -> Iterator[dict[str, Any]]:
+    file = _find_script(name)
     try:
         script = json.loads(file.read_text(encoding="utf-8"))
         answers = script["answers"]
@@ -95,7 +91,7 @@ def _answers(name: str) -> Iterator[dict[str, Any]]:
     yield from answers
 
 
-def _fits(when: dict[str, Any], topic: str, text: str) -> bool:
+def _matches(when: dict[str, Any], topic: str, text: str) -> bool:
     if "tick" in when and topic != f"tick {when['tick']}":
         return False
     if "tool" in when and topic != when["tool"]:
@@ -105,44 +101,43 @@ def _fits(when: dict[str, Any], topic: str, text: str) -> bool:
     )
 
 
-def _given(answer: dict[str, Any], asked: str, progress: Progress) -> ModelResponse:
-    given = answer.get("usage") or {}
-    text, value = _said(answer)
-    usage = Usage(
-        inputTokens=given.get("inputTokens", _tokens(asked)),
-        outputTokens=given.get("outputTokens", _tokens(text)),
-        cachedTokens=given.get("cachedTokens", 0),
-        reasoningTokens=given.get("reasoningTokens", 0),
+def _respond(answer: dict[str, Any], prompt: str, on_call: CallReceiver | None) -> ModelResponse:
+    usage = answer.get("usage") or {}
+    text, value = _write(answer)
+    tokens = TokenCounts(
+        inputTokens=usage.get("inputTokens", _estimate_tokens(prompt)),
+        outputTokens=usage.get("outputTokens", _estimate_tokens(text)),
+        cachedTokens=usage.get("cachedTokens", 0),
+        reasoningTokens=usage.get("reasoningTokens", 0),
     )
     cost = float(answer.get("cost", 0.0))
     error = answer.get("error")
     if error is not None:
-        raise ModelError(
-            error["code"], error["message"], retryable=bool(error.get("retryable")), usage=usage, cost=cost, text=text
-        )
+        is_retryable = bool(error.get("retryable"))
+        raise ModelError(error["code"], error["message"], retryable=is_retryable, tokens=tokens, cost=cost, text=text)
     if "text" in answer:
         try:
             value = json.loads(text)
-        except (ValueError, RecursionError) as found:
-            why = f"the answer is not JSON: {found}"
-            raise ModelError("modelNotJson", why, retryable=False, usage=usage, cost=cost, text=text) from found
-    if isinstance(value, dict) and isinstance(value.get("calls"), list):
+        except (ValueError, RecursionError) as reason:
+            message = f"the answer is not JSON: {reason}"
+            raise ModelError("modelNotJson", message, retryable=False, tokens=tokens, cost=cost, text=text) from reason
+    if on_call is not None and isinstance(value, dict) and isinstance(value.get("calls"), list):
         for index, call in enumerate(value["calls"]):
-            progress(index, call)
-    return ModelResponse(text, value, usage, cost, requestId=None, model="scripted", strict=False)
+            on_call(index, call)
+    return ModelResponse(text, value, tokens, cost, requestId=None, model="scripted", strict=False)
 
 
-def _said(answer: dict[str, Any]) -> tuple[str, Json]:
-    """What the model writes, and the JSON that it is."""
+def _write(answer: dict[str, Any]) -> tuple[str, Json]:
+    """The text that the model writes, and its JSON (None where the script states the text)."""
     if "text" in answer:
         return str(answer["text"]), None
-    value: Json = None
+    value: Json = answer.get("output")
     if "solution" in answer:
         value = {"calls": [], "output": None, **answer["solution"]}
-    else:
-        value = {"output": answer.get("output"), "path": answer["path"]} if "path" in answer else answer.get("output")
+    elif "path" in answer:
+        value = {"output": value, "path": answer["path"]}
     return json.dumps(value, ensure_ascii=False), value
 
 
-def _tokens(text: str) -> int:
+def _estimate_tokens(text: str) -> int:
     return -(-len(text.encode()) // _BYTES_PER_TOKEN)

@@ -100,6 +100,11 @@ class AgentRun(RunMachine):
         return int(isinstance(self._step, (AskModel, StartPlan)) and self._held_step is None)
 
     @property
+    def price(self) -> tuple[float, float] | None:
+        """US dollars per token of the model, as the worker knew it when the run began."""
+        return self.setup.capabilities.price
+
+    @property
     def can_continue_as_new(self) -> bool:
         """True between two ticks, and while a plan waits for a person."""
         return self.in_flight == 0 and not isinstance(self._held_step, StartPlan)

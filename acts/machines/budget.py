@@ -229,7 +229,10 @@ class Ledger:
     ) -> GrantedRequest:
         self._next += 1
         turns = 2 if repairs else 1
-        grant = GrantedRequest(id=f"{request.workflowId}#{self._next}", tokens=tokens, cost=cost, mayRepair=repairs)
+        grant = GrantedRequest(
+            id=f"{request.workflowId}#{self._next}", tokens=tokens, cost=cost, mayRepair=repairs,
+            tokensShort=request.tokens - tokens, costShort=request.cost - cost,
+        )  # fmt: skip
         owner = (*request.ancestors, request.workflowId)
         self._reservations[grant.id] = _Reservation(owner, tuple(ids), turns, turns * tokens, turns * cost)
         for id_ in ids:
@@ -321,6 +324,7 @@ class BudgetMachine:
             for account in position.accounts
             for limit in (account.limits.requests, account.limits.tokens, account.limits.cost)
         )
+        self.limits_cost = any(account.limits.cost is not None for account in position.accounts)
         self.limits_calls = any(account.limits.calls is not None for account in position.accounts)
         self._advance = advance
         self._next = 0

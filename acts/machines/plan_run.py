@@ -140,6 +140,11 @@ class PlanRun(RunMachine):
         return self.walk.running
 
     @property
+    def price(self) -> tuple[float, float] | None:
+        """US dollars per token of the model, as the worker knew it when the run began."""
+        return self.setup.capabilities.price
+
+    @property
     def can_continue_as_new(self) -> bool:
         """True when nothing is in flight."""
         return self.walk.quiet and not self._starting

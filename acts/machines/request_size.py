@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Final
 
 from acts.language.strict_json import json_size
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from acts.language.config import Config
     from acts.language.messages import Message
     from acts.language.tools import Tool
+    from acts.tree.records import GrantedRequest
 
 # The shortest answer that is worth a request: a small Solution
 LEAST_OUTPUT_TOKENS: Final = 256
@@ -47,3 +49,13 @@ def _size(config: Config, price: tuple[float, float] | None, prompt_bytes: int) 
     least = estimate_request(model, prompt_bytes, min(cap, LEAST_OUTPUT_TOKENS), price)
     most = estimate_request(model, prompt_bytes, cap, price)
     return RequestSize(least.tokens, most.tokens, least.cost or 0.0, most.cost or 0.0)
+
+
+def output_cap(config: Config, price: tuple[float, float] | None, grant: GrantedRequest) -> int | None:
+    """The cap on an answer within a grant, in tokens: that of the settings, or less where the grant is short."""
+    short = grant.tokensShort
+    if grant.costShort and price is not None and price[1] > 0:
+        short = max(short, math.ceil(grant.costShort / price[1]))
+    if not short:
+        return config.maxOutputTokens
+    return max(1, (config.maxOutputTokens or DEFAULT_MAX_OUTPUT_TOKENS) - short)

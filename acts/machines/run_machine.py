@@ -71,6 +71,11 @@ class RunMachine:
         raise NotImplementedError
 
     @property
+    def price(self) -> tuple[float, float] | None:
+        """US dollars per token of input and of output, where a budget needs the model's price."""
+        return None
+
+    @property
     def phase(self) -> str:
         """``planning``, ``awaiting``, ``running``, ``paused``, or how the run ended."""
         raise NotImplementedError

@@ -164,11 +164,17 @@ class ContextRef(Record):
 
 
 class GrantedRequest(Record):
-    """One request to a model that the ledger reserved: what it may cost. ``id`` names the reservation."""
+    """One request to a model that the ledger reserved: what it may cost. ``id`` names the reservation.
+
+    ``tokensShort`` and ``costShort`` are what it lacks to the longest answer: the last of a budget goes to a
+    shorter one. With ``mayRepair`` as much again is reserved for a second turn.
+    """
 
     id: str
     tokens: int = 0
     cost: float = 0.0
+    tokensShort: int = 0
+    costShort: float = 0.0
     mayRepair: bool = False
 
 

@@ -19,7 +19,7 @@ from temporalio.api.common.v1 import Payload
 from temporalio.client import Client, WorkflowQueryFailedError
 from temporalio.service import RPCError, RPCStatusCode
 
-from activities.providers.interface import ModelRequest, ModelResponse, Progress
+from activities.providers.interface import CallReceiver, ModelRequest, ModelResponse
 from activities.providers.scripted import Scripted
 from tests.workflow.foreign import Handle, tool
 
@@ -81,14 +81,16 @@ class Spy:
     def watch(self, monkeypatch: pytest.MonkeyPatch) -> None:
         ask = Scripted.ask
 
-        async def seen(adapter: Scripted, question: ModelRequest, progress: Progress) -> ModelResponse:
-            words = [b.text for b in (*question.system, *question.user)]
-            words += [f"{t.answer}\n{t.reply}" for t in question.turns]
-            self.schemas.append(json.dumps(question.schema, ensure_ascii=False))
-            self.shown.append((activity.info().workflow_id or "", question.topic, "\n".join(words)))
-            return await ask(adapter, question, progress)
+        async def ask_and_record(
+            adapter: Scripted, request: ModelRequest, on_call: CallReceiver | None = None
+        ) -> ModelResponse:
+            words = [b.text for b in (*request.system, *request.user)]
+            words += [f"{t.answer}\n{t.reply}" for t in request.repairs]
+            self.schemas.append(json.dumps(request.schema, ensure_ascii=False))
+            self.shown.append((activity.info().workflow_id or "", request.topic, "\n".join(words)))
+            return await ask(adapter, request, on_call)
 
-        monkeypatch.setattr(Scripted, "ask", seen)
+        monkeypatch.setattr(Scripted, "ask", ask_and_record)
 
     def words(self, topic: str) -> list[str]:
         """The prompts about a tick or a tool."""

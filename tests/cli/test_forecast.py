@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cli.runs.forecast_view import OWN
 from temporalio.client import Client
 
 from acts.simulation.billable_actions import ACTIONS, CHILD_WORKFLOW
 from cli.runs.billed_actions import count_actions
-from cli.runs.forecast_view import OWN
 from cli.text import yaml_text
 from cli.text.preflight import EXAMPLES
 from tests.cli.conftest import Acts

@@ -1,4 +1,4 @@
-"""What the tests of delegates may ask for."""
+"""The server of the tests of delegates."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ from tests.delegates.support import Site, site
 
 @pytest.fixture
 async def web() -> AsyncIterator[Site]:
-    async with site() as found:
-        yield found
+    async with site() as server:
+        yield server

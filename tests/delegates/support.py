@@ -1,4 +1,4 @@
-"""What the tests of delegates share: a definition, what a refusal looks like, a server that answers byte by byte."""
+"""What the tests of delegates share: a definition, the check of an error, and a server that sends scripted bytes."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ DEFINITION = {
 }
 BYTES = json.dumps(DEFINITION).encode()
 
-HOST = "internal.test"  # no name server knows it: only the resolver of a test does
+HOST = "internal.test"  # only the resolver of a test resolves it
 
 
 @contextlib.contextmanager
-def refused(type_: str, *words: str) -> Any:
-    """Fails unless the block raises a failure of that type, worth a retry or not, whose message has all words."""
+def raises_load_error(type_: str, *words: str) -> Any:
+    """Expects an ApplicationError of that type from the block, retryable or not by its type, with all words."""
     with pytest.raises(ApplicationError) as caught:
         yield caught
     error = caught.value
@@ -41,15 +41,15 @@ def refused(type_: str, *words: str) -> Any:
 
 @dataclass(frozen=True)
 class Endless:
-    """After ``head``, the same bytes again and again until the client goes away."""
+    """After ``head``, the same bytes again and again until the client disconnects."""
 
     head: bytes
-    again: bytes
+    repeated: bytes
 
 
 @dataclass(frozen=True)
 class Hanging:
-    """``head`` and then nothing, until the client goes away."""
+    """``head`` and then nothing, until the client disconnects."""
 
     head: bytes
 
@@ -58,7 +58,7 @@ Reply = bytes | Endless | Hanging
 
 
 def answer(body: bytes = BYTES, status: int = 200, **headers: str) -> bytes:
-    """A well-formed answer; ``content_type=""`` leaves a header out."""
+    """A well-formed answer; ``content_type=""`` omits that header."""
     all_headers = {"content_type": "application/json", "content_length": str(len(body)), **headers}
     lines = [f"{name.replace('_', '-')}: {value}" for name, value in all_headers.items() if value]
     return "\r\n".join([f"HTTP/1.1 {status} X", *lines, "", ""]).encode() + body
@@ -70,25 +70,25 @@ def redirect(to: str, status: int = 302) -> bytes:
 
 @dataclass
 class Site:
-    """Each connection is asked one thing and gets the next reply; then it is closed."""
+    """A server: each connection makes one request, gets the next reply, and is closed."""
 
     port: int = 0
     replies: list[Reply] = field(default_factory=list)
-    asked: list[str] = field(default_factory=list)
-    arrived: asyncio.Event = field(default_factory=asyncio.Event)
-    left: asyncio.Event = field(default_factory=asyncio.Event)
-    """``arrived``: something was asked. ``left``: the client of a hanging or endless reply went away."""
+    requests: list[str] = field(default_factory=list)
+    has_request: asyncio.Event = field(default_factory=asyncio.Event)
+    client_closed: asyncio.Event = field(default_factory=asyncio.Event)
+    """``client_closed``: the client of a hanging or endless reply has disconnected."""
 
     def url(self, path: str = "/d.json", host: str = HOST, scheme: str = "http") -> str:
         return f"{scheme}://{host}:{self.port}{path}"
 
-    def will(self, *replies: Reply) -> None:
+    def reply_with(self, *replies: Reply) -> None:
         self.replies.extend(replies)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, ssl.SSLError):
-            self.asked.append((await reader.readuntil(b"\r\n\r\n")).decode())
-            self.arrived.set()
+            self.requests.append((await reader.readuntil(b"\r\n\r\n")).decode())
+            self.has_request.set()
             await self._send(self.replies.pop(0), reader, writer)
         writer.close()
         with contextlib.suppress(ConnectionError, ssl.SSLError):
@@ -99,22 +99,22 @@ class Site:
         await writer.drain()
         try:
             while isinstance(reply, Endless):
-                writer.write(reply.again)
+                writer.write(reply.repeated)
                 await writer.drain()
             if isinstance(reply, Hanging):
                 await reader.read()  # returns when the client closes
         finally:
             if not isinstance(reply, bytes):
-                self.left.set()
+                self.client_closed.set()
 
 
 @contextlib.asynccontextmanager
 async def site(tls: ssl.SSLContext | None = None) -> AsyncIterator[Site]:
-    found = Site()
-    listening = await asyncio.start_server(found.serve, "127.0.0.1", 0, ssl=tls)
-    found.port = listening.sockets[0].getsockname()[1]
+    server = Site()
+    listening = await asyncio.start_server(server.serve, "127.0.0.1", 0, ssl=tls)
+    server.port = listening.sockets[0].getsockname()[1]
     try:
-        yield found
+        yield server
     finally:
         listening.close()
         await listening.wait_closed()
@@ -125,20 +125,20 @@ async def site(tls: ssl.SSLContext | None = None) -> AsyncIterator[Site]:
 
 @dataclass
 class Names:
-    """A resolver: what each name leads to. ``asked`` says how often it was asked, and for what."""
+    """A resolver with the addresses of each name. ``lookups`` are the names it was asked for, in order."""
 
-    known: dict[str, Sequence[str]] = field(default_factory=lambda: {HOST: ["127.0.0.1"]})
-    asked: list[str] = field(default_factory=list)
+    addresses: dict[str, Sequence[str]] = field(default_factory=lambda: {HOST: ["127.0.0.1"]})
+    lookups: list[str] = field(default_factory=list)
 
     async def __call__(self, host: str, port: int) -> Sequence[str]:  # noqa: ARG002 - as the system's
-        self.asked.append(host)
-        return self.known[host]
+        self.lookups.append(host)
+        return self.addresses[host]
 
 
 def loader(*hosts: str, names: Names | None = None, private: Sequence[str] = (), **more: Any) -> Loader:
-    """A loader that fetches from these hosts ("host" or "host:port"), with names of its own.
+    """A loader that fetches from these hosts ("host" or "host:port"), with a resolver of its own.
 
-    ``more`` is what a Loader takes; ``resolve=None`` is the system's resolver.
+    ``more`` are arguments of Loader; ``resolve=None`` is the system's resolver.
     """
     return Loader(
         DelegateSources((), frozenset(map(_host, hosts)), frozenset(map(_host, private))),

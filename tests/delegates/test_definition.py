@@ -13,7 +13,7 @@ from temporalio.exceptions import ApplicationError
 
 from acts.language.messages import read_request
 from delegates.definition import read_definition
-from tests.delegates.support import BYTES, DEFINITION, refused
+from tests.delegates.support import BYTES, DEFINITION, raises_load_error
 
 
 def read(data: bytes) -> dict[str, Any]:
@@ -35,7 +35,7 @@ def with_schema(schema: Any) -> bytes:
         (b'\xff\xfe{\x00"\x00', ["not UTF-8", "0xff at offset 0"]),
         (b'{"context": [{"type": "text", "text": "\xe4"}]}', ["not UTF-8", "0xe4 at offset 39"]),
         (b'\xef\xbb\xbf\xef\xbb\xbf{"context": []}', ["not JSON"]),
-        (b'{"context": [], "context": []}', ["'context'", "twice"]),
+        (b'{"context": [], "context": []}', ["'context'", "occurs twice"]),
         (b'{"context": [{"type": "data", "data": {"a": 1, "b": 2, "a": 3}}]}', ["'a'", "twice"]),
         (b'{"context": [{"type": "data", "data": NaN}]}', ["NaN is not a JSON number"]),
         (b'{"context": [{"type": "data", "data": -Infinity}]}', ["-Infinity is not a JSON number"]),
@@ -58,13 +58,13 @@ def with_schema(schema: Any) -> bytes:
         (with_schema({"$ref": "https://elsewhere.test/x"}), ["leads out of the schema"]),
     ],
 )
-def test_what_is_not_a_definition_is_refused_and_the_error_says_why(data: bytes, words: list[str]) -> None:
-    with refused("DelegateInvalid", '"d.json" is not a definition', *words):
+def test_bytes_that_are_no_definition_are_refused_with_the_reason(data: bytes, words: list[str]) -> None:
+    with raises_load_error("DelegateInvalid", '"d.json" is not a definition', *words):
         read(data)
 
 
-def test_all_problems_are_told_at_once_and_listed_in_the_details() -> None:
-    with refused("DelegateInvalid", "it has 3 problems") as caught:
+def test_an_error_has_all_problems_and_lists_them_in_its_details() -> None:
+    with raises_load_error("DelegateInvalid", "it has 3 problems") as caught:
         read(b'{"context": [{"type": "x"}, 5], "y": 1}')
     listed = caught.value.details[0]
     assert [p["pointer"] for p in listed] == ["/y", "/context/0/type", "/context/1"]
@@ -82,18 +82,18 @@ def test_all_problems_are_told_at_once_and_listed_in_the_details() -> None:
         '{"context": [{"type": "text", "text": "Сократи"}]}'.encode(),
     ],
 )
-def test_a_definition_is_returned_as_it_stands(data: bytes) -> None:
+def test_a_definition_is_returned_unchanged(data: bytes) -> None:
     assert read(data) == json.loads(data.decode("utf-8-sig"))
 
 
-def test_what_was_sound_once_is_read_again_and_what_was_not_is_refused_again() -> None:
+def test_equal_bytes_are_parsed_again_and_refused_again() -> None:
     first = read(BYTES)
     assert first == DEFINITION
     again = read(BYTES)
     assert again == first
-    assert again is not first  # each caller may do with it what it likes
+    assert again is not first  # a caller may change its own
     for _ in range(2):
-        with refused("DelegateInvalid"):
+        with raises_load_error("DelegateInvalid"):
             read(b'{"context": 1}')
 
 
@@ -111,11 +111,11 @@ REQUEST = st.fixed_dictionaries(
 @given(st.binary(max_size=200) | (REQUEST | JSON).map(lambda value: json.dumps(value).encode()))
 def test_any_bytes_are_a_request_or_refused(data: bytes) -> None:
     try:
-        found = read(data)
+        definition = read(data)
     except ApplicationError as error:
-        why: str | None = error.type
+        type_: str | None = error.type
     else:
-        why = None
-        assert not [p for p in read_request(found).problems if p.fatal]
-        assert set(found) <= {"config", "context", "schema"}
-    assert why in (None, "DelegateInvalid")
+        type_ = None
+        assert not [p for p in read_request(definition).problems if p.fatal]
+        assert set(definition) <= {"config", "context", "schema"}
+    assert type_ in (None, "DelegateInvalid")

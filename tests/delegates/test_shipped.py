@@ -1,4 +1,4 @@
-"""The delegates that come with the engine: each is a Request that an agent runs, and says what it takes and gives."""
+"""The delegates that ship with the engine: each is a valid Request with schemas for its input and output."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from acts.language.schemas import checker
 from acts.machines.loop import AskModel, Finished, Loop
 from acts.planner.answer_schema import compose_solution_schema
 from delegates.definition import read_definition
-from delegates.definition_files import names, read_file
+from delegates.definition_files import list_delegates, read_file
 from delegates.sources import SHIPPED
 
 ROOT = Path(__file__).parents[2]
 JsonObject = dict[str, Any]
 
-# name: (inputs that are taken, one that is not, outputs that are given, one that is not)
+# name: (valid inputs, an invalid one, valid outputs, an invalid one)
 CASES: dict[str, tuple[list[JsonObject], JsonObject, list[JsonObject], JsonObject]] = {
     "summarize": (
         [{"text": "Long."}, {"text": "Long.", "maxWords": 20, "language": "de"}],
@@ -69,7 +69,7 @@ CASES: dict[str, tuple[list[JsonObject], JsonObject, list[JsonObject], JsonObjec
     ),
 }  # fmt: skip
 
-every_one = pytest.mark.parametrize("name", CASES)
+every_delegate = pytest.mark.parametrize("name", CASES)
 
 
 def definition(name: str) -> JsonObject:
@@ -78,71 +78,71 @@ def definition(name: str) -> JsonObject:
 
 
 def input_of(name: str) -> Data:
-    (found,) = [m for m in parse_request(definition(name)).data() if m.type == "input"]
-    return found
+    (message,) = [m for m in parse_request(definition(name)).data() if m.type == "input"]
+    return message
 
 
-def run_by(name: str, given: JsonObject) -> Loop:
-    """An agent as the engine makes one of the definition: the model inherited, the input at the end."""
+def build_agent(name: str, input_: JsonObject) -> Loop:
+    """An agent as the engine builds it from the definition: with an inherited model, and the input at the end."""
     saved = definition(name)
-    message = {"type": "input", "input": given, "schema": input_of(name).schema}
+    message = {"type": "input", "input": input_, "schema": input_of(name).schema}
     config = {"model": "scripted:any", **saved["config"]}
     return Loop(parse_request({**saved, "config": config, "context": [*saved["context"], message]}), {}, ())
 
 
-def test_the_cases_are_all_that_ships() -> None:
-    assert names([SHIPPED]) == sorted(CASES)
+def test_there_is_a_case_for_each_shipped_delegate() -> None:
+    assert list_delegates([SHIPPED]) == sorted(CASES)
 
 
-@every_one
+@every_delegate
 def test_a_definition_has_instructions_a_schema_for_its_input_and_no_model(name: str) -> None:
     saved = definition(name)
     assert sorted(saved) == ["config", "context", "schema"]
     assert "model" not in saved["config"]
     assert [m["type"] for m in saved["context"]] == ["system", "input"]
-    assert "never followed" in saved["context"][0]["message"]  # what is worked on is no instruction
+    assert "never followed" in saved["context"][0]["message"]  # the input is data, not an instruction
     assert set(saved["context"][1]) == {"type", "schema"}
 
 
-@every_one
-def test_its_input_schema_takes_what_it_should_and_nothing_else(name: str) -> None:
+@every_delegate
+def test_the_input_schema_accepts_valid_inputs_and_no_others(name: str) -> None:
     good, bad, _, _ = CASES[name]
     check = checker(input_of(name).schema)
-    assert [check.defects(given) for given in good] == [[] for _ in good]
+    assert [check.defects(value) for value in good] == [[] for _ in good]
     assert check.defects(bad) != []
     assert check.defects({**good[0], "surprise": 1}) != []
 
 
-@every_one
-def test_an_agent_that_answers_in_its_form_is_done_in_one_tick(name: str) -> None:
+@every_delegate
+def test_an_agent_with_a_valid_output_completes_in_one_tick(name: str) -> None:
     good, _, outputs, bad = CASES[name]
     for output in outputs:
-        agent = run_by(name, good[0])
+        agent = build_agent(name, good[0])
         assert isinstance(agent.next(), AskModel)
         assert agent.answered({"calls": [], "output": output}) == Finished("completed")
         assert agent.output == output
-    again = run_by(name, good[0])
+    again = build_agent(name, good[0])
     again.next()
     assert isinstance(again.answered({"calls": [], "output": bad}), AskModel)
     assert again.errors[0]["code"] == "SchemaMismatch"
 
 
-@every_one
-def test_what_its_model_may_answer_is_a_schema_for_its_outputs(name: str) -> None:
+@every_delegate
+def test_the_schema_of_the_answer_accepts_its_outputs(name: str) -> None:
     check = checker(compose_solution_schema({}, definition(name)["schema"]))
     assert [check.defects({"calls": [], "output": output}) for output in CASES[name][2]] == [[] for _ in CASES[name][2]]
 
 
-@every_one
-def test_the_page_about_delegates_has_it_with_all_it_takes_and_gives(name: str) -> None:
+@every_delegate
+def test_the_documentation_names_all_its_inputs_and_outputs(name: str) -> None:
     page = (ROOT / "docs" / "delegates.md").read_text("utf-8")
     section = page.split(f"### {name}\n")[1].split("\n### ")[0].split("\n## ")[0]
     properties = [*input_of(name).schema["properties"], *definition(name)["schema"]["properties"]]
     assert [word for word in properties if f"`{word}`" not in section] == []
 
 
-@every_one
-def test_it_is_written_as_a_person_would_want_to_read_it(name: str) -> None:
+@every_delegate
+def test_the_file_ends_with_a_newline_and_is_plain_json(name: str) -> None:
     text = (SHIPPED / f"{name}.json").read_text("utf-8")
     assert text.endswith("}\n")
     assert json.loads(text) == definition(name)

@@ -1,4 +1,4 @@
-"""Definitions from URLs: which are asked at all, at which address, and which answers are taken."""
+"""Definitions from URLs: which may be fetched, at which address, and through which redirects."""
 
 from __future__ import annotations
 
@@ -18,27 +18,29 @@ from tests.delegates.support import (
     answer,
     for_site,
     loader,
+    raises_load_error,
     redirect,
-    refused,
     site,
 )
 
-# -- what is asked -------------------------------------------------------------------
+# -- URLs -------------------------------------------------------------------
 
 
-async def test_a_definition_comes_with_the_hash_of_its_bytes_and_the_url_it_was_asked_for(web: Site) -> None:
-    web.will(answer(b"\n" + BYTES))
+async def test_the_result_has_the_definition_the_hash_of_its_bytes_and_the_requested_url(web: Site) -> None:
+    web.reply_with(answer(b"\n" + BYTES))
     url = web.url("/saved/composer.json?v=2#here")
-    found = await for_site(web).load({"delegate": url})
-    assert found == {"definition": DEFINITION, "sha256": sha256(b"\n" + BYTES).hexdigest(), "source": url}
+    result = await for_site(web).load({"delegate": url})
+    assert result == {"definition": DEFINITION, "sha256": sha256(b"\n" + BYTES).hexdigest(), "source": url}
 
 
-async def test_a_request_says_no_more_than_it_has_to(web: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_request_sends_only_the_necessary_headers_and_uses_no_proxy(
+    web: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
     monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:1")
-    web.will(answer())
+    web.reply_with(answer())
     await for_site(web).load({"delegate": web.url("/a%20b.json?v=2#here")})
-    first, *headers = web.asked[0].strip().split("\r\n")
+    first, *headers = web.requests[0].strip().split("\r\n")
     assert first == "GET /a%20b.json?v=2 HTTP/1.1"
     assert sorted(line.lower() for line in headers) == [
         "accept-encoding: identity",
@@ -49,8 +51,8 @@ async def test_a_request_says_no_more_than_it_has_to(web: Site, monkeypatch: pyt
     ]
 
 
-async def test_nothing_is_kept_so_what_has_changed_is_seen(web: Site) -> None:
-    web.will(answer(), answer(b'{"context": []}'))
+async def test_there_is_no_cache(web: Site) -> None:
+    web.reply_with(answer(), answer(b'{"context": []}'))
     own = for_site(web)
     assert (await own.load({"delegate": web.url()}))["definition"] == DEFINITION
     assert (await own.load({"delegate": web.url()}))["definition"] == {"context": []}
@@ -92,11 +94,11 @@ async def test_nothing_is_kept_so_what_has_changed_is_seen(web: Site) -> None:
         ("//good.test/d.json", ["a / at its beginning"]),
     ],
 )
-async def test_a_url_that_is_not_allowed_is_refused_before_any_name_is_looked_up(url: str, words: list[str]) -> None:
+async def test_a_url_that_is_not_allowed_is_refused_before_any_name_lookup(url: str, words: list[str]) -> None:
     names = Names({})
-    with refused("DelegateRefused", *words) as caught:
+    with raises_load_error("DelegateRefused", *words) as caught:
         await loader("good.test", names=names).load({"delegate": url})
-    assert names.asked == []
+    assert names.lookups == []
     assert "hunter2" not in caught.value.message
 
 
@@ -112,17 +114,19 @@ async def test_a_url_that_is_not_allowed_is_refused_before_any_name_is_looked_up
         ("2606:4700::1111:443", "https://[2606:4700:0:0:0:0:0:1111]/d.json"),
     ],
 )
-async def test_a_host_is_compared_in_one_form(host: str, url: str) -> None:
+async def test_hosts_are_normalized_before_they_are_compared(host: str, url: str) -> None:
     bare = host.rpartition(":")[0] or host
-    with refused("DelegateRefused", "is at 10.0.0.1, which is not a public address"):  # so it was allowed, and asked
+    with raises_load_error(
+        "DelegateRefused", "is at 10.0.0.1, which is not a public address"
+    ):  # so the host was allowed
         await loader(host, names=Names({bare: ["10.0.0.1"]})).load({"delegate": url})
 
 
-# -- where it is asked ----------------------------------------------------------------
+# -- addresses ----------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("address", "why"),
+    ("address", "kind"),
     [
         ("127.0.0.1", "loopback"),
         ("127.255.0.9", "loopback"),
@@ -169,9 +173,11 @@ async def test_a_host_is_compared_in_one_form(host: str, url: str) -> None:
         ("nonsense", "no address"),
     ],
 )
-async def test_a_name_that_leads_to_an_address_that_is_not_public_is_refused(address: str, why: str) -> None:
+async def test_a_name_with_an_address_that_is_not_public_is_refused(address: str, kind: str) -> None:
     names = Names({"good.test": [address]})
-    with refused("DelegateRefused", f"is at {address}", why, "list good.test:443 in ACTS_DELEGATE_PRIVATE_HOSTS"):
+    with raises_load_error(
+        "DelegateRefused", f"is at {address}", kind, "list good.test:443 in ACTS_DELEGATE_PRIVATE_HOSTS"
+    ):
         await loader("good.test", names=names).load({"delegate": "https://good.test/d.json"})
 
 
@@ -185,67 +191,67 @@ def test_an_address_beside_the_reserved_ones_is_public(address: str) -> None:
     assert why_not_public(address) is None
 
 
-@pytest.mark.parametrize("found", [["1.1.1.1", "10.0.0.1"], ["10.0.0.1", "1.1.1.1"], ["1.1.1.1"] * 9 + ["::1"]])
-async def test_one_bad_address_among_good_ones_is_enough(found: Sequence[str]) -> None:
-    with refused("DelegateRefused", "which is not a public address"):
-        await loader("good.test", names=Names({"good.test": found})).load({"delegate": "https://good.test/"})
+@pytest.mark.parametrize("addresses", [["1.1.1.1", "10.0.0.1"], ["10.0.0.1", "1.1.1.1"], ["1.1.1.1"] * 9 + ["::1"]])
+async def test_one_address_that_is_not_public_is_enough(addresses: Sequence[str]) -> None:
+    with raises_load_error("DelegateRefused", "which is not a public address"):
+        await loader("good.test", names=Names({"good.test": addresses})).load({"delegate": "https://good.test/"})
 
 
-async def test_a_private_address_is_allowed_for_exactly_the_host_and_port_that_are_listed(web: Site) -> None:
-    web.will(answer())
+async def test_a_private_address_is_allowed_for_exactly_the_listed_host_and_port(web: Site) -> None:
+    web.reply_with(answer())
     names = Names({HOST: ["127.0.0.1"], "other.test": ["127.0.0.1"]})
     own = loader(HOST, f"other.test:{web.port}", names=names, private=[f"{HOST}:{web.port}"])
     assert (await own.load({"delegate": web.url()}))["definition"] == DEFINITION
-    with refused("DelegateRefused", "loopback"):
+    with raises_load_error("DelegateRefused", "loopback"):
         await own.load({"delegate": web.url(host="other.test")})
-    with refused("DelegateRefused", "loopback"):
+    with raises_load_error("DelegateRefused", "loopback"):
         await own.load({"delegate": f"http://{HOST}/d.json"})
-    assert len(web.asked) == 1
+    assert len(web.requests) == 1
 
 
-async def test_a_name_is_looked_up_once_and_the_connection_goes_where_it_led(web: Site) -> None:
-    """A name server that answers differently the next time (DNS rebinding) is not asked a next time."""
+async def test_a_name_is_resolved_once_and_the_connection_goes_to_that_address(web: Site) -> None:
+    """A name server that answers differently the second time (DNS rebinding) gets no second query."""
 
     class Rebinding(Names):
         async def __call__(self, host: str, port: int) -> Sequence[str]:
             await super().__call__(host, port)
-            return ["127.0.0.1"] if self.asked == [HOST] else ["10.0.0.1"]
+            return ["127.0.0.1"] if self.lookups == [HOST] else ["10.0.0.1"]
 
-    web.will(answer())
+    web.reply_with(answer())
     names = Rebinding()
     await for_site(web, names=names).load({"delegate": web.url()})
-    assert names.asked == [HOST]
-    assert f"\r\nHost: {HOST}:{web.port}\r\n" in web.asked[0]
+    assert names.lookups == [HOST]
+    assert f"\r\nHost: {HOST}:{web.port}\r\n" in web.requests[0]
 
 
-async def test_an_address_that_does_not_answer_leaves_its_turn_to_the_next(web: Site) -> None:
-    web.will(answer())
+async def test_the_next_address_is_tried_when_one_does_not_answer(web: Site) -> None:
+    web.reply_with(answer())
     names = Names({HOST: ["127.0.0.2", "127.0.0.1"]})
     assert (await for_site(web, names=names).load({"delegate": web.url()}))["definition"] == DEFINITION
 
 
-async def test_the_systems_resolver_is_asked_where_no_other_is_given(web: Site) -> None:
-    web.will(answer())
+async def test_the_default_is_the_systems_resolver(web: Site) -> None:
+    web.reply_with(answer())
     own = loader(private=[f"localhost:{web.port}"], resolve=None)
     assert (await own.load({"delegate": web.url(host="localhost")}))["definition"] == DEFINITION
-    with refused("DelegateRefused", "loopback"):
+    with raises_load_error("DelegateRefused", "loopback"):
         await loader("localhost:1", resolve=None).load({"delegate": "http://localhost:1/"})
 
 
 @pytest.mark.parametrize("error", [socket.gaierror(-2, "Name or service not known"), TimeoutError("too slow")])
-async def test_a_name_that_cannot_be_resolved_is_worth_another_attempt(error: Exception) -> None:
+async def test_a_name_that_cannot_be_resolved_is_retryable(error: Exception) -> None:
     async def broken(host: str, port: int) -> Sequence[str]:
         raise error
 
-    with refused("DelegateUnavailable", "https://good.test:443 cannot be resolved"):
+    with raises_load_error("DelegateUnavailable", "https://good.test:443 cannot be resolved"):
         await loader("good.test", resolve=broken).load({"delegate": "https://good.test/"})
-    with refused("DelegateUnavailable", "no address"):
+    with raises_load_error("DelegateUnavailable", "no address"):
         await loader("good.test", names=Names({"good.test": []})).load({"delegate": "https://good.test/"})
 
 
-async def test_a_server_that_is_not_there_is_worth_another_attempt(web: Site) -> None:
+async def test_an_unreachable_server_is_retryable(web: Site) -> None:
     names = Names({HOST: ["127.0.0.2"]})
-    with refused("DelegateUnavailable", f"http://{HOST}:{web.port} cannot be reached"):
+    with raises_load_error("DelegateUnavailable", f"http://{HOST}:{web.port} cannot be reached"):
         await for_site(web, names=names).load({"delegate": web.url()})
 
 
@@ -253,21 +259,21 @@ async def test_a_server_that_is_not_there_is_worth_another_attempt(web: Site) ->
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-async def test_a_redirect_is_followed_and_the_source_stays_the_url_that_was_asked_for(web: Site, status: int) -> None:
-    web.will(redirect("../other.json?x#y", status), answer())
-    found = await for_site(web).load({"delegate": web.url("/a/b.json")})
-    assert found["source"] == web.url("/a/b.json")
-    assert [head.split("\r\n")[0] for head in web.asked] == ["GET /a/b.json HTTP/1.1", "GET /other.json?x HTTP/1.1"]
+async def test_a_redirect_is_followed_and_the_source_stays_the_requested_url(web: Site, status: int) -> None:
+    web.reply_with(redirect("../other.json?x#y", status), answer())
+    result = await for_site(web).load({"delegate": web.url("/a/b.json")})
+    assert result["source"] == web.url("/a/b.json")
+    assert [head.split("\r\n")[0] for head in web.requests] == ["GET /a/b.json HTTP/1.1", "GET /other.json?x HTTP/1.1"]
 
 
-async def test_a_redirect_to_another_allowed_host_is_resolved_and_checked_by_itself(web: Site) -> None:
+async def test_the_host_of_a_redirect_is_resolved_and_checked_too(web: Site) -> None:
     async with site() as second:
-        web.will(redirect(second.url("/x", host="second.test")))
-        second.will(answer())
+        web.reply_with(redirect(second.url("/x", host="second.test")))
+        second.reply_with(answer())
         names = Names({HOST: ["127.0.0.1"], "second.test": ["127.0.0.1"]})
         own = loader(names=names, private=[f"{HOST}:{web.port}", f"second.test:{second.port}"])
         assert (await own.load({"delegate": web.url()}))["definition"] == DEFINITION
-        assert names.asked == [HOST, "second.test"]
+        assert names.lookups == [HOST, "second.test"]
 
 
 @pytest.mark.parametrize(
@@ -285,16 +291,16 @@ async def test_a_redirect_to_another_allowed_host_is_resolved_and_checked_by_its
         ("/" + "x" * 3000, ["characters; at most 2,000"]),
     ],
 )
-async def test_a_redirect_to_where_nobody_may_go_is_refused(web: Site, to: str, words: list[str]) -> None:
-    web.will(*[redirect(to)] * 4)
+async def test_a_redirect_to_a_forbidden_url_is_refused(web: Site, to: str, words: list[str]) -> None:
+    web.reply_with(*[redirect(to)] * 4)
     own = loader(
         "good.test", private=[f"{HOST}:{web.port}"], names=Names({HOST: ["127.0.0.1"], "good.test": ["10.0.0.1"]})
     )
-    with refused("DelegateRefused", *words) as caught:
+    with raises_load_error("DelegateRefused", *words) as caught:
         await own.load({"delegate": web.url()})
     assert "hunter2" not in caught.value.message
 
 
 async def test_three_redirects_are_followed(web: Site) -> None:
-    web.will(*[redirect("/next")] * 3, answer())
+    web.reply_with(*[redirect("/next")] * 3, answer())
     assert (await for_site(web).load({"delegate": web.url()}))["definition"] == DEFINITION

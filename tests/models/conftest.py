@@ -1,4 +1,4 @@
-"""A raw server to misbehave, an independent fake to behave, and environments that point the SDKs at them."""
+"""The servers of the tests: a raw one that misbehaves, and an independent fake that does not."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from activities.providers.response_stream import close_clients
+from activities.providers.http_clients import close_clients
 from tests.models.rawserver import RawServer, raw_server
 
 ROOT = Path(__file__).parents[2]
@@ -18,7 +18,7 @@ INSTALL = "npm install --no-save @copilotkit/aimock"
 
 @pytest.fixture(autouse=True)
 async def clients(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
-    """No key of the machine is used, no connection outlives its test."""
+    """No test uses a key of the machine; no connection outlives its test."""
     for name in list(os.environ):
         if name.startswith(("ANTHROPIC_", "OPENAI_", "ACTS_OPENAI")):
             monkeypatch.delenv(name)
@@ -35,25 +35,25 @@ async def raw(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[RawServer]:
 
 
 def aimock_cli() -> Path | None:
-    """Where aimock is installed, without asking the network for it."""
+    """The installed aimock, if any. Nothing is downloaded."""
     from aimock_pytest import AIMOCK_VERSION
 
-    inside = Path("@copilotkit", "aimock", "dist", "cli.js")
+    package = Path("@copilotkit", "aimock", "dist", "cli.js")
     cache = Path(os.environ.get("AIMOCK_CACHE_DIR", Path.home() / ".cache" / "aimock"))
     node = shutil.which("node")
-    places = [
+    candidates = [
         Path(os.environ.get("AIMOCK_CLI_PATH", "")),
-        ROOT / "node_modules" / inside,
+        ROOT / "node_modules" / package,
         cache / AIMOCK_VERSION / "package" / "dist" / "cli.js",
     ]
     if node is not None:
-        places.append(Path(node).resolve().parents[1] / "lib" / "node_modules" / inside)  # npm install --global
-    return next((p for p in places if p.is_file()), None)
+        candidates.append(Path(node).resolve().parents[1] / "lib" / "node_modules" / package)  # npm install --global
+    return next((p for p in candidates if p.is_file()), None)
 
 
 @pytest.fixture(scope="session")
 def aimock_url_server() -> Iterator[object]:
-    """aimock, which imitates both providers and shares nothing with us; skips where it is not installed."""
+    """aimock, which imitates both providers and shares no code with us; skips where it is not installed."""
     if shutil.which("node") is None:
         pytest.skip("Node.js is not installed; the fake aimock needs version 20 or newer")
     pytest.importorskip("aimock_pytest", reason="aimock-pytest is not installed")

@@ -1,6 +1,6 @@
-"""A server that answers exactly as it is told, byte by byte: for what a well-behaved fake never does.
+"""A server that sends scripted replies byte by byte: for everything that a well-behaved fake never does.
 
-Each request takes the next ``Reply``. What was asked is kept in ``requests``.
+Each request gets the next ``Reply``; ``requests`` records them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Reply:
 
 
 @dataclass
-class Asked:
+class Request:
     path: str
     headers: dict[str, str]
     body: dict[str, Any]
@@ -39,12 +39,12 @@ class Asked:
 class RawServer:
     url: str = ""
     replies: list[Reply] = field(default_factory=list)
-    requests: list[Asked] = field(default_factory=list)
-    hanging: asyncio.Event = field(default_factory=asyncio.Event)
-    left: asyncio.Event = field(default_factory=asyncio.Event)
-    """``hanging``: all that a hanging reply has was sent. ``left``: its client closed the connection."""
+    requests: list[Request] = field(default_factory=list)
+    is_hanging: asyncio.Event = field(default_factory=asyncio.Event)
+    client_closed: asyncio.Event = field(default_factory=asyncio.Event)
+    """``is_hanging``: all of a hanging reply was sent. ``client_closed``: its client closed the connection."""
 
-    def will(self, *replies: Reply) -> None:
+    def reply_with(self, *replies: Reply) -> None:
         self.replies.extend(replies)
 
     @property
@@ -54,21 +54,21 @@ class RawServer:
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
-            while await self._one(reader, writer):
+            while await self._serve_one(reader, writer):
                 pass
         writer.close()
 
-    async def _one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+    async def _serve_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         first, *lines = (await reader.readuntil(b"\r\n\r\n")).decode().strip().split("\r\n")
         headers = {k.lower(): v.strip() for k, _, v in (line.partition(":") for line in lines)}
         body = json.loads(await reader.readexactly(int(headers.get("content-length", "0"))) or b"{}")
-        self.requests.append(Asked(first.split(" ")[1], headers, body))
+        self.requests.append(Request(first.split(" ")[1], headers, body))
         reply = self.replies.pop(0) if self.replies else Reply(body={"error": {"message": "no reply left"}}, status=418)
         if reply.events is None:
-            _head(writer, reply, "application/json", chunked=False)
+            _write_head(writer, reply, "application/json", chunked=False)
             await writer.drain()
             return True
-        _head(writer, reply, "text/event-stream", chunked=True)
+        _write_head(writer, reply, "text/event-stream", chunked=True)
         for name, data in reply.events:
             event = f"event: {name}\n" if name else ""
             raw = f"{event}data: {data if isinstance(data, str) else json.dumps(data)}\n\n".encode()
@@ -79,13 +79,13 @@ class RawServer:
             await writer.drain()
             return True
         if reply.end == "hang":
-            self.hanging.set()
+            self.is_hanging.set()
             await reader.read()  # returns when the client closes
-            self.left.set()
+            self.client_closed.set()
         return False
 
 
-def _head(writer: asyncio.StreamWriter, reply: Reply, kind: str, *, chunked: bool) -> None:
+def _write_head(writer: asyncio.StreamWriter, reply: Reply, kind: str, *, chunked: bool) -> None:
     body = b"" if chunked else json.dumps(reply.body).encode()
     lines = [f"HTTP/1.1 {reply.status} X", f"content-type: {kind}", *(f"{k}: {v}" for k, v in reply.headers.items())]
     lines.append("transfer-encoding: chunked" if chunked else f"content-length: {len(body)}")
@@ -103,10 +103,10 @@ async def raw_server() -> AsyncIterator[RawServer]:
         listening.close()
 
 
-# -- what the providers send -------------------------------------------------------
+# -- streams of the providers -------------------------------------------------------
 
 
-def pieces(text: str, size: int = 7) -> list[str]:
+def split(text: str, size: int = 7) -> list[str]:
     return [text[i : i + size] for i in range(0, len(text), size)]
 
 
@@ -118,7 +118,7 @@ def claude(
     details: dict[str, Any] | None = None,
     thinking: str = "",
 ) -> list[tuple[str | None, Any]]:
-    """The events of a Messages stream. ``stop`` None: it ends before it says why."""
+    """The events of a Messages stream. ``stop`` None: it ends without a reason."""
     usage = {"input_tokens": 11, "output_tokens": 7, **(usage or {})}
     start = {"id": "msg_1", "type": "message", "role": "assistant", "model": "claude-opus-5-5", "content": []}
     out: list[tuple[str | None, Any]] = [
@@ -134,13 +134,13 @@ def claude(
                 "content_block_delta",
                 {"type": "content_block_delta", "index": index, "delta": {"type": delta, delta.split("_")[0]: piece}},
             )
-            for piece in pieces(content)
+            for piece in split(content)
         ]
         if stop is not None:
             out.append(("content_block_stop", {"type": "content_block_stop", "index": index}))
     if stop is not None:
-        ended = {"stop_reason": stop, "stop_details": details}
-        out.append(("message_delta", {"type": "message_delta", "delta": ended, "usage": usage}))
+        delta_ = {"stop_reason": stop, "stop_details": details}
+        out.append(("message_delta", {"type": "message_delta", "delta": delta_, "usage": usage}))
         out.append(("message_stop", {"type": "message_stop"}))
     return out
 
@@ -159,12 +159,12 @@ def chat(
 
     out = [
         delta(role="assistant"),
-        *(delta(content=p) for p in pieces(text)),
-        *(delta(refusal=p) for p in pieces(refusal)),
+        *(delta(content=p) for p in split(text)),
+        *(delta(refusal=p) for p in split(refusal)),
     ]
     if finish is not None:
-        counted = {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18, **(usage or {})}
-        out += [delta(finish), chunk([], usage=counted), (None, "[DONE]")]
+        totals = {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18, **(usage or {})}
+        out += [delta(finish), chunk([], usage=totals), (None, "[DONE]")]
     return out
 
 
@@ -172,26 +172,27 @@ def responses(
     text: str,
     *,
     status: str | None = "completed",
-    aside: str = "",
+    commentary: str = "",
     refusal: str = "",
     usage: dict[str, Any] | None = None,
     **more: Any,
 ) -> list[tuple[str | None, Any]]:
-    """The events of a Responses stream. ``aside``: a commentary message that comes before the answer."""
+    """The events of a Responses stream. ``commentary``: a message before the answer."""
     base = {"id": "resp_1", "object": "response", "created_at": 1, "model": "gpt-6-sol", "output": [], "tools": []}
     events: list[dict[str, Any]] = [{"type": "response.created", "response": {**base, "status": "in_progress"}}]
-    said = [("commentary", aside, "")] if aside else []
-    for index, (phase, content, refused) in enumerate([*said, ("final_answer", text, refusal)]):
-        place = {"output_index": index, "content_index": 0, "item_id": f"m{index}"}
+    first = [("commentary", commentary, "")] if commentary else []
+    for index, (phase, content, refused) in enumerate([*first, ("final_answer", text, refusal)]):
+        position = {"output_index": index, "content_index": 0, "item_id": f"m{index}"}
         item = {"id": f"m{index}", "type": "message", "role": "assistant", "phase": phase, "content": []}
         events.append({"type": "response.output_item.added", "output_index": index, "item": item})
-        events += [{"type": "response.output_text.delta", **place, "delta": p, "logprobs": []} for p in pieces(content)]
-        events += [{"type": "response.refusal.delta", **place, "delta": p} for p in pieces(refused)]
+        delta = {"type": "response.output_text.delta", **position, "logprobs": []}
+        events += [{**delta, "delta": p} for p in split(content)]
+        events += [{"type": "response.refusal.delta", **position, "delta": p} for p in split(refused)]
     if status is not None:
-        counted = {
+        totals = {
             "input_tokens": 11, "output_tokens": 7, "total_tokens": 18,
             "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
             "output_tokens_details": {"reasoning_tokens": 0}, **(usage or {}),
         }  # fmt: skip
-        events.append({"type": f"response.{status}", "response": {**base, "status": status, "usage": counted, **more}})
+        events.append({"type": f"response.{status}", "response": {**base, "status": status, "usage": totals, **more}})
     return [(e["type"], {**e, "sequence_number": i}) for i, e in enumerate(events)]

@@ -1,4 +1,4 @@
-"""What the tests of the models share: one question, and the three APIs as a table."""
+"""What the tests of the models share: a request, its answer in both forms, and the three APIs as a table."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ PLAN = {
     ],
     "output": None,
 }
-"""A solution as our protocol has it, and …"""
+"""A Solution in our protocol's form, and …"""
 WIRE = {
     "calls": [PLAN["calls"][0], {**PLAN["calls"][1], "data": json.dumps(PLAN["calls"][1]["data"])}],
     "output": None,
@@ -63,27 +63,26 @@ WIRE = {
 TEXT = json.dumps(WIRE)
 
 
-def question(**more: Any) -> ModelRequest:
-    given: dict[str, Any] = {
+def model_request(**fields: Any) -> ModelRequest:
+    defaults: dict[str, Any] = {
         "model": "claude-opus-5-5",
-        "system": (PromptBlock("rules"), PromptBlock("tools", cache=True)),
+        "system": (PromptBlock("rules"), PromptBlock("tools", is_cached=True)),
         "user": (PromptBlock("state"), PromptBlock("do it")),
         "schema": SCHEMA,
-        "key": "run-1",
-        **more,
+        "cache_key": "run-1",
     }
-    return ModelRequest(**given)
+    return ModelRequest(**{**defaults, **fields})
 
 
 @dataclass(frozen=True)
 class Api:
-    """One of the three ways to a model. ``stream`` makes its events; ``stop`` is the word for each ending."""
+    """One of the three APIs. ``stream`` makes its events; ``cut`` and ``truncated`` are arguments for these endings."""
 
     name: str
     build: Callable[[], Adapter]
     stream: Callable[..., list[tuple[str | None, Any]]]
     cut: dict[str, Any]
-    full: dict[str, Any]
+    truncated: dict[str, Any]
     model: str
     path: str
     env: dict[str, str]
@@ -91,8 +90,8 @@ class Api:
     def reply(self, text: str = TEXT, **more: Any) -> Reply:
         return Reply(events=self.stream(text, **more))
 
-    def schema_sent(self, body: dict[str, Any]) -> dict[str, Any] | None:
-        """The strict schema of a request, or None."""
+    def strict_schema(self, body: dict[str, Any]) -> dict[str, Any] | None:
+        """The strict schema of a request's body, or None."""
         if self.name == "anthropic":
             return body.get("output_config", {}).get("format", {}).get("schema")
         if self.name == "responses":
@@ -116,8 +115,8 @@ APIS = {
 }  # fmt: skip
 
 
-class Told:
-    """A progress that keeps what it is told."""
+class CallRecorder:
+    """A receiver of Calls that keeps them."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[int, Any]] = []
@@ -126,13 +125,15 @@ class Told:
         self.calls.append((index, call))
 
 
-async def asked(api: Api, adapter: Adapter | None = None, told: Told | None = None, **more: Any) -> ModelResponse:
-    return await (adapter or api.build()).ask(question(model=api.model, **more), told or Told())
+async def ask(
+    api: Api, adapter: Adapter | None = None, on_call: CallRecorder | None = None, **fields: Any
+) -> ModelResponse:
+    return await (adapter or api.build()).ask(model_request(model=api.model, **fields), on_call or CallRecorder())
 
 
-async def failed(api: Api, raw: RawServer, *replies: Reply, **more: Any) -> ModelError:
-    """The error that these replies end in."""
-    raw.will(*replies)
+async def error_of(api: Api, raw: RawServer, *replies: Reply, **fields: Any) -> ModelError:
+    """The error of a request that gets these replies."""
+    raw.reply_with(*replies)
     with pytest.raises(ModelError) as caught:
-        await asked(api, **more)
+        await ask(api, **fields)
     return caught.value

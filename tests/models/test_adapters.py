@@ -1,4 +1,4 @@
-"""All three APIs against a server that says exactly what it is told: answers, bodies, and every trap."""
+"""All three APIs against a server that sends scripted bytes: answers, request bodies, and every trap."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
-from activities.providers.interface import ModelError, PromptBlock, RepairTurn, Usage
+from activities.providers.interface import ModelError, PromptBlock, RepairTurn, TokenCounts
 from tests.models.rawserver import RawServer, Reply
-from tests.models.support import APIS, PLAN, SCHEMA, TEXT, WIRE, Api, Told, asked, failed
+from tests.models.support import APIS, PLAN, SCHEMA, TEXT, WIRE, Api, CallRecorder, ask, error_of
 
 
 @pytest.fixture(params=APIS.values(), ids=APIS.keys())
 def api(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Api:
-    found: Api = request.param
-    for name, value in found.env.items():
+    selected: Api = request.param
+    for name, value in selected.env.items():
         monkeypatch.setenv(name, value)
-    return found
+    return selected
 
 
 def openai(monkeypatch: pytest.MonkeyPatch, name: str) -> Api:
@@ -32,32 +32,32 @@ def openai(monkeypatch: pytest.MonkeyPatch, name: str) -> Api:
 
 
 async def test_an_answer_comes_back_in_the_form_of_the_original_schema(raw: RawServer, api: Api) -> None:
-    raw.will(api.reply())
-    answer = await asked(api)
+    raw.reply_with(api.reply())
+    answer = await ask(api)
     assert answer.value == PLAN
     assert json.loads(answer.text) == WIRE != PLAN
-    assert answer.usage == Usage(inputTokens=11, outputTokens=7)
+    assert answer.tokens == TokenCounts(inputTokens=11, outputTokens=7)
     assert answer.cost is not None
     assert answer.cost > 0
     assert answer.strict
     assert raw.requests[-1].path == api.path
 
 
-async def test_calls_are_told_as_they_arrive_bridged_back(raw: RawServer, api: Api) -> None:
-    raw.will(api.reply())
-    told = Told()
-    await asked(api, told=told)
-    assert told.calls == list(enumerate(PLAN["calls"]))
+async def test_calls_are_reported_as_they_arrive_in_the_form_of_the_original_schema(raw: RawServer, api: Api) -> None:
+    raw.reply_with(api.reply())
+    recorder = CallRecorder()
+    await ask(api, on_call=recorder)
+    assert recorder.calls == list(enumerate(PLAN["calls"]))
 
 
 async def test_the_schema_is_sent_strict_and_the_same_bytes_each_time(raw: RawServer, api: Api) -> None:
-    raw.will(api.reply(), api.reply())
+    raw.reply_with(api.reply(), api.reply())
     adapter = api.build()
-    await asked(api, adapter)
-    first = json.dumps(api.schema_sent(raw.body))
-    await asked(api, adapter)
-    assert first == json.dumps(api.schema_sent(raw.body))
-    sent = api.schema_sent(raw.body)
+    await ask(api, adapter)
+    first = json.dumps(api.strict_schema(raw.body))
+    await ask(api, adapter)
+    assert first == json.dumps(api.strict_schema(raw.body))
+    sent = api.strict_schema(raw.body)
     assert sent is not None
     assert next(iter(sent["$defs"]["tool_refund"]["properties"])) == "_tool"
     assert all(d["additionalProperties"] is False for d in sent["$defs"].values() if d["type"] == "object")
@@ -65,52 +65,58 @@ async def test_the_schema_is_sent_strict_and_the_same_bytes_each_time(raw: RawSe
     assert ("_outputPath" in required) == (api.name != "anthropic")
 
 
-async def test_a_turn_is_an_answer_and_what_was_said_about_it(raw: RawServer, api: Api) -> None:
-    raw.will(api.reply())
-    await asked(api, turns=(RepairTurn("{bad", "not JSON"),))
-    said = raw.body["input"] if api.name == "responses" else raw.body["messages"]
-    assert [(m["role"], m["content"]) for m in said[-2:]] == [("assistant", "{bad"), ("user", "not JSON")]
+async def test_a_repair_turn_sends_the_answer_and_our_reply(raw: RawServer, api: Api) -> None:
+    raw.reply_with(api.reply())
+    await ask(api, repairs=(RepairTurn("{bad", "not JSON"),))
+    sent = raw.body["input"] if api.name == "responses" else raw.body["messages"]
+    assert [(m["role"], m["content"]) for m in sent[-2:]] == [("assistant", "{bad"), ("user", "not JSON")]
 
 
-async def test_the_casing_of_tools_and_choices_is_repaired(raw: RawServer, api: Api) -> None:
+async def test_the_case_of_tools_and_choices_is_corrected(raw: RawServer, api: Api) -> None:
     text = TEXT.replace('"refund"', '"Refund"').replace('"High"', '"HIGH"')
-    raw.will(api.reply(text))
-    assert (await asked(api)).value == PLAN
+    raw.reply_with(api.reply(text))
+    assert (await ask(api)).value == PLAN
 
 
-@pytest.mark.parametrize("around", ["```json\n{}\n```", "Here it is:\n```\n{}\n```\nDone.", "<think>a {{b}}</think>{}"])
-async def test_a_server_that_ignores_the_schema_does_not_break_us(raw: RawServer, api: Api, around: str) -> None:
-    text = around.replace("{{", "\0").replace("}}", "\1").replace("{}", json.dumps(PLAN))
-    raw.will(api.reply(text.replace("\0", "{").replace("\1", "}")))
-    assert (await asked(api)).value == PLAN
+@pytest.mark.parametrize("frame", ["```json\n{}\n```", "Here it is:\n```\n{}\n```\nDone.", "<think>a {{b}}</think>{}"])
+async def test_json_is_found_in_a_fence_between_sentences_and_after_thoughts(
+    raw: RawServer, api: Api, frame: str
+) -> None:
+    text = frame.replace("{{", "\0").replace("}}", "\1").replace("{}", json.dumps(PLAN))
+    raw.reply_with(api.reply(text.replace("\0", "{").replace("\1", "}")))
+    assert (await ask(api)).value == PLAN
 
 
-async def test_no_key_of_one_s_own_is_needed_for_a_server_of_one_s_own(raw: RawServer, api: Api) -> None:
-    raw.will(api.reply())
-    await asked(api)
+async def test_a_server_of_one_s_own_needs_no_key(raw: RawServer, api: Api) -> None:
+    raw.reply_with(api.reply())
+    await ask(api)
     assert raw.requests[-1].headers["authorization"] == "Bearer none"
 
 
-async def test_an_unknown_model_has_no_price(raw: RawServer, api: Api) -> None:
-    adapter = api.build()
-    assert adapter.price(api.model)
-    assert not adapter.price("my-own-model")
+async def test_of_several_messages_the_last_one_is_the_answer(raw: RawServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its Calls may have been reported before a later message replaces it; the answer is read once more as a whole."""
+    api = openai(monkeypatch, "responses")
+    events = api.stream(TEXT)
+    first = [(name, event) for name, event in api.stream('{"calls": [{"_tool": "x"}]}', status=None) if "delta" in name]
+    second = [(name, {**event, "output_index": 1} if "output_index" in event else event) for name, event in events[1:]]
+    raw.reply_with(Reply(events=[events[0], *first, *second]))
+    assert (await ask(api)).value == PLAN
 
 
-# -- what only one of them has -------------------------------------------------------
+# -- what only one API has -------------------------------------------------------
 
 
-async def test_anthropic_takes_the_last_four_cache_breakpoints_and_no_temperature(raw: RawServer) -> None:
+async def test_anthropic_gets_the_last_four_cache_breakpoints_and_no_temperature(raw: RawServer) -> None:
     api = APIS["anthropic"]
-    raw.will(api.reply())
-    await asked(
+    raw.reply_with(api.reply())
+    await ask(
         api,
-        system=(PromptBlock("a", cache=True), PromptBlock("b", cache=True), PromptBlock(" ", cache=True)),
+        system=(PromptBlock("a", is_cached=True), PromptBlock("b", is_cached=True), PromptBlock(" ", is_cached=True)),
         user=(
-            PromptBlock("c", cache=True),
+            PromptBlock("c", is_cached=True),
             PromptBlock("d"),
-            PromptBlock("e", cache=True),
-            PromptBlock("f", cache=True),
+            PromptBlock("e", is_cached=True),
+            PromptBlock("f", is_cached=True),
         ),
         temperature=0.5,
     )
@@ -121,15 +127,15 @@ async def test_anthropic_takes_the_last_four_cache_breakpoints_and_no_temperatur
     assert raw.body["max_tokens"] == 32_000
 
 
-async def test_anthropic_input_is_the_sum_of_its_parts(raw: RawServer) -> None:
+async def test_the_input_of_anthropic_is_the_sum_of_fresh_and_cached_tokens(raw: RawServer) -> None:
     usage = {
         "cache_read_input_tokens": 100,
         "cache_creation_input_tokens": 50,
         "output_tokens_details": {"thinking_tokens": 3},
     }
-    raw.will(APIS["anthropic"].reply(usage=usage, thinking="hm"))
-    answer = await asked(APIS["anthropic"])
-    assert answer.usage == Usage(161, 7, cachedTokens=100, cacheWriteTokens=50, reasoningTokens=3)
+    raw.reply_with(APIS["anthropic"].reply(usage=usage, thinking="hm"))
+    answer = await ask(APIS["anthropic"])
+    assert answer.tokens == TokenCounts(161, 7, cachedTokens=100, cacheWriteTokens=50, reasoningTokens=3)
     assert answer.value == PLAN
 
 
@@ -143,141 +149,146 @@ async def test_anthropic_input_is_the_sum_of_its_parts(raw: RawServer) -> None:
         ),
     ],
 )
-async def test_openai_input_includes_what_was_cached(
+async def test_the_input_of_openai_includes_cached_tokens(
     raw: RawServer, monkeypatch: pytest.MonkeyPatch, name: str, usage: dict[str, Any]
 ) -> None:
     api = openai(monkeypatch, name)
-    raw.will(api.reply(usage=usage))
-    assert (await asked(api)).usage == Usage(11, 7, cachedTokens=8, reasoningTokens=5)
+    raw.reply_with(api.reply(usage=usage))
+    assert (await ask(api)).tokens == TokenCounts(11, 7, cachedTokens=8, reasoningTokens=5)
 
 
-async def test_a_long_key_of_a_run_is_shortened_for_the_prompt_cache(
-    raw: RawServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_long_cache_key_is_hashed(raw: RawServer, monkeypatch: pytest.MonkeyPatch) -> None:
     api = openai(monkeypatch, "responses")
-    raw.will(api.reply(), api.reply())
-    await asked(api)
+    raw.reply_with(api.reply(), api.reply())
+    await ask(api)
     assert raw.body["prompt_cache_key"] == "run-1"
-    await asked(api, key="r" * 900)
+    await ask(api, cache_key="r" * 900)
     assert len(raw.body["prompt_cache_key"]) == 64
 
 
 async def test_commentary_is_not_the_answer(raw: RawServer, monkeypatch: pytest.MonkeyPatch) -> None:
     api = openai(monkeypatch, "responses")
-    raw.will(api.reply(aside='{"calls": [{"_tool": "note"}]}'))
-    told = Told()
-    answer = await asked(api, told=told)
+    raw.reply_with(api.reply(commentary='{"calls": [{"_tool": "note"}]}'))
+    recorder = CallRecorder()
+    answer = await ask(api, on_call=recorder)
     assert answer.value == PLAN
-    assert told.calls[0][1] == PLAN["calls"][0]
+    assert recorder.calls[0][1] == PLAN["calls"][0]
 
 
 @pytest.mark.parametrize(("name", "parameter"), [("chat", "max_tokens"), ("responses", "max_output_tokens")])
-async def test_a_limit_of_the_output_is_sent(
+async def test_the_limit_of_the_answer_is_sent(
     raw: RawServer, monkeypatch: pytest.MonkeyPatch, name: str, parameter: str
 ) -> None:
     api = openai(monkeypatch, name)
-    raw.will(api.reply())
-    await asked(api, maxOutputTokens=99)
+    raw.reply_with(api.reply())
+    await ask(api, maxOutputTokens=99)
     assert raw.body[parameter] == 99
 
 
-# -- what a provider does not take -----------------------------------------------------
+# -- what a provider rejects -----------------------------------------------------
 
-REFUSED = {
+REJECTIONS = {
     "anthropic": {"type": "error", "error": {"type": "invalid_request_error", "message": "Schema is too complex"}},
     "chat": {"error": {"type": "invalid_request_error", "message": "Invalid schema for response_format 'solution'"}},
     "responses": {"error": {"code": "invalid_json_schema", "message": "Invalid schema", "param": "text.format.schema"}},
 }
 
 
-async def test_a_schema_that_is_not_taken_is_told_in_words_and_that_is_remembered(raw: RawServer, api: Api) -> None:
-    bad = Reply(status=400, body=REFUSED[api.name])
-    raw.will(bad, api.reply(json.dumps(PLAN)), api.reply(json.dumps(PLAN)))
+async def test_a_rejected_schema_is_sent_in_words_from_then_on(raw: RawServer, api: Api) -> None:
+    rejection = Reply(status=400, body=REJECTIONS[api.name])
+    raw.reply_with(rejection, api.reply(json.dumps(PLAN)), api.reply(json.dumps(PLAN)))
     adapter = api.build()
-    answer = await asked(api, adapter)
+    answer = await ask(api, adapter)
     assert (answer.value, answer.strict) == (PLAN, False)
-    assert [api.schema_sent(r.body) is None for r in raw.requests] == [False, True]
+    assert [api.strict_schema(r.body) is None for r in raw.requests] == [False, True]
     assert json.dumps(SCHEMA["$defs"]["tool_refund"], separators=(",", ":")) in json.dumps(raw.body).replace('\\"', '"')
-    await asked(api, adapter)
+    await ask(api, adapter)
     assert len(raw.requests) == 3
-    raw.will(api.reply())
-    other = {**SCHEMA, "description": "another schema is tried strictly"}
-    assert (await asked(api, adapter, schema=other)).strict
+    raw.reply_with(api.reply())
+    other = {**SCHEMA, "description": "another schema is sent as a strict one"}
+    assert (await ask(api, adapter, schema=other)).strict
 
 
 @pytest.mark.parametrize("name", ["chat", "responses"])
-async def test_a_temperature_that_is_not_taken_is_left_out_from_then_on(
+async def test_a_rejected_temperature_is_omitted_from_then_on(
     raw: RawServer, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     api = openai(monkeypatch, name)
     message = "Unsupported parameter: 'temperature' is not supported with this model."
     error = {"error": {"message": message, "type": "invalid_request_error", "param": "temperature"}}
-    raw.will(Reply(status=400, body=error), api.reply(), api.reply())
+    raw.reply_with(Reply(status=400, body=error), api.reply(), api.reply())
     adapter = api.build()
-    await asked(api, adapter, temperature=0.2)
-    await asked(api, adapter, temperature=0.2)
+    await ask(api, adapter, temperature=0.2)
+    await ask(api, adapter, temperature=0.2)
     assert ["temperature" in r.body for r in raw.requests] == [True, False, False]
 
 
-async def test_a_server_without_json_mode_is_asked_in_words_alone(raw: RawServer) -> None:
+async def test_a_server_without_json_mode_gets_the_schema_in_words_alone(raw: RawServer) -> None:
     api = APIS["chat"]
-    no = Reply(status=400, body={"error": {"message": "response_format: Extra inputs are not permitted"}})
-    raw.will(no, no, api.reply(json.dumps(PLAN)))
-    answer = await asked(api)
+    rejection = Reply(status=400, body={"error": {"message": "response_format: Extra inputs are not permitted"}})
+    raw.reply_with(rejection, rejection, api.reply(json.dumps(PLAN)))
+    answer = await ask(api)
     assert (answer.value, answer.strict) == (PLAN, False)
     assert "response_format" not in raw.body
 
 
-# -- what goes wrong -------------------------------------------------------------------
+# -- errors -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", ["1e999", "NaN", "-Infinity"])
+async def test_a_number_that_json_cannot_hold_is_not_json(raw: RawServer, api: Api, number: str) -> None:
+    error = await error_of(api, raw, api.reply(TEXT.replace("12.5", number)))
+    assert (error.code, error.retryable) == ("modelNotJson", False)
+    assert "is not a JSON number" in error.message
 
 
 @pytest.mark.parametrize("end", ["clean", "abrupt"])
-async def test_a_stream_that_ends_early_was_cut_and_may_be_tried_again(raw: RawServer, api: Api, end: Any) -> None:
+async def test_a_stream_that_ends_early_is_cut_and_retryable(raw: RawServer, api: Api, end: Any) -> None:
     reply = api.reply(TEXT[:60], **api.cut)
     reply.end = end
-    error = await failed(api, raw, reply)
+    error = await error_of(api, raw, reply)
     assert (error.code, error.retryable) == ("modelCut", True)
     assert error.text == TEXT[:60]
 
 
-async def test_an_event_that_is_no_json_cuts_the_stream(raw: RawServer, api: Api) -> None:
+async def test_an_event_that_is_not_json_cuts_the_stream(raw: RawServer, api: Api) -> None:
     events = api.stream(TEXT)
     events[5] = (events[5][0], '{"half')
-    error = await failed(api, raw, Reply(events=events))
+    error = await error_of(api, raw, Reply(events=events))
     assert (error.code, error.retryable) == ("modelCut", True)
 
 
-async def test_an_answer_that_is_too_long_is_no_use_to_try_again(raw: RawServer, api: Api) -> None:
-    error = await failed(api, raw, api.reply(TEXT[:60], **api.full))
+async def test_a_truncated_answer_is_not_retryable(raw: RawServer, api: Api) -> None:
+    error = await error_of(api, raw, api.reply(TEXT[:60], **api.truncated))
     assert (error.code, error.retryable) == ("modelTruncated", False)
-    assert error.usage == Usage(11, 7)
+    assert error.tokens == TokenCounts(11, 7)
     assert error.text == TEXT[:60]
     assert error.cost is not None
 
 
 async def test_an_answer_that_is_not_json_carries_its_text(raw: RawServer, api: Api) -> None:
-    error = await failed(api, raw, api.reply("I would rather talk."))
+    error = await error_of(api, raw, api.reply("I would rather talk."))
     assert (error.code, error.retryable, error.text) == ("modelNotJson", False, "I would rather talk.")
-    assert error.usage == Usage(11, 7)
+    assert error.tokens == TokenCounts(11, 7)
 
 
-async def test_a_refusal_is_told_with_its_reason(raw: RawServer, api: Api) -> None:
+async def test_a_refusal_has_its_reason(raw: RawServer, api: Api) -> None:
     refusal: dict[str, dict[str, Any]] = {
         "anthropic": {"stop": "refusal", "details": {"type": "refusal", "category": "bio", "explanation": None}},
         "chat": {"refusal": "not bio"},
         "responses": {"refusal": "not bio"},
     }
-    error = await failed(api, raw, api.reply("", **refusal[api.name]))
+    error = await error_of(api, raw, api.reply("", **refusal[api.name]))
     assert (error.code, error.retryable) == ("modelRefused", False)
     assert "bio" in error.message
 
 
-async def test_a_full_context_window_is_told(raw: RawServer) -> None:
-    error = await failed(APIS["anthropic"], raw, APIS["anthropic"].reply("{", stop="model_context_window_exceeded"))
+async def test_a_full_context_window_has_its_own_code(raw: RawServer) -> None:
+    error = await error_of(APIS["anthropic"], raw, APIS["anthropic"].reply("{", stop="model_context_window_exceeded"))
     assert (error.code, error.retryable) == ("modelContextFull", False)
 
 
-MIDWAY = [
+MID_STREAM = [
     ("anthropic", {"type": "error", "error": {"type": "overloaded_error", "message": "x"}}, "modelOverloaded", True),
     ("anthropic", {"type": "error", "error": {"type": "rate_limit_error", "message": "x"}}, "modelRateLimit", True),
     ("anthropic", {"type": "error", "error": {"type": "api_error", "message": "x"}}, "modelUnavailable", True),
@@ -292,15 +303,15 @@ MIDWAY = [
 ]
 
 
-@pytest.mark.parametrize(("name", "event", "code", "retryable"), MIDWAY)
-async def test_an_error_in_mid_stream_is_told_by_its_type(
+@pytest.mark.parametrize(("name", "event", "code", "retryable"), MID_STREAM)
+async def test_the_code_of_an_error_in_mid_stream_follows_its_type(
     raw: RawServer, monkeypatch: pytest.MonkeyPatch, name: str, event: dict[str, Any], code: str, *, retryable: bool
 ) -> None:
     api = APIS[name]
     for key, value in api.env.items():
         monkeypatch.setenv(key, value)
     kind = None if name == "chat" else "error"
-    error = await failed(api, raw, Reply(events=[*api.stream(TEXT[:40], **api.cut), (kind, event)]))
+    error = await error_of(api, raw, Reply(events=[*api.stream(TEXT[:40], **api.cut), (kind, event)]))
     assert (error.code, error.retryable) == (code, retryable)
     assert error.text == TEXT[:40]
 
@@ -315,13 +326,13 @@ async def test_an_error_in_mid_stream_is_told_by_its_type(
         ({"status": "incomplete", "incomplete_details": None}, "modelTruncated", False),
     ],
 )
-async def test_a_response_that_failed_is_an_error_though_the_sdk_raises_nothing(
+async def test_a_failed_response_is_an_error_although_the_sdk_raises_nothing(
     raw: RawServer, monkeypatch: pytest.MonkeyPatch, more: dict[str, Any], code: str, *, retryable: bool
 ) -> None:
     api = openai(monkeypatch, "responses")
-    error = await failed(api, raw, api.reply(TEXT[:40], **more))
+    error = await error_of(api, raw, api.reply(TEXT[:40], **more))
     assert (error.code, error.retryable) == (code, retryable)
-    assert error.usage == Usage(11, 7)
+    assert error.tokens == TokenCounts(11, 7)
 
 
 STATUS = [
@@ -350,7 +361,7 @@ STATUS = [
 
 
 @pytest.mark.parametrize(("status", "error", "headers", "code", "retryable", "after"), STATUS)
-async def test_a_status_is_told_by_its_cause(
+async def test_the_code_of_an_http_error_follows_its_cause(
     raw: RawServer,
     api: Api,
     status: int,
@@ -361,51 +372,51 @@ async def test_a_status_is_told_by_its_cause(
     *,
     retryable: bool,
 ) -> None:
-    found = await failed(api, raw, Reply(status=status, body={"type": "error", "error": error}, headers=headers))
-    assert (found.code, found.retryable, found.retryAfter) == (code, retryable, after)
-    assert error["message"] in found.message
+    caught = await error_of(api, raw, Reply(status=status, body={"type": "error", "error": error}, headers=headers))
+    assert (caught.code, caught.retryable, caught.retryAfter) == (code, retryable, after)
+    assert error["message"] in caught.message
     assert len(raw.requests) == 1  # the SDK's own retries are off
 
 
-async def test_the_spending_limit_of_anthropic_is_no_rate_limit(raw: RawServer) -> None:
+async def test_the_spending_limit_of_anthropic_is_not_a_rate_limit(raw: RawServer) -> None:
     body = {"type": "rate_limit_error", "message": "x", "details": {"error_code": "enforced_spend_limit_reached"}}
-    error = await failed(APIS["anthropic"], raw, Reply(status=429, body={"type": "error", "error": body}))
+    error = await error_of(APIS["anthropic"], raw, Reply(status=429, body={"type": "error", "error": body}))
     assert (error.code, error.retryable) == ("modelOutOfMoney", False)
 
 
-async def test_a_date_to_wait_for_is_turned_into_seconds(raw: RawServer, api: Api) -> None:
+async def test_a_retry_date_becomes_seconds(raw: RawServer, api: Api) -> None:
     date = email.utils.formatdate(time.time() + 3600, usegmt=True)
-    error = await failed(api, raw, Reply(status=429, body={"error": {"message": "x"}}, headers={"retry-after": date}))
+    error = await error_of(api, raw, Reply(status=429, body={"error": {"message": "x"}}, headers={"retry-after": date}))
     assert error.retryAfter is not None
     assert 3000 < error.retryAfter <= 3600
 
 
-async def test_a_server_that_is_not_there_may_come_back(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_unreachable_server_is_retryable(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_BASE_URL", "http://127.0.0.1:9")
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
     with pytest.raises(ModelError) as caught:
-        await asked(api)
+        await ask(api)
     assert (caught.value.code, caught.value.retryable) == ("modelUnavailable", True)
 
 
 async def test_a_missing_key_is_named(api: Api) -> None:
     with pytest.raises(ModelError, match=r"(ANTHROPIC|OPENAI)_API_KEY") as caught:
-        await asked(api)
+        await ask(api)
     assert (caught.value.code, caught.value.retryable) == ("modelNoKey", False)
 
 
-async def test_an_api_that_there_is_not_is_refused(raw: RawServer, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_unknown_api_is_refused(raw: RawServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ACTS_OPENAI_API", "soap")
     with pytest.raises(ModelError, match="allowed: chat, responses"):
-        await asked(APIS["chat"])
+        await ask(APIS["chat"])
 
 
 async def test_cancelling_closes_the_connection(raw: RawServer, api: Api) -> None:
     pings: list[tuple[str | None, Any]] = [("ping", {"type": "ping"})] * 20 if api.name == "anthropic" else []
-    raw.will(Reply(events=[*api.stream(TEXT[:40], **api.cut), *pings], end="hang"))
-    asking = asyncio.create_task(asked(api))
-    await raw.hanging.wait()
-    asking.cancel()
+    raw.reply_with(Reply(events=[*api.stream(TEXT[:40], **api.cut), *pings], end="hang"))
+    request = asyncio.create_task(ask(api))
+    await raw.is_hanging.wait()
+    request.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await asking
-    await asyncio.wait_for(raw.left.wait(), 10)
+        await request
+    await asyncio.wait_for(raw.client_closed.wait(), 10)

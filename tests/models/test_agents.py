@@ -32,14 +32,14 @@ def provider(api: Api) -> str:
 
 
 def on_the_wire(solution: Json, api: Api) -> str:
-    """OpenAI gives every property, null for those that are left out."""
-    found = json.loads(json.dumps(solution))
+    """OpenAI sends every property, null for absent ones."""
+    copy = json.loads(json.dumps(solution))
     if provider(api) == "openai":
-        for one in found["calls"]:
+        for one in copy["calls"]:
             one.setdefault("why", None)
-        if found["output"]:
-            found["output"].setdefault("note", None)
-    return json.dumps(found, ensure_ascii=False)
+        if copy["output"]:
+            copy["output"].setdefault("note", None)
+    return json.dumps(copy, ensure_ascii=False)
 
 
 def request(api: Api, user: Foreign) -> Json:
@@ -61,10 +61,10 @@ async def start(api: Api, user: Foreign) -> Any:
 
 @pytest.fixture(params=APIS.values(), ids=APIS.keys())
 def api(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Api:
-    found: Api = request.param
-    for name, value in found.env.items():
+    selected: Api = request.param
+    for name, value in selected.env.items():
         monkeypatch.setenv(name, value)
-    return found
+    return selected
 
 
 async def test_an_agent_runs_through_the_sdk_against_an_independent_fake(
@@ -87,14 +87,14 @@ async def test_an_agent_runs_through_the_sdk_against_an_independent_fake(
     assert (usage["requests"], usage["inputTokens"], usage["outputTokens"]) == (2, 22, 14)
 
 
-async def test_requests_that_break_off_are_made_again_and_the_agent_goes_on(
+async def test_requests_that_break_off_are_repeated_and_the_agent_continues(
     api: Api,
     raw: RawServer,
     foreign: Foreign,
 ) -> None:
-    again = {"retry-after-ms": "10"}
-    raw.will(
-        Reply(body={"error": {"type": "overloaded_error", "message": "busy"}}, status=529, headers=again),
+    soon = {"retry-after-ms": "10"}
+    raw.reply_with(
+        Reply(body={"error": {"type": "overloaded_error", "message": "busy"}}, status=529, headers=soon),
         api.reply(on_the_wire(FIRST, api)),
         api.reply(on_the_wire(LAST, api), **api.cut),
         api.reply(on_the_wire(LAST, api)),
@@ -106,12 +106,12 @@ async def test_requests_that_break_off_are_made_again_and_the_agent_goes_on(
     assert result["usage"]["requests"] == 2
 
 
-async def test_the_prompt_begins_alike_in_each_request_and_holds_no_provenance(
+async def test_each_prompt_begins_with_the_same_text_and_has_no_provenance(
     api: Api,
     raw: RawServer,
     foreign: Foreign,
 ) -> None:
-    raw.will(*(api.reply(on_the_wire(s, api)) for s in (FIRST, LAST)))
+    raw.reply_with(*(api.reply(on_the_wire(s, api)) for s in (FIRST, LAST)))
     async with foreign.serving(refund):
         await ended(await start(api, foreign))
     one, two = (json.dumps(r.body, ensure_ascii=False) for r in raw.requests)
@@ -122,12 +122,12 @@ async def test_the_prompt_begins_alike_in_each_request_and_holds_no_provenance(
     assert raw.requests[0].body.get("system") == raw.requests[1].body.get("system")
 
 
-async def test_a_model_that_will_not_ends_the_run_and_says_what_to_do(
+async def test_a_failing_model_ends_the_run_and_says_what_to_do(
     api: Api,
     raw: RawServer,
     foreign: Foreign,
 ) -> None:
-    raw.will(Reply(body={"error": {"type": "authentication_error", "message": "invalid key"}}, status=401))
+    raw.reply_with(Reply(body={"error": {"type": "authentication_error", "message": "invalid key"}}, status=401))
     error = await failure(await start(api, foreign))
     assert error.type == "modelUnauthorized"
     assert "invalid key" in str(error)

@@ -223,7 +223,7 @@ class Driver:
     async def _ask_output(self, command: AskOutput) -> None:
         node = command.node
         try:
-            request = model_calls.output_request(self.run.config, command)
+            request = model_calls.output_request(self.run, command)
         except CallError as error:
             self.inbox.append(CallFailed(node.key, error))
             return
@@ -243,7 +243,7 @@ class Driver:
 
     async def _ask_solution(self, command: AskSolution) -> None:
         name = f"tick-{command.tick}"
-        request = model_calls.solution_request(self.run.config, command)
+        request = model_calls.solution_request(self.run, command)
         task = model_calls.start_request(request, name, f"tick {command.tick}")
         self._count_activity(is_local=False)
         self._watch(name, task, self._solution_ended)

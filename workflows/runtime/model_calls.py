@@ -16,13 +16,14 @@ from temporalio.exceptions import ActivityError, ApplicationError
 
 from acts.language.config import Options
 from acts.language.wire import MODEL, NON_RETRYABLE_TYPES
+from acts.machines.request_size import output_cap
 from acts.tree.child_ids import short_id
 from acts.tree.records import ContextRef
-from workflows.runtime.payloads import encode, payload_bytes
+from workflows.runtime.payloads import encode
 
 if TYPE_CHECKING:
-    from acts.language.config import Config
     from acts.machines.run_commands import AskOutput, AskSolution
+    from acts.machines.run_machine import RunMachine
     from acts.tree.records import GrantedRequest
 
 # One request, thinking included. Providers' own limits are at ten minutes and more.
@@ -44,15 +45,15 @@ def own_context(message_count: int) -> ContextRef:
     return ContextRef(workflowId=info.workflow_id, runId=info.run_id, messageCount=message_count)
 
 
-def solution_request(config: Config, command: AskSolution) -> RawValue:
+def solution_request(run: RunMachine, command: AskSolution) -> RawValue:
     """What the model activity is asked for a tick."""
     return encode({
-        "ask": "solution", **_settings(config, command.grant), "tick": command.tick,
+        "ask": "solution", **_settings(run, command.grant), "tick": command.tick,
         "source": _source(own_context(command.message_count)),
     })  # fmt: skip
 
 
-def output_request(config: Config, command: AskOutput) -> RawValue:
+def output_request(run: RunMachine, command: AskOutput) -> RawValue:
     """What the model activity is asked for a latent Call.
 
     Raises:
@@ -62,7 +63,7 @@ def output_request(config: Config, command: AskOutput) -> RawValue:
     # A template's Call does not name its instance, and must be shown no other's data
     call = command.call if node.instance is None else {**command.call, "_instance": node.instance}
     return encode({
-        "ask": "output", **_settings(config, command.grant), "source": _source(command.source),
+        "ask": "output", **_settings(run, command.grant), "source": _source(command.source),
         "tool": node.tool.name, "call": call, "paths": node.outcome_texts,
         "scoped": command.context if "_scopes" in node.call else None,
     })  # fmt: skip
@@ -72,20 +73,19 @@ def _source(ref: ContextRef) -> dict[str, Any]:
     return {"workflowId": ref.workflowId, "runId": ref.runId, "upto": ref.messageCount}
 
 
-def _settings(config: Config, grant: GrantedRequest | None) -> dict[str, Any]:
+def _settings(run: RunMachine, grant: GrantedRequest | None) -> dict[str, Any]:
     """The model's settings, and what the request may spend."""
-    out: dict[str, Any] = {"model": config.model, "priced": config.budget.cost is not None, "mayRepair": True}
+    config, cap = run.config, run.config.maxOutputTokens
+    out: dict[str, Any] = {"model": config.model, "priced": run.budget.limits_cost, "mayRepair": True}
     if grant is not None:
+        cap = output_cap(config, run.price, grant)
         out["mayRepair"] = grant.mayRepair
-        out["priced"] = out["priced"] or grant.cost > 0
-        reserved = {k: v for k, v in (("tokens", grant.tokens), ("cost", grant.cost)) if v}
+        turns = 2 if grant.mayRepair else 1
+        reserved = {k: turns * v for k, v in (("tokens", grant.tokens), ("cost", grant.cost)) if v}
         if reserved:
             out["reserved"] = reserved
-    out["repair"], out["left"] = out["mayRepair"], out.get("reserved", {})
-    for key in ("temperature", "maxOutputTokens"):
-        if getattr(config, key) is not None:
-            out[key] = getattr(config, key)
-    return out
+    settings = {"temperature": config.temperature, "maxOutputTokens": cap}
+    return out | {k: v for k, v in settings.items() if v is not None}
 
 
 def start_request(request: RawValue, id_: str, label: str) -> workflow.ActivityHandle[Any]:
@@ -95,11 +95,6 @@ def start_request(request: RawValue, id_: str, label: str) -> workflow.ActivityH
         start_to_close_timeout=timedelta(seconds=REQUEST_SECONDS),
         heartbeat_timeout=timedelta(seconds=HEARTBEAT_SECONDS), retry_policy=_RETRY,
     )  # fmt: skip
-
-
-def request_bytes(request: RawValue) -> int:
-    """What a request adds to the workflow task that makes it."""
-    return payload_bytes(request)
 
 
 def usage_of(error: BaseException) -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""Definitions from URLs: which answers are taken, and what becomes of servers that mean harm."""
+"""Definitions from URLs: which responses are accepted, and how hostile servers end."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from tests.delegates.support import (
     Site,
     answer,
     for_site,
+    raises_load_error,
     redirect,
-    refused,
 )
 
-# Long enough for a busy machine to answer; what is to hang, hangs for ever
+# Long enough for a busy machine to answer; a hanging reply hangs forever
 SOON_SECONDS = 0.3
 
 
@@ -39,15 +39,15 @@ SOON_SECONDS = 0.3
         (599, "DelegateUnavailable"),
     ],
 )  # fmt: skip
-async def test_only_200_is_an_answer(web: Site, status: int, type_: str) -> None:
-    web.will(answer(status=status))
-    with refused(type_, f"http://{HOST}:{web.port} answered {status}"):
+async def test_only_200_is_a_success(web: Site, status: int, type_: str) -> None:
+    web.reply_with(answer(status=status))
+    with raises_load_error(type_, f"http://{HOST}:{web.port} answered {status}"):
         await for_site(web).load({"delegate": web.url()})
 
 
-async def test_a_redirect_without_a_location_is_no_answer(web: Site) -> None:
-    web.will(answer(status=302))
-    with refused("DelegateRefused", "answered 302"):
+async def test_a_redirect_without_a_location_is_refused(web: Site) -> None:
+    web.reply_with(answer(status=302))
+    with raises_load_error("DelegateRefused", "answered 302"):
         await for_site(web).load({"delegate": web.url()})
 
 
@@ -56,8 +56,8 @@ async def test_a_redirect_without_a_location_is_no_answer(web: Site) -> None:
     ["application/json", "APPLICATION/JSON; charset=utf-8", "application/vnd.acts.request+json", "text/plain",
      "text/plain;charset=iso-8859-1"],
 )  # fmt: skip
-async def test_json_and_plain_text_are_taken(web: Site, kind: str) -> None:
-    web.will(answer(content_type=kind))
+async def test_json_and_plain_text_are_accepted(web: Site, kind: str) -> None:
+    web.reply_with(answer(content_type=kind))
     assert (await for_site(web).load({"delegate": web.url()}))["definition"] == DEFINITION
 
 
@@ -66,21 +66,21 @@ async def test_json_and_plain_text_are_taken(web: Site, kind: str) -> None:
     ["text/html", "text/html; charset=utf-8", "application/octet-stream", "text/json", "application/jsonx",
      "application/json, text/html", "json", ""],
 )  # fmt: skip
-async def test_another_content_type_is_refused_whatever_the_body_is(web: Site, kind: str) -> None:
-    web.will(answer(content_type=kind))
-    with refused("DelegateInvalid", "the content type", kind or "nothing", "allowed: application/json"):
+async def test_any_other_content_type_is_refused(web: Site, kind: str) -> None:
+    web.reply_with(answer(content_type=kind))
+    with raises_load_error("DelegateInvalid", "the content type", kind or "nothing", "allowed: application/json"):
         await for_site(web).load({"delegate": web.url()})
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "GZIP", "br", "deflate", "zstd", "identity, gzip"])
-async def test_a_compressed_body_is_refused_and_never_unpacked(web: Site, encoding: str) -> None:
-    web.will(answer(gzip.compress(b" " * 50 * MAX_BYTES), content_encoding=encoding))
-    with refused("DelegateRefused", f"in the encoding '{encoding}'"):
+async def test_a_compressed_body_is_refused_without_being_unpacked(web: Site, encoding: str) -> None:
+    web.reply_with(answer(gzip.compress(b" " * 50 * MAX_BYTES), content_encoding=encoding))
+    with raises_load_error("DelegateRefused", f"in the encoding '{encoding}'"):
         await for_site(web).load({"delegate": web.url()})
 
 
-async def test_a_body_that_says_it_is_as_it_is_may_come(web: Site) -> None:
-    web.will(answer(content_encoding="identity"))
+async def test_the_encoding_identity_is_accepted(web: Site) -> None:
+    web.reply_with(answer(content_encoding="identity"))
     assert (await for_site(web).load({"delegate": web.url()}))["definition"] == DEFINITION
 
 
@@ -93,7 +93,7 @@ UNTIL_CLOSED = answer(b"", content_length="")
 
 
 async def test_a_body_of_one_mebibyte_is_read(web: Site) -> None:
-    web.will(
+    web.reply_with(
         answer(BYTES.ljust(MAX_BYTES)), CHUNKED + chunk(BYTES.ljust(MAX_BYTES)) + b"0\r\n\r\n", UNTIL_CLOSED + BYTES
     )
     for _ in range(3):
@@ -101,7 +101,7 @@ async def test_a_body_of_one_mebibyte_is_read(web: Site) -> None:
 
 
 @pytest.mark.parametrize(
-    ("reply", "found"),
+    ("reply", "size"),
     [
         (answer(BYTES.ljust(MAX_BYTES + 1)), "1,048,577"),
         (answer(b"", content_length="99999999999999"), "99,999,999,999,999"),
@@ -110,12 +110,12 @@ async def test_a_body_of_one_mebibyte_is_read(web: Site) -> None:
         (Endless(UNTIL_CLOSED, b" " * 65_536), "more"),
     ],
 )
-async def test_a_larger_body_is_too_large_even_if_it_never_ends(web: Site, reply: Reply, found: str) -> None:
-    web.will(reply)
-    with refused("DelegateTooLarge", f"has {found} bytes; at most 1,048,576"):
+async def test_a_larger_body_is_too_large_even_if_it_is_endless(web: Site, reply: Reply, size: str) -> None:
+    web.reply_with(reply)
+    with raises_load_error("DelegateTooLarge", f"has {size} bytes; at most 1,048,576"):
         await for_site(web).load({"delegate": web.url()})
     if isinstance(reply, Endless):
-        await web.left.wait()
+        await web.client_closed.wait()
 
 
 @pytest.mark.parametrize(
@@ -137,14 +137,14 @@ async def test_a_larger_body_is_too_large_even_if_it_never_ends(web: Site, reply
         b"HTTP/1.1 200 X\r\n" + b"x: y\r\n" * 50_000,
     ],
 )
-async def test_an_answer_that_is_cut_off_or_no_http_is_worth_another_attempt(web: Site, reply: bytes) -> None:
-    web.will(reply)
-    with refused("DelegateUnavailable", f"http://{HOST}:{web.port} did not answer to the end"):
+async def test_a_response_that_breaks_off_or_is_not_http_is_retryable(web: Site, reply: bytes) -> None:
+    web.reply_with(reply)
+    with raises_load_error("DelegateUnavailable", f"http://{HOST}:{web.port} broke off its answer"):
         await for_site(web).load({"delegate": web.url()})
 
 
-async def test_what_comes_after_the_end_of_the_body_is_not_part_of_it(web: Site) -> None:
-    web.will(answer(BYTES + b"]]]", content_length=str(len(BYTES))))
+async def test_bytes_after_the_end_of_the_body_are_ignored(web: Site) -> None:
+    web.reply_with(answer(BYTES + b"]]]", content_length=str(len(BYTES))))
     assert (await for_site(web).load({"delegate": web.url()}))["sha256"] == sha256(BYTES).hexdigest()
 
 
@@ -160,25 +160,25 @@ async def test_what_comes_after_the_end_of_the_body_is_not_part_of_it(web: Site)
     ],
     ids=str,
 )
-async def test_a_server_that_never_ends_is_given_up_at_the_deadline(web: Site, reply: Reply) -> None:
-    web.will(reply)
-    with refused("DelegateUnavailable", "did not send the delegate within 0.3 s"):
+async def test_a_response_without_an_end_fails_at_the_deadline(web: Site, reply: Reply) -> None:
+    web.reply_with(reply)
+    with raises_load_error("DelegateUnavailable", "did not send the delegate within 0.3 s"):
         await for_site(web, deadline_seconds=SOON_SECONDS).load({"delegate": web.url()})
-    await web.left.wait()
+    await web.client_closed.wait()
 
 
-async def test_the_deadline_holds_for_all_redirects_together_and_for_names(web: Site) -> None:
+async def test_the_deadline_covers_name_lookups_and_all_redirects(web: Site) -> None:
     async def silent(host: str, port: int) -> Sequence[str]:
         return await asyncio.get_running_loop().create_future()
 
-    with refused("DelegateUnavailable", "within 0.3 s"):
+    with raises_load_error("DelegateUnavailable", "within 0.3 s"):
         await for_site(web, resolve=silent, deadline_seconds=SOON_SECONDS).load({"delegate": web.url()})
-    web.will(redirect("/next"), Hanging(b""))
-    with refused("DelegateUnavailable", "within 0.3 s"):
+    web.reply_with(redirect("/next"), Hanging(b""))
+    with raises_load_error("DelegateUnavailable", "within 0.3 s"):
         await for_site(web, deadline_seconds=SOON_SECONDS).load({"delegate": web.url()})
 
 
-async def test_a_body_that_is_no_definition_is_told_with_its_url(web: Site) -> None:
-    web.will(answer(b'{"context": {}}'))
-    with refused("DelegateInvalid", web.url(), "context is a list of Messages"):
+async def test_an_invalid_definition_is_reported_with_its_url(web: Site) -> None:
+    web.reply_with(answer(b'{"context": {}}'))
+    with raises_load_error("DelegateInvalid", web.url(), "context is a list of Messages"):
         await for_site(web).load({"delegate": web.url()})

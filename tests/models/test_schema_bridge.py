@@ -11,13 +11,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from activities.providers.provider_keywords import Provider
+from activities.providers.provider_keywords import Dialect
 from activities.providers.schema_bridge import to_wire
-from activities.providers.schema_nodes import LEFT_OUT
+from activities.providers.schema_nodes import OMITTED
 from acts.language.schemas import subschemas
 from tests.models.support import REFERENCE, SCHEMA, solution, tool
 
-PROVIDERS: list[Provider] = ["anthropic", "openai"]
+PROVIDERS: list[Dialect] = ["anthropic", "openai"]
 Pair = tuple[dict[str, Any], st.SearchStrategy[Any]]
 """A schema, and the values that fit it."""
 
@@ -83,7 +83,7 @@ class Encoder:
             if key in value:
                 out[key] = self.given(named[key], part, value[key], optional=key not in ours.get("required", []))
             elif key in wire["required"]:
-                out[key] = LEFT_OUT if any(o.get("const") == LEFT_OUT for o in part["anyOf"]) else None
+                out[key] = OMITTED if any(o.get("const") == OMITTED for o in part["anyOf"]) else None
         rest = {k: v for k, v in value.items() if k not in named}
         return {**out, next(k for k in wire["properties"] if k not in named): json.dumps(rest)} if rest else out
 
@@ -192,7 +192,7 @@ pairs = st.recursive(
 @pytest.mark.parametrize("provider", PROVIDERS)
 @settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
-def test_what_a_model_would_write_is_undone_exactly(provider: Provider, data: st.DataObject) -> None:
+def test_what_a_model_would_write_is_undone_exactly(provider: Dialect, data: st.DataObject) -> None:
     schema, values = data.draw(objects(pairs))
     schema = {**schema, "$defs": {"tree": TREE, "reference": REFERENCE, "unused": {"type": "string"}}}
     wire = to_wire(schema, provider)
@@ -200,23 +200,23 @@ def test_what_a_model_would_write_is_undone_exactly(provider: Provider, data: st
     value = data.draw(values)
     written = Encoder(schema, wire.schema).encode(schema, wire.schema, value)
     assert Draft202012Validator(wire.schema).is_valid(written)
-    assert same(wire.undo(written), value)
+    assert same(wire.from_wire(written), value)
 
 
-@pytest.mark.parametrize("provider", [*PROVIDERS, "plain"])
+@pytest.mark.parametrize("provider", [*PROVIDERS, "unenforced"])
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
-def test_no_answer_whatever_makes_undo_raise(provider: Provider, data: st.DataObject) -> None:
+def test_no_answer_whatever_makes_undo_raise(provider: Dialect, data: st.DataObject) -> None:
     schema, _ = data.draw(pairs)
     wire = to_wire({**schema, "$defs": {"tree": TREE, "reference": REFERENCE}}, provider)
-    wire.undo(data.draw(anything))
+    wire.from_wire(data.draw(anything))
 
 
 def same(one: Any, other: Any) -> bool:
     return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 
-def check_subset(wire: dict[str, Any], provider: Provider) -> None:
+def check_subset(wire: dict[str, Any], provider: Dialect) -> None:
     """What no strict schema may hold, and what each must."""
     used = set()
     for part in subschemas(wire):
@@ -255,9 +255,9 @@ def targets(schema: Any) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_the_same_schema_gives_the_same_bytes_with_the_tool_first(provider: Provider) -> None:
+def test_the_same_schema_gives_the_same_bytes_with_the_tool_first(provider: Dialect) -> None:
     one = json.dumps(to_wire(SCHEMA, provider).schema)
-    to_wire.__globals__["_wire"].cache_clear()
+    to_wire.__globals__["_to_wire"].cache_clear()
     assert json.dumps(to_wire(json.loads(json.dumps(SCHEMA)), provider).schema) == one
     late = solution(x={**tool("x"), "properties": {"b": {"type": "string"}, "_tool": {"const": "x"}}})
     assert next(iter(to_wire(late, provider).schema["$defs"]["tool_x"]["properties"])) == "_tool"
@@ -265,11 +265,11 @@ def test_the_same_schema_gives_the_same_bytes_with_the_tool_first(provider: Prov
 
 def test_an_absent_property_and_a_null_one_stay_apart() -> None:
     schema = obj(a={"type": ["string", "null"]}, b={"type": "string"}, c={})
-    undo = to_wire(schema, "openai").undo
-    assert undo({"a": None, "b": None, "c": None}) == {"a": None}
-    assert undo({"a": LEFT_OUT, "b": None, "c": "null"}) == {"c": None}
+    from_wire = to_wire(schema, "openai").from_wire
+    assert from_wire({"a": None, "b": None, "c": None}) == {"a": None}
+    assert from_wire({"a": OMITTED, "b": None, "c": "null"}) == {"c": None}
     # the one ambiguity: this text itself, where null is allowed and the property may be left out
-    assert undo({"a": LEFT_OUT, "b": LEFT_OUT}) == {"b": LEFT_OUT}
+    assert from_wire({"a": OMITTED, "b": OMITTED}) == {"b": OMITTED}
 
 
 def test_only_what_counts_is_counted_against_the_limits_of_anthropic() -> None:
@@ -323,19 +323,19 @@ TEXTS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 @pytest.mark.parametrize("schema", TEXTS)
-def test_what_a_strict_schema_cannot_say_is_json_text(schema: dict[str, Any], provider: Provider) -> None:
+def test_what_a_strict_schema_cannot_say_is_json_text(schema: dict[str, Any], provider: Dialect) -> None:
     whole = {**obj(["x"], x=schema), "$defs": {"loop": {"$ref": "#/$defs/pool"}, "pool": {"$ref": "#/$defs/loop"}}}
     wire = to_wire(whole, provider)
     sent = wire.schema["properties"]["x"]
     assert is_text(sent.get("anyOf", [sent])[0])
-    assert wire.undo({"x": '{"a": [1]}'}) == {"x": {"a": [1]}}
+    assert wire.from_wire({"x": '{"a": [1]}'}) == {"x": {"a": [1]}}
 
 
 def test_null_may_be_said_plainly_where_it_cannot_mean_absent() -> None:
     wire = to_wire(obj(["x"], x={}, y={}), "openai")
     assert {"type": "null"} in wire.schema["properties"]["x"]["anyOf"]
-    assert wire.undo({"x": None, "y": None}) == {"x": None}
-    assert wire.undo({"x": "null", "y": "null"}) == {"x": None, "y": None}
+    assert wire.from_wire({"x": None, "y": None}) == {"x": None}
+    assert wire.from_wire({"x": "null", "y": "null"}) == {"x": None, "y": None}
 
 
 PATTERNS = {
@@ -381,23 +381,23 @@ def test_what_refers_to_itself_is_kept_for_openai_and_text_for_anthropic() -> No
     value = {"t": {"v": 1, "kids": [{"v": 2}]}}
     openai, anthropic = to_wire(schema, "openai"), to_wire(schema, "anthropic")
     assert openai.schema["properties"]["t"] == {"$ref": "#/$defs/tree"}
-    assert openai.undo({"t": {"v": 1, "kids": [{"v": 2, "kids": None}]}}) == value
+    assert openai.from_wire({"t": {"v": 1, "kids": [{"v": 2, "kids": None}]}}) == value
     assert is_text(anthropic.schema["properties"]["t"])
-    assert anthropic.undo({"t": json.dumps(value["t"])}) == value
+    assert anthropic.from_wire({"t": json.dumps(value["t"])}) == value
     whole = {"type": "object", "properties": {"next": {"$ref": "#"}}}
-    assert to_wire(whole, "openai").undo({"next": {"next": {"next": None}}}) == {"next": {"next": {}}}
+    assert to_wire(whole, "openai").from_wire({"next": {"next": {"next": None}}}) == {"next": {"next": {}}}
 
 
 def test_a_root_that_is_no_object_is_wrapped() -> None:
     wire = to_wire({"type": "array", "items": {"type": "number"}}, "openai")
     assert wire.schema["required"] == ["value"]
-    assert wire.undo({"value": [1]}) == [1]
-    assert wire.undo([1]) == [1]
+    assert wire.from_wire({"value": [1]}) == [1]
+    assert wire.from_wire([1]) == [1]
 
 
 @pytest.mark.parametrize("schema", [True, False, {}, None, [], {"$ref": 7}, {"anyOf": []}])
-@pytest.mark.parametrize("provider", [*PROVIDERS, "plain"])
-def test_an_odd_schema_is_bridged_all_the_same(schema: Any, provider: Provider) -> None:
+@pytest.mark.parametrize("provider", [*PROVIDERS, "unenforced"])
+def test_an_odd_schema_is_bridged_all_the_same(schema: Any, provider: Dialect) -> None:
     assert isinstance(to_wire(schema, provider).schema, dict)
 
 
@@ -408,9 +408,9 @@ def test_a_hostile_answer_costs_no_more_than_its_fuel() -> None:
     value: Any = "odd"
     for _ in range(60):
         value = {"n": value}
-    assert wire.undo(value) == value
+    assert wire.from_wire(value) == value
 
 
 def test_deep_json_is_left_as_it_is() -> None:
-    undo = to_wire(obj(["x"], x={}), "openai").undo
-    assert undo({"x": "[" * 100_000}) == {"x": "[" * 100_000}
+    from_wire = to_wire(obj(["x"], x={}), "openai").from_wire
+    assert from_wire({"x": "[" * 100_000}) == {"x": "[" * 100_000}

@@ -15,7 +15,7 @@ from worker import Settings, SettingsError
 ROOT = Path(__file__).parents[2]
 
 
-def places(monkeypatch: pytest.MonkeyPatch, **settings: str) -> DelegateSources:
+def sources(monkeypatch: pytest.MonkeyPatch, **settings: str) -> DelegateSources:
     for name in ("ACTS_DELEGATES", "ACTS_DELEGATE_HOSTS", "ACTS_DELEGATE_PRIVATE_HOSTS"):
         monkeypatch.delenv(name, raising=False)
     for name, value in settings.items():
@@ -23,29 +23,29 @@ def places(monkeypatch: pytest.MonkeyPatch, **settings: str) -> DelegateSources:
     return from_environment()
 
 
-def test_without_settings_there_is_what_ships_and_no_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = places(monkeypatch)
-    assert found == DelegateSources()
-    assert found.all_folders == (SHIPPED,)
+def test_the_default_is_the_shipped_folder_and_no_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    default = sources(monkeypatch)
+    assert default == DelegateSources()
+    assert default.all_folders == (SHIPPED,)
     assert SHIPPED == ROOT / "delegates"
 
 
-def test_what_ships_is_looked_into_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_shipped_folder_is_searched_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other = tmp_path / "other"
     other.mkdir()
-    found = places(monkeypatch, S=f"{tmp_path}{os.pathsep}{os.pathsep}{other}")
-    assert found.all_folders == (tmp_path, other, SHIPPED)
+    actual = sources(monkeypatch, S=f"{tmp_path}{os.pathsep}{os.pathsep}{other}")
+    assert actual.all_folders == (tmp_path, other, SHIPPED)
 
 
-def test_hosts_are_kept_in_the_form_in_which_they_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hosts_are_normalized(monkeypatch: pytest.MonkeyPatch) -> None:
     listed = "Good.Test, good.test:80 ,МОСКВА.рф:8443,,[2606:4700:0:0::1]:443,10.0.0.1"
-    found = places(monkeypatch, _HOSTS=listed, _PRIVATE_HOSTS="intern:8080,[::1]:80")
-    assert found.hosts == {
+    actual = sources(monkeypatch, _HOSTS=listed, _PRIVATE_HOSTS="intern:8080,[::1]:80")
+    assert actual.hosts == {
         ("good.test", None), ("good.test", 80), ("xn--80adxhks.xn--p1ai", 8443), ("2606:4700::1", 443),
         ("10.0.0.1", None),
     }  # fmt: skip
-    assert found.private_hosts == {("intern", 8080), ("::1", 80)}
-    assert sorted(found.listed_hosts())[-3:] == ["good.test:80", "intern:8080", "xn--80adxhks.xn--p1ai:8443"]
+    assert actual.private_hosts == {("intern", 8080), ("::1", 80)}
+    assert sorted(actual.format_hosts())[-3:] == ["good.test:80", "intern:8080", "xn--80adxhks.xn--p1ai:8443"]
 
 
 @pytest.mark.parametrize(
@@ -63,15 +63,15 @@ def test_hosts_are_kept_in_the_form_in_which_they_are_compared(monkeypatch: pyte
         ("https", "d", 443, False),
     ],
 )
-def test_a_host_without_a_port_means_the_port_of_the_scheme(
+def test_a_host_without_a_port_stands_for_the_port_of_the_scheme(
     scheme: str,
     host: str,
     port: int,
     allowed: bool,  # noqa: FBT001 - a column of the table
 ) -> None:
-    found = DelegateSources((), frozenset({("a", None), ("b", 8443)}), frozenset({("c", 9000)}))
-    assert found.allows(scheme, host, port) is allowed
-    assert found.allows_private(host, port) is (host == "c" and allowed)
+    listed = DelegateSources((), frozenset({("a", None), ("b", 8443)}), frozenset({("c", 9000)}))
+    assert listed.allows(scheme, host, port) is allowed
+    assert listed.allows_private(host, port) is (host == "c" and allowed)
 
 
 @pytest.mark.parametrize(
@@ -80,40 +80,42 @@ def test_a_host_without_a_port_means_the_port_of_the_scheme(
      "good.test#x", "good\\test", "good%2etest", "good.test:", ":80", "good.test:x", "::1", "[::1", "[good.test]",
      "256.1.1.1", "ａ.test"],
 )  # fmt: skip
-def test_what_is_no_host_is_refused(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_host_is_refused(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(
         DelegateSourcesError, match=r'ACTS_DELEGATE_HOSTS has .*; it is a list of "host" or "host:port"'
     ):
-        places(monkeypatch, _HOSTS=f"fine.test,{host}")
+        sources(monkeypatch, _HOSTS=f"fine.test,{host}")
 
 
 @pytest.mark.parametrize("port", ["0", "65536", "-1"])
-def test_a_port_is_one_of_tcp(port: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_port_is_refused(port: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(DelegateSourcesError, match="a port is a number from 1 to 65535"):
-        places(monkeypatch, _HOSTS=f"good.test:{port}")
+        sources(monkeypatch, _HOSTS=f"good.test:{port}")
 
 
-def test_a_private_host_is_listed_with_its_port(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_private_host_needs_a_port(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(
         DelegateSourcesError, match="ACTS_DELEGATE_PRIVATE_HOSTS has 'intern'; it is a list of \"host:port\""
     ):
-        places(monkeypatch, _PRIVATE_HOSTS="intern")
+        sources(monkeypatch, _PRIVATE_HOSTS="intern")
 
 
-def test_a_folder_that_is_none_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_folder_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(DelegateSourcesError, match=r"ACTS_DELEGATES names .*/nowhere, which is not a folder"):
-        places(monkeypatch, S=str(tmp_path / "nowhere"))
+        sources(monkeypatch, S=str(tmp_path / "nowhere"))
 
 
-def test_the_worker_reads_them_and_says_what_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    wanted = places(monkeypatch, S=str(tmp_path), _HOSTS="good.test")
-    assert Settings.from_environment().delegates == wanted
+def test_the_worker_reads_the_sources_and_reports_an_invalid_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = sources(monkeypatch, S=str(tmp_path), _HOSTS="good.test")
+    assert Settings.from_environment().delegates == expected
     monkeypatch.setenv("ACTS_DELEGATE_HOSTS", "*")
     with pytest.raises(SettingsError, match="ACTS_DELEGATE_HOSTS"):
         Settings.from_environment()
 
 
-def test_a_worker_without_hosts_does_not_load_what_speaks_http() -> None:
+def test_a_worker_without_hosts_does_not_import_the_http_client() -> None:
     program = (
         "import sys, activities.load_delegate, delegates.sources as p; "
         "p.from_environment(); print('httpx2' in sys.modules)"
