@@ -25,7 +25,7 @@ from tests.workflow.foreign import (
     tool,
 )
 from tests.workflow.tools import ONCE, echo, refuse
-from workflows import dispatch
+from workflows.runtime import activity_calls
 
 Json = Any
 
@@ -204,7 +204,7 @@ async def test_a_failure_that_cannot_be_recorded_fails_its_call_all_the_same(for
 async def test_a_call_that_nobody_serves_times_out_and_names_the_queue(
     foreign: Foreign, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dispatch, "MIN_QUEUE_SECONDS", 0.3)
+    monkeypatch.setattr(activity_calls, "MIN_QUEUE_SECONDS", 0.3)
     lost = tool("lost", activity="lost", options={"taskQueue": "nobody-serves-this", "timeout": "100ms"})
     async with foreign.serving(echo):
         request = foreign.request(call("lost", "†state.x"), GOOD, context=[lost, foreign.tool("echo")])

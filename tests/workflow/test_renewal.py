@@ -23,7 +23,7 @@ from tests.workflow.foreign import (
     status,
 )
 from tests.workflow.tools import Gate, echo, refuse
-from workflows import renewal
+from acts.machines import lifetime
 
 Json = Any
 
@@ -37,7 +37,7 @@ def impatient() -> Iterator[DevServer]:
 @pytest.fixture
 async def hasty(impatient: DevServer, task_queue: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Foreign]:
     """A user of it, and a worker of the engine that makes a free moment for a new run after 60 events."""
-    monkeypatch.setattr(renewal, "DRAIN_EVENTS", 60)
+    monkeypatch.setattr(lifetime, "DRAIN_EVENTS", 60)
     client = await Client.connect(impatient.address, namespace=impatient.namespace)
     async with engine_on(impatient, f"engine-{task_queue}") as engine:
         yield Foreign(client, engine, task_queue)
@@ -119,7 +119,7 @@ async def test_pauses_and_what_was_provided_outlive_a_new_run(hasty: Foreign) ->
 
 
 async def test_a_run_too_large_to_carry_over_goes_on_as_it_is(hasty: Foreign, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(renewal, "LAST_EVENTS", 60)
+    monkeypatch.setattr(lifetime, "LAST_EVENTS", 60)
     loud = [call("noise", f"†state.x{i}") for i in range(3)]
     async with hasty.serving(noise, echo):
         handle = await hasty.start(hasty.request(*loud, *chains(6, 10), context=[heads(6)]))

@@ -57,7 +57,7 @@ from acts.machines.run_commands import (
     StartInstances,
     StartPlanRun,
 )
-from acts.simulation.billable_actions import ACTIVITY, CONTINUE_AS_NEW, TIMER, ActionCount
+from acts.simulation.billable_actions import ACTIVITY, CHILD_WORKFLOW, CONTINUE_AS_NEW, TIMER, ActionCount
 from acts.tree.records import Accounting
 from workflows.runtime import model_calls
 from workflows.runtime.activity_calls import ActivityCalls, call_error
@@ -345,7 +345,9 @@ class Driver:
             self.inbox.append(CallFailed(node.key, error))
             return
         await self._make_room(payload_bytes(arg))
-        self.actions.add(None)
+        # It reports nothing: its start, and what it starts, count here
+        self.actions.record(CHILD_WORKFLOW, 1 if command.input.delegate is None else 2)
+        self.actions.record(ACTIVITY, 1 if command.input.delegate is None else 0)
         task = asyncio.create_task(start_background(node.key, arg, node.label))
         self._watch(node.key, task, partial(self._background_started, node))
 
