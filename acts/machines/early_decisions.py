@@ -1,0 +1,115 @@
+"""Decisions that come before what they are about, and the memory that tells early from late.
+
+A decision by signal may arrive before its wait opens; it is kept for the first wait that it fits. A
+decision about something that has waited before is late, not early: it was sent twice, or lost a race.
+Keeping it would approve the next thing that waits, which nobody has seen.
+
+Laws: nothing here judges or answers a decision (``approvals`` does), and nothing knows the time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from acts.language.errors import DecisionRefused
+from acts.tree.decisions import Decision, PendingApproval, match_decision, read_decision
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+# Decisions that are kept at a time; a flood of signals must not grow the state without end
+MAX_EARLY: Final = 100
+
+_Seen = tuple[str, str | None, str | None]  # workflow id, call, instance
+
+
+@dataclass(frozen=True, slots=True)
+class ReceivedDecision:
+    """A decision and where it came from.
+
+    ``scope`` limits it to one run and those below. ``reply_to`` is the run that owes the person an answer
+    (None: this run), ``id`` how that run names the decision: empty for a signal, which expects no answer.
+    """
+
+    decision: Decision
+    scope: str | None = None
+    reply_to: str | None = None
+    id: str = ""
+
+
+class EarlyDecisions:
+    """The decisions that are kept, and what has waited so far. ``own`` is the workflow id of this run."""
+
+    def __init__(self, own: str) -> None:
+        self._own = own
+        self._kept: list[ReceivedDecision] = []
+        self._seen: dict[_Seen, tuple[str, ...]] = {}  # with the ancestors of the run
+
+    def remember(self, wait: PendingApproval, ancestors: Sequence[str] = ()) -> None:
+        """This has waited: a decision about it that comes later is late."""
+        self._seen[wait.workflow_id, wait.call, wait.instance] = tuple(ancestors)
+
+    def is_early(self, item: ReceivedDecision, waits: Iterable[PendingApproval]) -> bool:
+        """True when a decision fits nothing that waits now or has waited before."""
+        return not any(_is_about(wait, item.decision) for wait in waits) and not any(
+            self._could_mean(item, seen, ancestors) for seen, ancestors in self._seen.items()
+        )
+
+    def _could_mean(self, item: ReceivedDecision, seen: _Seen, ancestors: tuple[str, ...]) -> bool:
+        decision, (workflow_id, call, instance) = item.decision, seen
+        if not self._is_in_scope(item.scope, workflow_id, ancestors):
+            return False
+        # A run within an instance does not always know that it is one: its id means it
+        is_named = instance is None and decision.workflow_id == workflow_id
+        return (
+            decision.workflow_id in (None, workflow_id)
+            and decision.call in (None, call)
+            and (is_named or decision.instance in (None, instance))
+        )
+
+    def _is_in_scope(self, scope: str | None, workflow_id: str, ancestors: Sequence[str]) -> bool:
+        return scope in (None, self._own, workflow_id) or scope in ancestors
+
+    def keep(self, item: ReceivedDecision) -> bool:
+        """Keep a decision for its wait; False when there is no room for another one."""
+        if len(self._kept) >= MAX_EARLY:
+            return False
+        self._kept.append(item)
+        return True
+
+    def take(self, wait: PendingApproval, ancestors: Sequence[str] = ()) -> list[ReceivedDecision]:
+        """The kept decisions about a wait that has just opened, oldest first; they are kept no longer."""
+        items, rest = list[ReceivedDecision](), list[ReceivedDecision]()
+        for item in self._kept:
+            fits = self._is_in_scope(item.scope, wait.workflow_id, ancestors) and _is_about(wait, item.decision)
+            (items if fits else rest).append(item)
+        self._kept = rest
+        return items
+
+    def snapshot(self) -> dict[str, Any]:
+        """``{early, seen}``: what the next run must know."""
+        return {
+            "early": [
+                {"decision": {**e.decision.raw, "decision": e.decision.decision}, "scope": e.scope,
+                 "replyTo": e.reply_to}
+                for e in self._kept
+            ],
+            "seen": [[*seen, list(ancestors)] for seen, ancestors in self._seen.items()],
+        }  # fmt: skip
+
+    def restore(self, data: Mapping[str, Any]) -> None:
+        """Take over a snapshot."""
+        self._kept = [
+            ReceivedDecision(read_decision(item["decision"]), item["scope"], item["replyTo"]) for item in data["early"]
+        ]
+        self._seen = {(workflow_id, call, instance): tuple(above) for workflow_id, call, instance, above in data["seen"]}
+
+
+def _is_about(wait: PendingApproval, decision: Decision) -> bool:
+    """True when a decision means this wait, whatever version of it."""
+    try:
+        match_decision([wait], replace(decision, version=None))
+    except DecisionRefused:
+        return False
+    return True

@@ -1,0 +1,135 @@
+"""What waits in the runs below the root, as their reports say, and the decisions that are on their way to them.
+
+The root hides a wait while a decision that closes it is on its way, so that nobody decides it twice. The answer
+to the decision removes the wait or shows it again. Answers and reports of one run arrive in the order in which
+that run sent them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from acts.machines.pending_reports import ReportedKey, reported_key
+from acts.tree.decisions import PendingApproval
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from acts.machines.early_decisions import ReceivedDecision
+    from acts.tree.records import PendingChanged
+
+
+@dataclass(slots=True)
+class _Run:
+    """What waits in one run; ``hidden`` are waits with the decision on its way that closes each."""
+
+    ancestors: tuple[str, ...]
+    waits: dict[ReportedKey, PendingApproval] = field(default_factory=dict)
+    hidden: dict[ReportedKey, str] = field(default_factory=dict)
+
+    def visible(self) -> list[PendingApproval]:
+        return [wait for key, wait in self.waits.items() if key not in self.hidden]
+
+
+@dataclass(frozen=True, slots=True)
+class _Forward:
+    """A decision on its way; ``path`` is the run that waits, after its ancestors."""
+
+    item: ReceivedDecision
+    wait: PendingApproval
+    path: tuple[str, ...]
+    closes: bool
+
+
+class PendingBelow:
+    """Kept at the root only. ``own`` is its workflow id."""
+
+    def __init__(self, own: str) -> None:
+        self._own = own
+        self._runs: dict[str, _Run] = {}
+        self._forwards: dict[str, _Forward] = {}
+        self._next = 0
+
+    # -- reports -----------------------------------------------------------------------------------
+
+    def apply_report(self, record: PendingChanged) -> list[PendingApproval]:
+        """Take a report; returns what opened.
+
+        Raises:
+            ValueError: it is no report of a run below this one.
+        """
+        opened = [PendingApproval.from_json(item) for item in record.opened]
+        closed = [PendingApproval.from_json({"version": 0, "since": "", **item}) for item in record.closed]
+        is_below = record.ancestors[:1] == (self._own,) and record.workflowId != self._own
+        if not is_below or any(wait.workflow_id != record.workflowId for wait in opened):
+            raise ValueError("a run reports its own waits, to its own root")
+        for wait in closed:
+            self._close(record.workflowId, reported_key(wait))
+        for wait in opened:
+            run = self._runs.setdefault(record.workflowId, _Run(record.ancestors))
+            run.waits[reported_key(wait)] = wait
+            run.hidden.pop(reported_key(wait), None)
+        return opened
+
+    def _close(self, workflow_id: str, key: ReportedKey) -> None:
+        run = self._runs.get(workflow_id)
+        if run is None:
+            return
+        run.waits.pop(key, None)
+        run.hidden.pop(key, None)
+        if not run.waits:
+            del self._runs[workflow_id]
+
+    def ancestors(self, workflow_id: str) -> tuple[str, ...]:
+        """The runs above one that waits."""
+        return self._runs[workflow_id].ancestors
+
+    # -- what waits --------------------------------------------------------------------------------
+
+    def visible(self, scope: str | None = None) -> list[PendingApproval]:
+        """What waits below, or at and below the run ``scope``."""
+        runs = [r for id_, r in self._runs.items() if scope is None or scope == id_ or scope in r.ancestors]
+        return [wait for run in runs for wait in run.visible()]
+
+    @property
+    def run_count(self) -> int:
+        """In how many runs something waits."""
+        return sum(len(run.waits) > len(run.hidden) for run in self._runs.values())
+
+    def count_waiting(self, children: Iterable[str]) -> int:
+        """In how many of these children, or below them, something waits."""
+        paths = [(*run.ancestors, id_) for id_, run in self._runs.items() if len(run.waits) > len(run.hidden)]
+        return sum(any(child in path for path in paths) for child in children)
+
+    # -- decisions on their way --------------------------------------------------------------------
+
+    def add_forward(self, item: ReceivedDecision, wait: PendingApproval, *, closes: bool) -> str:
+        """A decision goes to the run that waits; returns the id by which that run answers it."""
+        run = self._runs[wait.workflow_id]
+        self._next += 1
+        id_ = str(self._next)
+        if closes:
+            run.hidden[reported_key(wait)] = id_
+        self._forwards[id_] = _Forward(item, wait, (*run.ancestors, wait.workflow_id), closes)
+        return id_
+
+    def take_forward(self, id_: str, *, is_accepted: bool) -> ReceivedDecision | None:
+        """The decision of this id, which was judged or did not arrive; None for one that is not on its way."""
+        forward = self._forwards.pop(id_, None)
+        if forward is None:
+            return None
+        workflow_id, key = forward.wait.workflow_id, reported_key(forward.wait)
+        if forward.closes and is_accepted:
+            self._close(workflow_id, key)
+        elif workflow_id in self._runs and self._runs[workflow_id].hidden.get(key) == id_:
+            del self._runs[workflow_id].hidden[key]
+        return forward.item
+
+    def forget(self, workflow_id: str) -> list[ReceivedDecision]:
+        """A run has ended, and with it all runs below; returns the decisions that none of them will judge."""
+        for id_, run in list(self._runs.items()):
+            if workflow_id == id_ or workflow_id in run.ancestors:
+                del self._runs[id_]
+        lost = [id_ for id_, forward in self._forwards.items() if workflow_id in forward.path]
+        return [self._forwards.pop(id_).item for id_ in lost]
