@@ -144,6 +144,7 @@ class Approvals:
         self._seen: dict[tuple[str, str | None, str | None], int] = {}
         self._sent: dict[Key, PendingApproval] = {}
         self._arrived: dict[Key, PendingApproval] = {}
+        self._hidden: dict[Key, None] = {}  # decided at the root, which hides them until they are reported again
         self._on_the_way: tuple[list[PendingApproval], list[PendingApproval]] | None = None
         self._changed = False
         self._resends = 0
@@ -393,7 +394,7 @@ class Approvals:
         wait = next((w for w in self._waits.values() if _key(self._as_reported(w)) == _key(target)), None)
         if wait is None:
             raise DecisionRefused(f"{target} does not wait any more")
-        self._sent.pop(_key(target), None)  # the root hides it until it is reported again, or closed
+        self._hidden[_key(target)] = None
         self._changed = True
         return wait
 
@@ -453,12 +454,13 @@ class Approvals:
         if self.position.is_root or self._on_the_way is not None or not self._changed:
             return []
         current = {_key(w): w for w in map(self._as_reported, self._waits.values())}
-        opened = [w for key, w in current.items() if self._sent.get(key) != w][:MAX_CHANGES]
+        opened = [w for key, w in current.items() if self._sent.get(key) != w or key in self._hidden][:MAX_CHANGES]
         closed = [w for key, w in self._sent.items() if key not in current][:MAX_CHANGES]
         if not (opened or closed):
             self._changed = False
             return []
         self._on_the_way = (opened, closed)
+        self._hidden.clear()
         for wait in closed:
             del self._sent[_key(wait)]
         self._sent |= {_key(w): w for w in opened}

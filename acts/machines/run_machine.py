@@ -193,7 +193,8 @@ class RunMachine:
     def _record_received(self, event: RecordReceived, now: str) -> list[Any]:
         record = event.record
         if isinstance(record, PendingChanged):
-            return list(self.approvals.on_pending_changed(record, now)) if self.position.is_root else []
+            is_below = self.position.is_root and self._is_below((*record.ancestors, record.workflowId))
+            return list(self.approvals.on_pending_changed(record, now)) if is_below else []
         if isinstance(record, ForwardedDecision):
             return list(self.approvals.on_forwarded(record, now))
         if isinstance(record, DecisionAnswer):
@@ -205,6 +206,12 @@ class RunMachine:
         if isinstance(record, BudgetGrant):
             return list(self.budget.on_grant(record))
         return self._forget_run(record.workflowId) if isinstance(record, RunEnded) else []
+
+    def _is_below(self, path: tuple[str, ...]) -> bool:
+        """True for the path of a run below this one: the word that its child has started may come later."""
+        if len(path) < 2 or path[0] != self.own:  # noqa: PLR2004 - this run, and at least one below it
+            return False
+        return path[1] in self.children.values() or path[1].startswith(f"{self.own}/")
 
     def _record_delivered(self, event: RecordDelivered, _now: str) -> list[Any]:
         if event.key == "pending":

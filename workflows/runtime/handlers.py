@@ -296,9 +296,10 @@ class RunWorkflow:
     def decide_validator(self, value: RawValue = NOTHING) -> None:
         """Refuse what cannot be carried out here: it then never enters history.
 
-        Before the run knows what waits, and where a run below is the judge, the handler refuses.
+        While the run does not know yet what waits (a worker that has just come gets the update together with
+        the events before it), and where a run below is the judge, the handler refuses.
         """
-        if self._driver is None or self._driver.run.has_not_begun:
+        if self._driver is None or self._driver.run.has_not_begun or self._inbox:
             return
         run = self._driver.run
         try:
