@@ -456,9 +456,9 @@ class PlanRun(RunMachine):
         return self._perform(self.walk.decide(rank, decision.decision, decision.reason or "", now), now)
 
     def _decided_plan(self, decision: Decision, now: str) -> list[Any]:
+        self.forecast = self._forecast_plan(self.walk.prepared)
         if decision.decision == APPROVE:
             self.is_approved = True
-            self.forecast = self._forecast_plan(self.walk.prepared)
             return self._perform(self.walk.begin(now), now)
         self.finished = REJECTED if decision.decision == REJECT else "failed"
         return [Finish(self.finished)]
