@@ -210,6 +210,7 @@ class AgentRun(RunMachine):
         if event.error is not None:
             self.approvals.records += [{**record, "tick": tick} for record in decisions]
             if self.is_cancelling:
+                self.loop.plan_cancelled(report)
                 return []
             if event.is_unstarted and isinstance(self._step, StartPlan):
                 self.budget.count_calls(-self._step.calls)

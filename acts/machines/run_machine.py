@@ -8,6 +8,7 @@ only commands for the driver are left.
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from acts.language.errors import truncate
@@ -30,6 +31,7 @@ from acts.tree.records import (
     BudgetGrant,
     BudgetReport,
     BudgetRequest,
+    CancelledReport,
     DecisionAnswer,
     ForwardedDecision,
     GrantedRequest,
@@ -59,6 +61,7 @@ class RunMachine:
         self.usage = Usage()
         self.notes: list[str] = []
         self.children: dict[str, str] = {}
+        self._cancelled: dict[str, dict[str, Any]] = {}  # by workflow id: what cancelled children had done
         self.finished: str | None = None
         self.is_cancelling = False
         self.has_not_begun = True
@@ -176,6 +179,8 @@ class RunMachine:
         out: list[Any] = []
         if event.accounting is not None:
             out += self.budget.take(event.accounting.settled)
+        if workflow_id is not None and event.report is None and workflow_id in self._cancelled:
+            event = replace(event, report=self._cancelled.pop(workflow_id))
         self.usage.add((event.report or {}).get("usage"))
         if workflow_id is not None and event.is_abrupt and not self.is_cancelling:
             out += self._forget_run(workflow_id)
@@ -205,6 +210,8 @@ class RunMachine:
             return list(self.budget.on_report(record))
         if isinstance(record, BudgetGrant):
             return list(self.budget.on_grant(record))
+        if isinstance(record, CancelledReport):
+            self._cancelled[record.workflowId] = record.report
         return self._forget_run(record.workflowId) if isinstance(record, RunEnded) else []
 
     def _is_below(self, path: tuple[str, ...]) -> bool:

@@ -4,7 +4,7 @@
 * what a delegate and an instance give back: ``DelegateResult``, ``InstanceReport``;
 * what a run carries into the next one: ``PlanState``, ``AgentState``;
 * the signals between runs: ``PendingChanged``, ``ForwardedDecision``, ``DecisionAnswer``,
-  ``BudgetRequest``, ``BudgetGrant``, ``BudgetReport``, ``RunEnded``.
+  ``BudgetRequest``, ``BudgetGrant``, ``BudgetReport``, ``RunEnded``, ``CancelledReport``.
 
 This file knows no Temporal: ``workflows/runtime/payloads.py`` puts records into payloads. A field
 is added with a default, so that records of an earlier version are read; a change of meaning raises
@@ -391,3 +391,10 @@ class RunEnded(VersionedRecord):
     """To the root: a run ended without a last word; what waits there or is reserved for it is void."""
 
     workflowId: str
+
+
+class CancelledReport(VersionedRecord):
+    """To the parent: what a cancelled child had done. A cancelled workflow has no result."""
+
+    workflowId: str
+    report: dict[str, Any]
