@@ -142,10 +142,15 @@ def truncate(text: str, limit: int = MAX_TEXT) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
+def find_similar(wrong: str, names: Iterable[str]) -> str | None:
+    """The name most like ``wrong``, if any is like it."""
+    return next(iter(get_close_matches(wrong, list(names), 1)), None)
+
+
 def suggest(wrong: str, names: Iterable[str]) -> str | None:
-    """``did you mean "…"?``, where one of the names is like it."""
-    near = get_close_matches(wrong, list(names), 1)
-    return f'did you mean "{near[0]}"?' if near else None
+    """``did you mean "…"?``, if one of the names is like ``wrong``."""
+    similar = find_similar(wrong, names)
+    return None if similar is None else f'did you mean "{similar}"?'
 
 
 def format_choices(names: Iterable[str], limit: int = 12) -> str:

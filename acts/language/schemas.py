@@ -20,7 +20,7 @@ from jsonschema.validators import extend
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 
-from acts.language.errors import truncate
+from acts.language.errors import find_similar, format_choices, truncate
 from acts.language.references import is_reference, literal
 from acts.language.values import UNKNOWN, Json, pointer, type_name
 
@@ -297,22 +297,36 @@ def _refuse(uri: str) -> Any:
 
 
 def _explain(validator: Any, value: Json) -> list[Defect]:
+    """What ``validator`` finds wrong: a whole before its parts, list items in their order, keys by name."""
     try:
         errors = sorted(validator.iter_errors(value), key=relevance, reverse=True)
     except RecursionError:
         return [((), "nested too deeply to be checked")]
     except Unresolvable as error:
         return [((), f"the schema has a reference that leads nowhere: {truncate(str(error), 120)}")]
-    out = []
-    for found in errors[:MAX_DEFECTS]:
-        inner = best_match([found]) or found
-        text = (
-            truncate(inner.message, 240)
-            if inner.validator != "anyOf"
-            else f"{truncate(repr(inner.instance), 80)} fits none of the alternatives"
-        )
-        out.append((tuple(inner.absolute_path), text))
-    return out
+    errors.sort(key=lambda error: list(error.absolute_path))
+    inner = [best_match([error]) or error for error in errors[:MAX_DEFECTS]]
+    return [(tuple(error.absolute_path), _error_text(error)) for error in inner]
+
+
+def _error_text(error: Any) -> str:
+    if error.validator == "anyOf":
+        return f"{truncate(repr(error.instance), 80)} fits none of the alternatives"
+    if error.validator == "additionalProperties" and error.validator_value is False:
+        return _unknown_keys(error.instance, error.schema) or truncate(error.message, 240)
+    return truncate(error.message, 240)
+
+
+def _unknown_keys(value: dict[str, Json], schema: dict[str, Any]) -> str | None:
+    """The keys that a closed object does not allow, and those that it does; None where patterns allow more."""
+    allowed = schema.get("properties", {})
+    unknown = [key for key in value if key not in allowed]
+    if schema.get("patternProperties"):
+        return None
+    names = ", ".join(f'"{truncate(key, 40)}"' for key in unknown[:MAX_DEFECTS])
+    text = f"{names} {'is' if len(unknown) == 1 else 'are'} not allowed; allowed: {format_choices(allowed)}"
+    similar = find_similar(unknown[0], allowed)
+    return f'{text}; did you mean "{similar}"?' if similar is not None else text
 
 
 # Recursive schemas branch without end; a sample is for people and needs no more parts

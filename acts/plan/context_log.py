@@ -297,9 +297,11 @@ class Log:
         """The value at ``path`` as of ``rank`` in an instance's view, or ABSENT."""
         return self.layer(instance).read(path, rank, settled=settled)
 
-    def held(self, path: Path, instance: str | None = None) -> bool:
-        """True when the context held the path before the plan (null counts)."""
+    def has_initially(self, path: Path, instance: str | None = None) -> bool:
+        """True when the context has a value at the path before the plan (null is one)."""
         return self.read(path, START, instance) is not ABSENT
+
+    held = has_initially
 
     def view(self, kind: str, rank: int = END, instance: str | None = None) -> Json:
         """All of one kind, or ABSENT."""

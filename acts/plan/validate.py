@@ -12,18 +12,19 @@ from typing import TYPE_CHECKING, Final
 
 from acts.language.errors import InvalidRequest, Problem, format_choices
 from acts.language.messages import Data, Request, read_request
-from acts.language.references import Path, alternatives
+from acts.language.references import Path
 from acts.language.schemas import part_of, schema_defect
 from acts.language.tools import Tool, read_tools
 from acts.language.values import ABSENT, Json, Names, get, pointer
 from acts.plan.call_reader import CallReader
 from acts.plan.context_log import Log
-from acts.plan.graph import Graph, WriterChain, build_graph
+from acts.plan.dangling_references import ReferenceCheck
+from acts.plan.graph import Graph, PlanListing, WriterChain, order_calls
 from acts.plan.lint import lint
 from acts.plan.planned_call import PlannedCall
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Container, Iterable, Mapping, Sequence
 
 # The plan travels in the run's input, which Temporal bounds at 2 MB: about this many
 # Calls of the least size. More belongs into instances or several plans.
@@ -126,19 +127,22 @@ def validate_plan(
     plan = request.plan
     if plan is None:
         raise InvalidRequest(problems)
-    reader = CallReader(tools, request.instances(), at)
-    calls = enumerate(plan.calls[:MAX_CALLS]) if places is None else zip(places, plan.calls, strict=True)
-    nodes = [n for i, c in calls if (n := reader.read(c, i)) is not None]
-    problems[len(found) : len(found)] = _limits(request, len(plan.calls), at, template=is_template(request, nodes))
-    lost = ("unknownTool", "unknownInstance") if request.partial else ()
-    problems.extend(p for p in (*reader.problems, *log.problems) if p.code not in lost)
-    whole = len(nodes) == len(plan.calls) and not request.partial
-    graph, wrong = _graph(request, nodes, log, whole=whole)
-    problems.extend(wrong)
+    tools_incomplete = any(p.fatal and p.code in ("invalidTool", "unknownTool") for p in found)
+    reader = CallReader(tools, request.instances(), at, tools_incomplete=tools_incomplete)
+    raw_calls = enumerate(plan.calls[:MAX_CALLS]) if places is None else zip(places, plan.calls, strict=True)
+    calls = [call for i, raw in raw_calls if (call := reader.read(raw, i)) is not None]
+    problems.extend(_limits(request, len(plan.calls), at, template=is_template(request, calls)))
+    # What an unreadable message would have defined is not missing
+    consequences = ("unknownTool", "unknownInstance") if request.partial else ()
+    problems.extend(p for p in (*reader.problems, *log.problems) if p.code not in consequences)
+    graph, graph_problems = _check_graph(
+        request, calls, log, writes_unknown=reader.writes_unknown or request.partial or len(plan.calls) > MAX_CALLS
+    )
+    problems.extend(graph_problems)
     problems.extend(_state_writes(request, graph))
     given, dropped = literal_outputs(graph, plan.mode)
     problems.extend(dropped)
-    problems.extend(_model(request, graph, given))
+    problems.extend(_model(request, graph, given, reader.unreadable))
     if any(p.fatal for p in problems):
         raise InvalidRequest(problems)
     return ValidatedPlan(request, tools, graph, given, tuple(problems))
@@ -149,21 +153,32 @@ def is_template(request: Request, nodes: Iterable[PlannedCall]) -> bool:
     return bool(request.instances()) and all(n.call.get("_instance") is None for n in nodes)
 
 
-def _graph(request: Request, nodes: Sequence[PlannedCall], log: Log, *, whole: bool) -> tuple[Graph, list[Problem]]:
-    """The graph, and what is wrong with it; a template is checked for every instance."""
-    if not is_template(request, nodes):
-        graph, problems = build_graph(nodes, log.held)
-        return graph, problems + _references(request, graph, log, whole=whole and not problems)
+def _check_graph(
+    request: Request, calls: Sequence[PlannedCall], log: Log, *, writes_unknown: bool
+) -> tuple[Graph, list[Problem]]:
+    """The graph, its cycles, and the references that nothing satisfies; a template is checked for every instance.
+
+    With ``writes_unknown`` a Call that could not be read may write anything, so no reference is reported.
+    """
+    severity = "warning" if request.config.missing == "wait" else "error"
+
+    def check(own: Sequence[PlannedCall]) -> tuple[Graph, list[Problem]]:
+        listing = PlanListing(own)
+        references = ReferenceCheck(listing, log, severity)
+        unsatisfied = references.unsatisfied()
+        graph, problems = order_calls(listing, unsatisfied)
+        return graph, problems + ([] if writes_unknown else references.problems(unsatisfied))
+
+    if not is_template(request, calls):
+        return check(calls)
     first: Graph | None = None
     seen: dict[tuple[str, str], list[Problem]] = {}
     for instance in request.instances():
-        own = [replace(n, instance=instance) for n in nodes]
-        graph, problems = build_graph(own, log.held)
+        graph, problems = check([replace(call, instance=instance) for call in calls])
         first = first or graph
-        for problem in problems + _references(request, graph, log, whole=whole and not problems):
+        for problem in problems:
             seen.setdefault((problem.code, problem.pointer), []).append(replace(problem, instance=instance))
-    told = [_of_some(found, len(request.instances())) for found in seen.values()]
-    return first or build_graph(nodes, log.held)[0], told
+    return first or check(calls)[0], [_of_some(same, len(request.instances())) for same in seen.values()]
 
 
 def _of_some(found: Sequence[Problem], instances: int) -> Problem:
@@ -205,41 +220,6 @@ def _limits(request: Request, count: int, at: tuple[str | int, ...], *, template
         times = f"{count} calls for each of {len(request.instances())} instances"
         out.append(Problem("limitExceeded", f"the plan has {times}; the budget allows {allowed}", pointer(*at)))
     return out
-
-
-def _references(request: Request, graph: Graph, log: Log, *, whole: bool) -> list[Problem]:
-    """References that nothing in the context or the plan can satisfy."""
-    severity = "warning" if request.config.missing == "wait" else "error"
-    if not whole:
-        return []  # a Call that could not be read may be the writer
-    out = []
-    for rank, node in enumerate(graph.order):
-        if node.index not in graph.ahead:
-            continue  # held, or written before it
-
-        def possible(path: Path, rank: int = rank, node: PlannedCall = node) -> bool:
-            chains = graph.chains.overlapping(path, node.instance)
-            return log.held(path, node.instance) or any(c.entries and c.entries[0] < rank for c in chains)
-
-        for read in node.reads:
-            if any(all(possible(p) for p in option) for option in alternatives(read.tree)):
-                continue
-            lacking = [p for p in read.paths if not possible(p)]
-            text = f"nothing in the context or the plan provides {' or '.join(str(p) for p in lacking)}"
-            hint = _nearest(lacking[0], log, node.instance) if lacking else None
-            out.append(Problem("unknownReference", text, node.pointer + pointer(*read.at), node.id, hint, severity))
-    return out
-
-
-def _nearest(path: Path, log: Log, instance: str | None) -> str:
-    """What is there instead, at the deepest place that the path reaches."""
-    for depth in range(len(path.names), -1, -1):
-        found = log.read(Path(path.kind, path.names[:depth]), 0, instance)
-        if isinstance(found, dict):
-            return f"{Path(path.kind, path.names[:depth])} has: {format_choices(found)}"
-        if found is not ABSENT:
-            return f"{Path(path.kind, path.names[:depth])} is {type(found).__name__}, not an object"
-    return f"kinds in the context: {format_choices(log.layer(instance).kinds())}"
 
 
 def state_schema(data: Sequence[Data], path: Path) -> Json:
@@ -316,10 +296,10 @@ def literal_outputs(graph: Graph, mode: str) -> tuple[frozenset[int], list[Probl
     return frozenset(given), out
 
 
-def _model(request: Request, graph: Graph, given: frozenset[int]) -> list[Problem]:
+def _model(request: Request, graph: Graph, given: frozenset[int], unreadable: Container[int]) -> list[Problem]:
     out = []
     for rank, node in enumerate(graph.order):
-        if node.kind != "latent" or rank in given:
+        if node.kind != "latent" or rank in given or node.index in unreadable:
             continue
         if not node.outcomes:
             out.append(

@@ -79,7 +79,7 @@ SOURCES: list[tuple[str, list[dict[str, Any]], str | None]] = [
     ("†state.a.b", [state(a={"b": 0})], None),
     ("†state.b", [state(a=1)], "†state has: a"),
     ("†state.a.b", [state(a={"c": 1, "d": 2})], "†state.a has: c, d"),
-    ("†state.l.5", [state(l=[1])], "†state.l"),
+    ("†state.l.5", [state(l=[1])], "†state.l is a list of 1"),
     ("†stat.a", [state(a=1), {"type": "data", "kind": "user", "data": {}}], "kinds in the context: state, user"),
     ("†state.a || †state.z", [state(a=1)], None),
     ("†state.y || †state.z", [state(a=1)], "†state has: a"),
@@ -126,6 +126,12 @@ PARAMETERS: list[tuple[dict[str, Any], list[str]]] = [
     ({"n": None}, []),
     ({"n": 1, "extra": "†state.a"}, [""]),
 ]
+
+
+def test_an_unknown_parameter_is_answered_with_the_known_ones() -> None:
+    schema = tool("t", city={"type": "string"}, days={"type": "integer"}) | {"additionalProperties": False}
+    (problem,) = fatal(request(call("t", "†state.x", ctiy="Rome", days="†state.a"), context=[state(a=1)], t=schema))
+    assert problem.message == 'tool "t": "ctiy" is not allowed; allowed: city, days; did you mean "city"?'
 
 
 @pytest.mark.parametrize(("parameters", "pointers"), PARAMETERS, ids=str)
@@ -214,11 +220,124 @@ def test_the_latest_plan_is_the_one_that_is_checked() -> None:
     assert fatal(raw) == []
 
 
-def test_problems_of_a_call_that_cannot_be_read_do_not_breed() -> None:
-    """Who reads what a broken Call would have written is not at fault."""
-    raw = request({"_tool": "unknown", "_outputPath": "†state.a"}, call("b", "†state.b", x="†state.a"))
+# an unreadable Call, what another Call reads, the codes of all problems. The Tool `writer` fixes its _outputPath
+UNREADABLE: list[tuple[Any, str, list[str]]] = [
+    # what the Call would write is known: nobody else is to blame for it, and no other reference is excused by it
+    ({"_tool": "unknown", "_outputPath": "†state.a"}, "†state.a", ["unknownTool"]),
+    ({"_tool": "unknown", "_outputPath": "†state.a"}, "†state.b", ["unknownTool", "unknownReference"]),
+    ({"_tool": "unknown", "_errorPath": "†state.a"}, "†state.a", ["unknownTool"]),
+    ({"_tool": "unknown", "_errorPath": "†state.a"}, "†state.b", ["unknownTool", "unknownReference"]),
+    ({"_tool": "act", "_outputPath": "†state.a", "_foo": 1}, "†state.a", ["forbiddenMeta"]),
+    ({"_tool": "act", "_outputPath": "†state.a", "_foo": 1}, "†state.b", ["forbiddenMeta", "unknownReference"]),
+    ({"_tool": "act", "_outputPath": "†state.a", "x": "†"}, "†state.b", ["invalidExpression", "unknownReference"]),
+    ({"_tool": "act", "_outputPath": "†state.a", "_instance": "Z"}, "†state.a", ["unknownInstance"]),
+    ({"_tool": "act", "_outputPath": "†plan.x"}, "†state.b", ["forbiddenWrite", "unknownReference"]),
+    ({"_tool": 5, "_outputPath": "†state.a"}, "†state.a", ["invalidCall"]),
+    # its Tool does not allow the path, or fixes another one: it means one of the two
+    ({"_tool": "writer", "_outputPath": "†state.b"}, "†state.b", ["forbiddenMeta"]),
+    ({"_tool": "writer", "_outputPath": "†state.b"}, "†state.fixed", ["forbiddenMeta"]),
+    ({"_tool": "writer", "_outputPath": "†state.b"}, "†state.c", ["forbiddenMeta", "unknownReference"]),
+    # a misspelt Tool may be any of those that are known
+    ({"_tool": "wrter"}, "†state.fixed", ["unknownTool"]),
+    ({"_tool": "wrter"}, "†state.b", ["unknownTool", "unknownReference"]),
+    # what it would write cannot be told: it may be anything
+    (5, "†state.a", ["invalidCall"]),
+    ({"_tool": "act", "_outputPath": "state.a"}, "†state.b", ["invalidExpression"]),
+    ({"_tool": "act", "_outputPath": 5}, "†state.b", ["forbiddenMeta"]),
+    ({"_tool": "unknown", "_outputPath": "†"}, "†state.b", ["unknownTool", "invalidExpression"]),
+    ({"_tool": "act", "_outputPath": "†state.a", "_errorPath": "†"}, "†state.b", ["invalidExpression"]),
+]
+
+
+@pytest.mark.parametrize(("unreadable", "reference", "codes"), UNREADABLE, ids=str)
+def test_an_unreadable_call_hides_no_dangling_reference_and_causes_none(
+    unreadable: Any, reference: str, codes: list[str]
+) -> None:
+    tools = {"act": tool("act"), "writer": tool("writer", _outputPath={"const": "†state.fixed"})}
+    raw = {"context": [{"type": "tool", "tool": tools}, {"type": "plan"}]}
+    for plan in ([unreadable, call("act", x=reference)], [call("act", x=reference), unreadable]):
+        raw["context"][1]["plan"] = plan
+        assert sorted(p.code for p in fatal(raw)) == sorted(codes)
+
+
+def test_an_unreadable_call_has_its_own_references_checked() -> None:
+    raw = request(call("a", "†state.a", x="†state.none", y="†", _foo=1), {"_tool": "unknown", "x": "†state.none"})
     del raw["context"][0]["tool"]["unknown"]
-    assert [p.code for p in fatal(raw)] == ["unknownTool"]
+    assert [(p.code, p.pointer.removeprefix("/context/1/plan/")) for p in fatal(raw)] == [
+        ("forbiddenMeta", "0/_foo"),
+        ("invalidExpression", "0/y"),
+        ("unknownTool", "1/_tool"),
+        ("unknownReference", "0/x"),
+        ("unknownReference", "1/x"),
+    ]
+
+
+def test_a_call_whose_tool_could_not_be_read_may_write_anything() -> None:
+    broken = {"properties": {"_outputPath": {"const": "†state.a"}, "x": {"type": "strin"}}}
+    raw = request({"_tool": "broken"}, call("b", x="†state.a"), broken=broken)
+    assert [p.code for p in fatal(raw)] == ["invalidTool", "unknownTool"]
+
+
+def test_a_cycle_and_a_dangling_reference_are_reported_together() -> None:
+    raw = request(call("a", "†state.a", x="†state.b"), call("b", "†state.b", x="†state.a", y="†state.none"))
+    assert [(p.code, p.call) for p in fatal(raw)] == [("cycle", "1:a"), ("unknownReference", "2:b")]
+
+
+# a reference, the context, what the plan's other Calls write, the hint
+HINTS: list[tuple[str, list[dict[str, Any]], list[str], str]] = [
+    ("†state.b", [state(a=1)], ["†data.x"], "†state has: a; the plan writes: †data.x"),
+    (
+        "†state.order.totl",
+        [state(order={"id": 1})],
+        ["†state.order.total", "†state.x"],
+        'did you mean "†state.order.total"? †state.order has: id; the plan writes: †state.order.total',
+    ),
+    (
+        "†state.ordr.id.first",
+        [state(order={"id": 1})],
+        ["†state.y"],
+        'did you mean "†state.order.id.first"? †state has: order; the plan writes: †state.y',
+    ),
+    (
+        "†stat.total",
+        [state(a=1)],
+        ["†state.total"],
+        'did you mean "†state.total"? kinds in the context: state; the plan writes: †state.total',
+    ),
+    (
+        "†user.name",
+        [],
+        ["†usr.name"],
+        'did you mean "†usr.name"? kinds in the context: none; the plan writes: †usr.name',
+    ),
+    (
+        "†state.r9",
+        [],
+        [f"†state.p{i}" for i in range(1, 8)] + ["†state.q9"],
+        "kinds in the context: none; the plan writes: †state.q9, "
+        + ", ".join(f"†state.p{i}" for i in range(1, 6))
+        + ", … (8 in all)",
+    ),
+    ("†state.n.x", [state(n=None)], [], "†state.n is null"),
+    ("†state.n.x", [state(n=[1, 2])], [], "†state.n is a list of 2"),
+]
+
+
+@pytest.mark.parametrize(("reference", "context", "writes", "hint"), HINTS)
+def test_the_hint_of_a_dangling_reference_says_what_the_context_has_and_what_the_plan_writes(
+    reference: str, context: list[dict[str, Any]], writes: list[str], hint: str
+) -> None:
+    calls = [call("t", "†state.self", x=reference), *(call("t", path) for path in writes)]
+    (problem,) = fatal(request(*calls, context=context))
+    assert problem.hint == hint
+
+
+def test_many_dangling_references_cost_what_their_number_says() -> None:
+    """Hints are written for as many as any report shows."""
+    plan = [call("t", f"†state.k{i}", x=f"†state.none{i}") for i in range(3_000)]
+    problems = fatal(request(*plan, context=[state(**{f"a{i}": 0 for i in range(3_000)})]))
+    assert [p.code for p in problems] == ["unknownReference"] * 3_000
+    assert sum(p.hint is not None for p in problems) == MAX_PROBLEMS_REPORTED
 
 
 def test_thoughts_and_models() -> None:
