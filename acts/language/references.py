@@ -15,10 +15,10 @@ import json
 import re
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from acts.language.errors import ExpressionError
-from acts.language.values import ABSENT, Json, Names
+from acts.language.values import ABSENT, Json, Names, Place, replace_parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -92,7 +92,7 @@ def is_reference(value: Json) -> bool:
     return isinstance(value, str) and value[:1] == MARK and value[1:2] != MARK
 
 
-def literal(text: str) -> str:
+def unescape(text: str) -> str:
     """``††x`` is the string ``†x``; any other string is itself."""
     return text[1:] if text.startswith(MARK * 2) else text
 
@@ -259,44 +259,90 @@ def conjunction(paths_: Iterable[Path]) -> str:
     return " && ".join(map(str, paths_))
 
 
-def scan(value: Json, *at: str | int) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """Each string of ``value`` that begins with ``†`` and is an expression, with its place."""
+# -- references inside JSON values -------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ReferenceUse:
+    """One expression inside a JSON value. ``at`` leads to it: keys and indexes."""
+
+    at: Place
+    text: str
+    tree: Expression
+    paths: tuple[Path, ...]
+
+    @classmethod
+    def parse(cls, at: Place, text: str) -> ReferenceUse:
+        """The use of an expression, parsed.
+
+        Raises:
+            ExpressionError: it is malformed.
+        """
+        tree = parse(text)
+        return cls(at, text, tree, paths(tree))
+
+
+Escape = tuple[Place, str]
+"""The place of a ``††x`` inside a JSON value, and the ``†x`` that it stands for."""
+
+_CONTAINERS_AND_TEXT: Final = (str, dict, list)
+
+
+def scan_marked(value: Json, *at: str | int) -> Iterator[tuple[Place, str]]:
+    """Each string of ``value`` that begins with ``†``, expression or escape, with its place."""
     if isinstance(value, str):
-        if is_reference(value):
+        if value[:1] == MARK:
             yield at, value
     elif isinstance(value, dict):
         for key, child in value.items():
-            if isinstance(child, _MAY_HOLD):
-                yield from scan(child, *at, key)
+            if isinstance(child, _CONTAINERS_AND_TEXT):
+                yield from scan_marked(child, *at, key)
     elif isinstance(value, list):
         for index, child in enumerate(value):
-            if isinstance(child, _MAY_HOLD):
-                yield from scan(child, *at, index)
+            if isinstance(child, _CONTAINERS_AND_TEXT):
+                yield from scan_marked(child, *at, index)
 
 
-_MAY_HOLD: Final = (str, dict, list)
+def scan(value: Json, *at: str | int) -> Iterator[tuple[Place, str]]:
+    """Each expression of ``value``, with its place."""
+    return ((place, text) for place, text in scan_marked(value, *at) if is_reference(text))
+
+
+def contains_reference(value: Json) -> bool:
+    """True when ``value`` contains an expression at any depth."""
+    return next(scan(value), None) is not None
+
+
+def resolve_references(
+    value: Json, uses: Iterable[ReferenceUse], escapes: Iterable[Escape], read: Callable[[Path], Json]
+) -> tuple[Json, list[ReferenceUse]]:
+    """``value`` with every expression replaced by what it yields, and the uses that are absent.
+
+    ``uses`` and ``escapes`` are all those of ``value``. An absent expression keeps its text.
+    ``value`` is not changed: what holds no replacement is shared with it.
+    """
+    replacements: list[tuple[Place, Json]] = list(escapes)
+    missing = []
+    for use in uses:
+        result = evaluate(use.tree, read)
+        if result is ABSENT:
+            missing.append(use)
+        else:
+            replacements.append((use.at, result))
+    return replace_parts(value, replacements), missing
 
 
 def resolve(value: Json, read: Callable[[Path], Json], missing: list[str]) -> Json:
-    """``value`` with each expression replaced by what it yields.
+    """Like ``resolve_references`` for a value whose expressions are not parsed yet.
 
-    Expressions that are absent are added to ``missing`` and left as they stand.
+    The texts of absent expressions are added to ``missing``.
     """
-    if isinstance(value, str):
-        if not is_reference(value):
-            return literal(value)
-        found = evaluate(parse(value), read)
-        if found is ABSENT:
-            missing.append(value)
-            return value
-        return found
-    if isinstance(value, dict):
-        return {key: resolve(child, read, missing) for key, child in value.items()}
-    if isinstance(value, list):
-        return [resolve(child, read, missing) for child in value]
-    return value
+    marked = list(scan_marked(value))
+    uses = [ReferenceUse.parse(at, text) for at, text in marked if is_reference(text)]
+    escapes = [(at, unescape(text)) for at, text in marked if not is_reference(text)]
+    result, absent = resolve_references(value, uses, escapes, read)
+    missing.extend(use.text for use in absent)
+    return result
 
 
-def any_reference(value: Any) -> bool:
-    """True when an expression stands anywhere inside ``value``."""
-    return next(scan(value), None) is not None
+any_reference = contains_reference

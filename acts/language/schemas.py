@@ -21,7 +21,7 @@ from referencing import Registry
 from referencing.exceptions import Unresolvable
 
 from acts.language.errors import find_similar, format_choices, truncate
-from acts.language.references import is_reference, literal
+from acts.language.references import is_reference, unescape
 from acts.language.values import UNKNOWN, Json, pointer, type_name
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def _holds_open(value: Json) -> bool:
 def _marked(value: Json) -> Json:
     """A planned value with UNKNOWN for each reference, and ``††x`` read as the string ``†x``."""
     if isinstance(value, str):
-        return UNKNOWN if is_reference(value) else literal(value)
+        return UNKNOWN if is_reference(value) else unescape(value)
     if isinstance(value, dict):
         return {k: _marked(v) for k, v in value.items()}
     return [_marked(v) for v in value] if isinstance(value, list) else value

@@ -7,10 +7,15 @@ cannot know: whatever is read below it is unknown too.
 from __future__ import annotations
 
 import math
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 Json = Any
 Names = tuple[str, ...]
+Place = tuple[str | int, ...]
+"""Where a part is inside a JSON value: keys and indexes, outermost first."""
 
 # Deeper JSON than this is refused: recursive checks (JSON Schema included) spend
 # several Python frames per level, and the interpreter stops at 1,000.
@@ -84,6 +89,26 @@ def deep_merge(old: Json, new: Json) -> Json:
             merged[key] = deep_merge(merged[key], value) if key in merged else value
         return merged
     return new
+
+
+def replace_parts(value: Json, replacements: Iterable[tuple[Place, Json]]) -> Json:
+    """``value`` with the parts at these places replaced, none of which lies inside another.
+
+    Containers on the way to a place are copied, once each; everything else is shared.
+    """
+    holder: list[Json] = [value]
+    owned = {id(holder)}
+    for place, part in replacements:
+        container: Any = holder
+        key: str | int = 0
+        for token in place:
+            child = container[key]
+            if id(child) not in owned:
+                child = container[key] = child.copy()
+                owned.add(id(child))
+            container, key = child, token
+        container[key] = part
+    return holder[0]
 
 
 def type_name(value: Json) -> str:

@@ -16,10 +16,22 @@ from typing import Any, Final
 
 from acts.language.errors import ExpressionError, Problem, format_choices
 from acts.language.messages import DATA_TYPES, METHODS, TYPES
-from acts.language.references import MARK, Expression, Path, alternatives, parse, paths, scan
+from acts.language.references import (
+    MARK,
+    Escape,
+    Expression,
+    Path,
+    ReferenceUse,
+    alternatives,
+    is_reference,
+    parse,
+    paths,
+    scan_marked,
+    unescape,
+)
 from acts.language.tools import META, TOOL_ONLY, Tool
 from acts.language.values import ABSENT, Json, pointer, type_name
-from acts.plan.planned_call import PlannedCall, ReferenceUse, error_alternative
+from acts.plan.planned_call import PlannedCall, error_alternative
 
 Outcomes = tuple[tuple[Path, ...], ...]
 
@@ -108,10 +120,11 @@ class _CallParser:
         outcomes, result_count, error = self._outcomes(known)
         instance = self._instance()
         delegate = self.call.get("_delegate")
+        reads, escapes = self._references()
         call = PlannedCall(
             index=self.index, id=self.id, tool=tool, planned=self.raw, call=self.call,
             pointer=pointer(*self.plan.at, self.index), instance=instance, kind=tool.runs(delegate), delegate=delegate,
-            reads=self._reads(), scopes=self._scopes(), outcomes=outcomes, result_outcome_count=result_count,
+            reads=reads, escapes=escapes, scopes=self._scopes(), outcomes=outcomes, result_outcome_count=result_count,
             error=error, method=self.call.get("_outputMethod", "set"),
         )  # fmt: skip
         if known is not None:
@@ -197,17 +210,18 @@ class _CallParser:
             return None
         return tree
 
-    def _reads(self) -> tuple[ReferenceUse, ...]:
-        uses = []
+    def _references(self) -> tuple[tuple[ReferenceUse, ...], tuple[Escape, ...]]:
+        """The expressions of the parameters, and their escaped strings."""
+        uses: list[ReferenceUse] = []
+        escapes: list[Escape] = []
         for key, value in self.call.items():
-            if key in META:
-                continue
-            for at, text in scan(value, key):
-                tree = self._expression(text, *at)
-                if tree is not None:
+            for at, text in scan_marked(value, key) if key not in META else ():
+                if not is_reference(text):
+                    escapes.append((at, unescape(text)))
+                elif (tree := self._expression(text, *at)) is not None:
                     uses.append(ReferenceUse(at, text, tree, paths(tree)))
         # Where the instance is unknown, so is what the Call could read
-        return () if "_instance" in self.refused else tuple(uses)
+        return () if "_instance" in self.refused else tuple(uses), tuple(escapes)
 
     def _scopes(self) -> tuple[Path, ...]:
         items = self.call.get("_scopes", [])

@@ -25,7 +25,8 @@ from acts.language.values import Names
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from acts.plan.planned_call import PlannedCall, ReferenceUse
+    from acts.language.references import ReferenceUse
+    from acts.plan.planned_call import PlannedCall
 
 Key = tuple[str | None, str, Names]
 

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from acts.language.errors import truncate
-from acts.language.references import Expression, Path, conjunction
+from acts.language.references import Escape, Path, ReferenceUse, conjunction, resolve_references
 from acts.language.tools import META, Tool
 from acts.language.values import ABSENT, Json
 from acts.language.wire import ANONYMOUS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from acts.language.config import Approve
 
@@ -30,16 +30,6 @@ _ERROR_ENDINGS: Final = ("Error", "Failed")
 
 
 @dataclass(frozen=True, slots=True)
-class ReferenceUse:
-    """One expression of a Call's parameters. ``at`` is its place inside the Call."""
-
-    at: tuple[str | int, ...]
-    text: str
-    tree: Expression
-    paths: tuple[Path, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class PlannedCall:
     """A Call as the plan holds it. ``id`` is ``<position from 1>:<tool>``.
 
@@ -47,7 +37,7 @@ class PlannedCall:
     and what is the Tool's business stripped.
 
     ``outcomes`` are the alternatives of ``_outputPath``, each a conjunction of paths;
-    an ``_errorPath`` of its own stands last. ``error`` is the outcome that a failure
+    an ``_errorPath`` of its own comes last. ``error`` is the outcome that a failure
     takes (None: nowhere to go), ``result_outcome_count`` how many of them a result may choose.
 
     ``name`` tells apart the Calls of instances that are walked together. A *unit* is no Call:
@@ -69,6 +59,7 @@ class PlannedCall:
     result_outcome_count: int
     error: int | None
     method: str
+    escapes: tuple[Escape, ...] = ()
     name: str = ""
     members: tuple[str, ...] = ()
 
@@ -81,6 +72,11 @@ class PlannedCall:
     def parameters(self) -> dict[str, Any]:
         """The Call without its meta-properties."""
         return {k: v for k, v in self.call.items() if k not in META}
+
+    def resolve_parameters(self, read: Callable[[Path], Json]) -> tuple[dict[str, Any], list[ReferenceUse]]:
+        """The parameters with every expression replaced by what it yields, and the uses that are absent."""
+        parameters, missing = resolve_references(self.parameters, self.reads, self.escapes, read)
+        return parameters, missing
 
     @property
     def writes(self) -> tuple[Path, ...]:

@@ -31,8 +31,9 @@ from acts.tree.batches import Batch, group_instances, needs_children, slim
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping, Sequence
 
+    from acts.language.references import ReferenceUse
     from acts.plan.context_log import Log
-    from acts.plan.planned_call import PlannedCall, ReferenceUse
+    from acts.plan.planned_call import PlannedCall
 
 # What stands for a string, and for a value of which no schema says anything
 WORD_BYTES: Final = 24
