@@ -18,6 +18,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from acts.language.errors import ExpressionError
+from acts.language.strict_json import DECODER
 from acts.language.values import ABSENT, Json, Names, Place, replace_parts
 
 if TYPE_CHECKING:
@@ -36,7 +37,6 @@ _KIND = re.compile(r"[\w-]+")
 _NAME = re.compile(r'[^.\[\]()|&"\s]+')
 _DIGITS = re.compile(r"[0-9]{1,9}(?=\])")
 _SPACE = re.compile(r"\s*")
-_DECODER = json.JSONDecoder()
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +187,7 @@ class _Parser:
         if not self.text.startswith('"', self.at):
             self.fail("brackets hold an index or a JSON string")
         try:
-            name, end = _DECODER.raw_decode(self.text, self.at)
+            name, end = DECODER.raw_decode(self.text, self.at)
         except ValueError:
             self.fail("the JSON string in brackets is not closed or not valid")
             raise AssertionError from None  # pragma: no cover

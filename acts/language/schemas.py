@@ -9,7 +9,6 @@ any type. OpenAPI's ``nullable: true`` means that null is allowed too.
 
 from __future__ import annotations
 
-import json
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,6 +21,7 @@ from referencing.exceptions import Unresolvable
 
 from acts.language.errors import find_similar, format_choices, truncate
 from acts.language.references import is_reference, unescape
+from acts.language.strict_json import read_json, write_json
 from acts.language.values import UNKNOWN, Json, pointer, type_name
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ Defect = tuple[tuple[str | int, ...], str]
 """Where in the value (keys and indexes), and what is wrong in words."""
 
 MAX_DEFECTS: Final = 20
-# Of a larger schema it is not kept whether it is one: a thousand of these are 32 MB at most
-MAX_KEPT: Final = 32 * 1024
+# The verdict on a larger schema is not cached: a thousand of these take 32 MB at most
+MAX_CACHED_BYTES: Final = 32 * 1024
 _REGISTRY: Final[Registry[Any]] = Registry()
 _NESTED: Final = (
     "additionalProperties", "contains", "else", "if", "items", "not", "propertyNames", "then",
@@ -187,12 +187,12 @@ def with_defs(part: Json, schema: dict[str, Any]) -> Json:
 
 def checker(schema: Json) -> Checker:
     """The shared checker of a schema (a bad one raises ValueError: see ``schema_defect``)."""
-    return _compiled(json.dumps(schema, sort_keys=True))
+    return _compiled(write_json(schema))
 
 
 @lru_cache(maxsize=4096)
-def _compiled(text: str) -> Checker:
-    return Checker(json.loads(text))
+def _compiled(data: bytes) -> Checker:
+    return Checker(read_json(data))
 
 
 def schema_defect(schema: Json) -> str | None:
@@ -201,15 +201,15 @@ def schema_defect(schema: Json) -> str | None:
     It takes milliseconds to find out, and the same Tools come again with every instance and every tick.
     """
     try:
-        text = json.dumps(schema)
-    except (RecursionError, TypeError, ValueError):
-        return _defect(schema)
-    return _known_defect(text) if len(text) <= MAX_KEPT else _defect(schema)
+        data = write_json(schema)
+    except (RecursionError, TypeError, ValueError) as error:
+        return _defect(schema) or f"a schema is JSON: {truncate(str(error), 200)}"
+    return _cached_defect(data) if len(data) <= MAX_CACHED_BYTES else _defect(schema)
 
 
 @lru_cache(maxsize=1024)
-def _known_defect(text: str) -> str | None:
-    return _defect(json.loads(text))
+def _cached_defect(data: bytes) -> str | None:
+    return _defect(read_json(data))
 
 
 def _defect(schema: Json) -> str | None:
