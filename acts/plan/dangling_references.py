@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from acts.plan.context_log import Log
-    from acts.plan.graph import OpenRead, PlanListing
+    from acts.plan.graph import Has, OpenRead, PlanListing
+    from acts.plan.planned_call import PlannedCall
 
 # Of the Calls that write near a reference, so many are compared with it: a hint is short, and its cost bounded
 _WRITERS_COMPARED: Final = 50
@@ -26,7 +27,7 @@ _WRITES_LISTED: Final = 6
 
 
 class ReferenceCheck:
-    """Checks the references of one plan against the context in ``log``."""
+    """Checks the references of one plan; ``log`` is its context, for the hints."""
 
     def __init__(self, listing: PlanListing, log: Log, severity: str) -> None:
         self._listing = listing
@@ -34,37 +35,26 @@ class ReferenceCheck:
         self._severity = severity
         self._hints_left = MAX_PROBLEMS_REPORTED  # no report shows more of them
 
-    def unsatisfied(self, instance: str | None = None) -> list[OpenRead]:
-        """The open reads that the context does not satisfy.
+    def problems(self, unsatisfied: Iterable[OpenRead], has: Has, instance: str | None = None) -> list[Problem]:
+        """One ``unknownReference`` for each of these reads that no other Call satisfies either.
 
-        Each Call sees the context of its own instance, or that of ``instance``, if given.
+        ``instance`` is the one whose context the hints describe; without it, that of each Call.
         """
-        return [
-            read
-            for read in self._listing.open_reads
-            if not read.is_satisfied(lambda path, read=read: self._has(path, read, instance))  # type: ignore[misc]
-        ]
-
-    def problems(self, unsatisfied: Iterable[OpenRead], instance: str | None = None) -> list[Problem]:
-        """One ``unknownReference`` for each of these reads that no other Call satisfies either."""
         problems = []
         for read in unsatisfied:
+            call = self._listing.calls[read.position]
 
-            def is_provided(path: Path, read: OpenRead = read) -> bool:
-                return self._listing.is_written_by_another(path, read.position) or self._has(path, read, instance)
+            def is_provided(path: Path, read: OpenRead = read, call: PlannedCall = call) -> bool:
+                return self._listing.is_written_by_another(path, read.position) or has(path, call.instance)
 
             if read.is_satisfied(is_provided):
                 continue
-            call = self._listing.calls[read.position]
             missing = [path for path in read.use.paths if not is_provided(path)]
             text = f"nothing in the context or the plan provides {' or '.join(str(p) for p in missing)}"
             hint = self._hint(missing[0], read.position, instance or call.instance)
             place = call.pointer + pointer(*read.use.at)
             problems.append(Problem("unknownReference", text, place, call.id, hint, self._severity))
         return problems
-
-    def _has(self, path: Path, read: OpenRead, instance: str | None) -> bool:
-        return self._log.has_initially(path, instance or self._listing.calls[read.position].instance)
 
     # -- hints -----------------------------------------------------------------
 

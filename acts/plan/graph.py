@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import bisect
 import heapq
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -23,8 +24,6 @@ from acts.language.references import Path, alternatives
 from acts.language.values import Names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
     from acts.language.references import ReferenceUse
     from acts.plan.planned_call import PlannedCall
 
@@ -182,18 +181,27 @@ class PlanListing:
         return [(chain, len(chain.entries)) for chain in chains if chain.entries[-1] > read.position]
 
 
-def build_graph(calls: Sequence[PlannedCall], has: Callable[[Path, str | None], bool]) -> tuple[Graph, list[Problem]]:
-    """Plan order and waits. ``has(path, instance)`` tells what the context holds before the plan.
+Has = Callable[[Path, str | None], bool]
+"""Tells whether the context holds a path before the plan, as an instance (None: a global Call) sees it."""
+
+
+def build_graph(calls: Sequence[PlannedCall], has: Has) -> tuple[Graph, list[Problem]]:
+    """Plan order and waits.
 
     A cycle is reported as a problem; the graph then holds the Calls outside of it.
     """
     listing = PlanListing(calls)
-    unsatisfied = [r for r in listing.open_reads if not r.is_satisfied(_view_of(has, calls[r.position].instance))]
-    return order_calls(listing, unsatisfied)
+    return order_calls(listing, unsatisfied_reads(listing, has))
 
 
-def _view_of(has: Callable[[Path, str | None], bool], instance: str | None) -> Callable[[Path], bool]:
-    return lambda path: has(path, instance)
+def unsatisfied_reads(listing: PlanListing, has: Has) -> list[OpenRead]:
+    """The open reads that the context does not satisfy: the forward rule applies to them."""
+
+    def is_unsatisfied(read: OpenRead) -> bool:
+        instance = listing.calls[read.position].instance
+        return not read.is_satisfied(lambda path: has(path, instance))
+
+    return [read for read in listing.open_reads if is_unsatisfied(read)]
 
 
 def order_calls(listing: PlanListing, unsatisfied: Sequence[OpenRead]) -> tuple[Graph, list[Problem]]:

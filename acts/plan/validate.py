@@ -19,7 +19,8 @@ from acts.language.values import ABSENT, Json, Names, get, pointer
 from acts.plan.call_reader import CallReader
 from acts.plan.context_log import Log
 from acts.plan.dangling_references import ReferenceCheck
-from acts.plan.graph import Graph, PlanListing, WriterChain, order_calls
+from acts.plan.graph import Graph, PlanListing, WriterChain, order_calls, unsatisfied_reads
+from acts.plan.instance_classes import classify_instances
 from acts.plan.lint import lint
 from acts.plan.planned_call import PlannedCall
 
@@ -156,39 +157,57 @@ def is_template(request: Request, nodes: Iterable[PlannedCall]) -> bool:
 def _check_graph(
     request: Request, calls: Sequence[PlannedCall], log: Log, *, writes_unknown: bool
 ) -> tuple[Graph, list[Problem]]:
-    """The graph, its cycles, and the references that nothing satisfies; a template is checked for every instance.
+    """The graph, its cycles, and the references that nothing satisfies.
 
     With ``writes_unknown`` a Call that could not be read may write anything, so no reference is reported.
     """
-    severity = "warning" if request.config.missing == "wait" else "error"
-
-    def check(own: Sequence[PlannedCall]) -> tuple[Graph, list[Problem]]:
-        listing = PlanListing(own)
-        references = ReferenceCheck(listing, log, severity)
-        unsatisfied = references.unsatisfied()
-        graph, problems = order_calls(listing, unsatisfied)
-        return graph, problems + ([] if writes_unknown else references.problems(unsatisfied))
-
-    if not is_template(request, calls):
-        return check(calls)
-    first: Graph | None = None
-    seen: dict[tuple[str, str], list[Problem]] = {}
-    for instance in request.instances():
-        graph, problems = check([replace(call, instance=instance) for call in calls])
-        first = first or graph
-        for problem in problems:
-            seen.setdefault((problem.code, problem.pointer), []).append(replace(problem, instance=instance))
-    return first or check(calls)[0], [_of_some(same, len(request.instances())) for same in seen.values()]
+    if is_template(request, calls):
+        return _check_template(request, calls, log, writes_unknown=writes_unknown)
+    listing = PlanListing(calls)
+    unsatisfied = unsatisfied_reads(listing, log.has_initially)
+    graph, problems = order_calls(listing, unsatisfied)
+    if not writes_unknown:
+        problems += ReferenceCheck(listing, log, _reference_severity(request)).problems(unsatisfied, log.has_initially)
+    return graph, problems
 
 
-def _of_some(found: Sequence[Problem], instances: int) -> Problem:
-    """A problem of a template: one that only some instances have is theirs, and keeps no other from running."""
-    first = found[0]
-    if len(found) == instances or first.code != "unknownReference":
-        return first
-    names = format_choices(str(p.instance) for p in found)
-    return replace(first, message=f"{first.message}, in {len(found)} of {instances} instances: {names}",
-                   severity="warning")  # fmt: skip
+def _check_template(
+    request: Request, calls: Sequence[PlannedCall], log: Log, *, writes_unknown: bool
+) -> tuple[Graph, list[Problem]]:
+    """The graph of the first instance, and the problems of all of them, each reported once."""
+    instances = request.instances()
+    listing = PlanListing([replace(call, instance=instances[0]) for call in calls])
+    check = ReferenceCheck(listing, log, _reference_severity(request))
+    paths = (path for read in listing.open_reads for option in read.options for path in option)
+    graphs: dict[frozenset[int], tuple[Graph, list[Problem]]] = {}
+    reports: dict[tuple[str, str], tuple[Problem, list[str]]] = {}
+    for alike in classify_instances(instances, paths, log):
+
+        def has(path: Path, _: str | None, held: frozenset[Path] = alike.held) -> bool:
+            return path in held
+
+        unsatisfied = unsatisfied_reads(listing, has)
+        forward = frozenset(id(read) for read in unsatisfied if listing.later_waits(read))
+        if forward not in graphs:
+            graphs[forward] = order_calls(listing, unsatisfied)
+        first = alike.instances[0]
+        for problem in graphs[forward][1] + ([] if writes_unknown else check.problems(unsatisfied, has, first)):
+            report = reports.setdefault((problem.code, problem.pointer), (replace(problem, instance=first), []))
+            report[1].extend(alike.instances)
+    graph, _ = next(iter(graphs.values()))
+    return graph, [_of_some(problem, affected, len(instances)) for problem, affected in reports.values()]
+
+
+def _reference_severity(request: Request) -> str:
+    return "warning" if request.config.missing == "wait" else "error"
+
+
+def _of_some(problem: Problem, affected: Sequence[str], instances: int) -> Problem:
+    """A template's problem: one that only some instances have is theirs, and keeps no other from running."""
+    if len(affected) == instances or problem.code != "unknownReference":
+        return problem
+    text = f"{problem.message}, in {len(affected)} of {instances} instances: {format_choices(affected)}"
+    return replace(problem, message=text, severity="warning")
 
 
 def settings_problems_of(request: Request) -> list[Problem]:

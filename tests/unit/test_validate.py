@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from acts.language.errors import MAX_PROBLEMS_REPORTED, InvalidRequest, Problem, summary
@@ -408,6 +409,87 @@ def test_an_unknown_instance_is_told_with_the_known_ones(instance: Any) -> None:
     (problem,) = fatal(request(call("t", "†state.a", _instance=instance), context=[own("A", v=1), own("B", v=1)]))
     assert (problem.code, problem.pointer) == ("unknownInstance", "/context/3/plan/0/_instance")
     assert "known: A, B" in problem.message
+
+
+REFERENCE_CODES = ("unknownReference", "cycle")
+
+# A template is checked once per class of instances. What that must come to, worked out the slow way: each instance's
+# context, and a plan in which every Call names that instance.
+
+
+def problems_one_by_one(raw: dict[str, Any]) -> dict[tuple[str, str], tuple[str, bool, str | None]]:
+    """By code and place: the message and hint of the first instance that has a problem, and whether it is fatal."""
+    instances = dict.fromkeys(m["_instance"] for m in raw["context"] if "_instance" in m)
+    reports: dict[tuple[str, str], list[Problem]] = {}
+    for instance in instances:
+        plan = [{**c, "_instance": instance} for c in raw["context"][-1]["plan"]]
+        for problem in validate({**raw, "context": [*raw["context"][:-1], {"type": "plan", "plan": plan}]}):
+            if problem.code in REFERENCE_CODES:
+                reports.setdefault((problem.code, problem.pointer), []).append(replace(problem, instance=instance))
+    merged = {}
+    for key, (first, *others) in reports.items():
+        affected, text, is_fatal = [first, *others], first.message, first.fatal
+        if len(affected) < len(instances) and first.code == "unknownReference":
+            names = ", ".join(sorted(str(p.instance) for p in affected))
+            text, is_fatal = f"{text}, in {len(affected)} of {len(instances)} instances: {names}", False
+        merged[key] = (text, is_fatal, first.hint)
+    return merged
+
+
+PARTS = st.sampled_from([1, None, [1], {}, {"a": 1}, {"b": None}, {"a": {"b": 1}}, {"a": [2]}])
+SPOTS = st.sampled_from(["†state", "†state.a", "†state.b", "†state.a.a", "†state.a.b", "†state.a.0", "†state.0"])
+TEXTS = SPOTS | st.tuples(SPOTS, st.sampled_from([" || ", " && "]), SPOTS).map("".join)
+MERGED = st.builds(lambda part: {"type": "state", "state": part}, PARTS)
+WRITTEN = st.builds(
+    lambda spot, part, method: {
+        "type": "state",
+        "state": nest(spot.split(".")[1:], part),
+        "_outputPath": spot,
+        "_outputMethod": method,
+    },
+    SPOTS.filter(lambda spot: spot.startswith("†state.")),
+    PARTS,
+    st.sampled_from(["set", "push", "concat", "merge"]),
+)
+CALLS = st.builds(
+    lambda text, spot: call("t", x=text) if spot is None else call("t", spot, x=text), TEXTS, st.none() | SPOTS
+)
+
+
+def nest(names: list[str], value: Any) -> Any:
+    for name in reversed(names):
+        value = {name: value}
+    return value
+
+
+@settings(max_examples=300, deadline=None)
+@example([state(a=[2])], [("A", state(a={"b": 1})), ("B", state(b=1))], [call("t", x="†state.a.0")])
+@given(
+    st.lists(MERGED, max_size=2),
+    st.lists(st.tuples(st.sampled_from("ABCD"), MERGED | WRITTEN), min_size=2, max_size=8),
+    st.lists(CALLS, min_size=1, max_size=4),
+)
+def test_a_template_has_the_problems_that_its_instances_have_one_by_one(
+    shared: list[dict[str, Any]], owned: list[tuple[str, dict[str, Any]]], plan: list[dict[str, Any]]
+) -> None:
+    raw = request(*plan, context=[*shared, *({**message, "_instance": name} for name, message in owned)])
+    problems = validate(raw)
+    assume(not any(p.code == "invalidMessage" for p in problems))
+    template = {(p.code, p.pointer): (p.message, p.fatal, p.hint) for p in problems if p.code in REFERENCE_CODES}
+    assert template == problems_one_by_one(raw)
+
+
+def test_a_template_is_ordered_once_for_instances_that_are_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What 300 instances need is worked out for their two classes."""
+    import acts.plan.validate
+
+    ordered = []
+    original = acts.plan.validate.order_calls
+    monkeypatch.setattr(acts.plan.validate, "order_calls", lambda *a: ordered.append(a) or original(*a))
+    plan = [call("r", "†state.r", x="†state.v || †state.w"), call("w", "†state.v")]
+    raw = request(*plan, context=[own(f"i{i}", **({"v": i} if i % 3 else {"z": i})) for i in range(300)])
+    assert fatal(raw) == []
+    assert len(ordered) == 2
 
 
 # -- limits ------------------------------------------------------------------------------------
