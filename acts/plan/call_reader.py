@@ -113,21 +113,21 @@ class _CallParser:
             self.report("invalidCall", f"a Call is an object with _tool, not {type_name(self.raw)}")
             self.writes_unknown = True
             return None
-        known = self._tool()
-        tool = known or Tool(str(self.raw.get("_tool")), {}, {}, {})
-        if known is not None:
-            self._meta_properties(known)
-        outcomes, result_count, error = self._outcomes(known)
+        defined = self._tool()
+        tool = defined or Tool(str(self.raw.get("_tool")), {}, {}, {})
+        if defined is not None:
+            self._meta_properties(defined)
+        outcomes, result_count, error = self._outcomes(defined)
         instance = self._instance()
         delegate = self.call.get("_delegate")
         reads, escapes = self._references()
         call = PlannedCall(
             index=self.index, id=self.id, tool=tool, planned=self.raw, call=self.call,
-            pointer=pointer(*self.plan.at, self.index), instance=instance, kind=tool.runs(delegate), delegate=delegate,
-            reads=reads, escapes=escapes, scopes=self._scopes(), outcomes=outcomes, result_outcome_count=result_count,
-            error=error, method=self.call.get("_outputMethod", "set"),
+            pointer=pointer(*self.plan.at, self.index), instance=instance, kind=tool.call_kind(delegate),
+            delegate=delegate, reads=reads, escapes=escapes, scopes=self._scopes(), outcomes=outcomes,
+            result_outcome_count=result_count, error=error, method=self.call.get("_outputMethod", "set"),
         )  # fmt: skip
-        if known is not None:
+        if defined is not None:
             self._check_parameters(call)
             self._check_literal_output(call)
         return call
@@ -304,7 +304,7 @@ class _CallParser:
             del self.call["_output"]
             self.report("ignoredMeta", f"_output comes from {source} and was ignored", "_output", warn=True)
             return
-        if call.branches:
+        if call.is_branching:
             text = "_output is not allowed while _outputPath has several alternatives"
             self.report("forbiddenMeta", text, "_output", hint="name the one path that was chosen")
         if call.tool.output_check is not None:

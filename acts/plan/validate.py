@@ -104,7 +104,7 @@ def validate_parsed(
     problems.extend(tools.problems)
     problems.extend(settings_problems_of(request))
     plan = request.plan
-    if plan is None and not request.partial:
+    if plan is None and not request.is_partial:
         problems.append(Problem("noPlan", "the context holds no plan message", "/context",
                                 hint='add {"type": "plan", "plan": [ … calls … ]}'))  # fmt: skip
     if plan is None:
@@ -134,10 +134,10 @@ def validate_plan(
     calls = [call for i, raw in raw_calls if (call := reader.read(raw, i)) is not None]
     problems.extend(_limits(request, len(plan.calls), at, template=is_template(request, calls)))
     # What an unreadable message would have defined is not missing
-    consequences = ("unknownTool", "unknownInstance") if request.partial else ()
+    consequences = ("unknownTool", "unknownInstance") if request.is_partial else ()
     problems.extend(p for p in (*reader.problems, *log.problems) if p.code not in consequences)
     graph, graph_problems = _check_graph(
-        request, calls, log, writes_unknown=reader.writes_unknown or request.partial or len(plan.calls) > MAX_CALLS
+        request, calls, log, writes_unknown=reader.writes_unknown or request.is_partial or len(plan.calls) > MAX_CALLS
     )
     problems.extend(graph_problems)
     problems.extend(_state_writes(request, graph))

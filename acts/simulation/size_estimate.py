@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from acts.language.references import Path, alternatives
-from acts.language.schemas import sample
+from acts.language.sampling import sample
 from acts.language.values import ABSENT, UNKNOWN, Json, get, nest
 from acts.plan.context_log import START
 from acts.plan.validate import ValidatedPlan, is_template
