@@ -26,8 +26,7 @@ from cli.commands.decide import ApprovalTarget, call_position, find_approval, se
 from cli.commands.diff import print_diff
 from cli.console import clean, print_blocks, print_err, print_out
 from cli.render.pending_view import decision_command
-from cli.runs import server
-from cli.runs.run_reader import RunReader
+from cli.runs.run_reader import RunReader, open_run
 from cli.text.plan_text import compare_plans, format_plan
 from cli.text.problems import problem_blocks
 from cli.text.source_text import SourceText, parse_source, read_source
@@ -44,17 +43,9 @@ class EditOptions:
     confirmed: bool = False
 
 
-def edit(target: ApprovalTarget, options: EditOptions) -> int:
-    """Change what waits for approval.
-
-    Raises:
-        CommandError: nothing matches, the edit is invalid, or no worker answers.
-    """
-    return server.run_async(_edit(target, options))
-
-
-async def _edit(target: ApprovalTarget, options: EditOptions) -> int:
-    run = RunReader(await server.connect(), target.run)
+async def edit(target: ApprovalTarget, options: EditOptions) -> int:
+    """Change what waits for approval."""
+    run = await open_run(target.run)
     approval = await find_approval(run, target, EDIT)
     waiting = run.other(approval.workflow_id)
     calls = await waiting.plan()
