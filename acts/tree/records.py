@@ -189,7 +189,8 @@ class PlanInput(VersionedRecord):
     """What the run that walks the plan of a tick, or of a definition, is started with.
 
     ``capabilities`` None: it looks them up itself. ``approve`` is what the person asked for who
-    started the tree; ``part`` says that ``request`` holds a part of the context only.
+    started the tree; ``part`` says that ``request`` holds a part of the context only. ``settled`` are requests
+    that the root has not heard of: this run reports them with its own.
     """
 
     request: dict[str, Any]
@@ -199,6 +200,7 @@ class PlanInput(VersionedRecord):
     approve: Any = None
     part: bool = False
     forecast: dict[str, Any] | None = None
+    settled: tuple[SettledRequest, ...] = ()
 
 
 class InstanceInput(PlanInput):
