@@ -23,7 +23,7 @@ from typing import Any, Final
 from temporalio.api.workflow.v1 import WorkflowExecutionInfo
 from temporalio.client import Client, WorkflowHandle
 from temporalio.common import RawValue
-from workflows.payloads import decode
+from workflows.runtime.payloads import decode
 
 from acts.language.wire import PLAN
 from benchmarks import shapes

@@ -28,7 +28,7 @@ from typing import Any, Final
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import WorkflowHandle
 from temporalio.common import RawValue
-from workflows.payloads import decode
+from workflows.runtime.payloads import decode
 
 from acts.language.wire import PLAN
 from benchmarks import live, shapes

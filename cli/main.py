@@ -3,7 +3,7 @@
 Laws of this file:
 - commands and their help only; what a command does is imported when it runs, so that ``acts --help`` needs neither
   pydantic nor Temporal;
-- a command returns an exit code or raises a ``CommandError``, which is printed here.
+- a command, or the coroutine that it returns, returns an exit code or raises a ``CommandError``, which is printed here.
 """
 
 # ruff: noqa: FBT002 - a flag of the command line is a bool with a default
@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -61,30 +61,31 @@ app = Program(
 )
 
 
-def command(name: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
+ExitCode = int | Coroutine[Any, Any, int]
+
+
+def command(function: Callable[..., ExitCode]) -> Callable[..., ExitCode]:
     """Register a command; its errors are printed and become exit codes."""
 
-    def register(function: Callable[..., int]) -> Callable[..., int]:
-        @functools.wraps(function)
-        def wrapped(*args: Any, **kwargs: Any) -> None:
-            raise typer.Exit(_run(function, *args, **kwargs))
+    @functools.wraps(function)
+    def run_command(*args: Any, **kwargs: Any) -> None:
+        from cli.command_errors import CommandError
+        from cli.console import configure_streams, print_blocks
 
-        app.command(name)(wrapped)
-        return function
+        configure_streams()
+        try:
+            code = function(*args, **kwargs)
+            if isinstance(code, Coroutine):
+                from cli.runs.server import run_async
 
-    return register
+                code = run_async(code)
+        except CommandError as error:
+            print_blocks(error.blocks)
+            code = error.code
+        raise typer.Exit(code)
 
-
-def _run(function: Callable[..., int], *args: Any, **kwargs: Any) -> int:
-    from cli.command_errors import CommandError
-    from cli.console import configure_streams, print_blocks
-
-    configure_streams()
-    try:
-        return function(*args, **kwargs)
-    except CommandError as error:
-        print_blocks(error.blocks)
-        return error.code
+    app.command(function.__name__)(run_command)
+    return function
 
 
 File = Annotated[str, typer.Argument(metavar="FILE", help="A request in JSON or YAML; - is standard input.")]
@@ -103,7 +104,7 @@ Agent = Annotated[
 ]
 
 
-@command("dev")
+@command
 def dev(
     state: State = Path(".acts"),
     port: Port = None,
@@ -124,7 +125,7 @@ def dev(
     return implementation.dev(state, port, ui_port, ui=ui, modules=activities)
 
 
-@command("demo")
+@command
 def demo() -> int:
     """Run example plans on a server in memory, and stop it."""
     from cli.commands import demo as implementation
@@ -132,7 +133,7 @@ def demo() -> int:
     return implementation.demo()
 
 
-@command("run")
+@command
 def run(
     file: File,
     inputs: Inputs = None,
@@ -141,7 +142,7 @@ def run(
     run_id: Annotated[str | None, typer.Option("--id", help="The id of the run (default: a new one).")] = None,
     detach: Annotated[bool, typer.Option("--detach", "-d", help="Start it, print its id, do not wait.")] = False,
     agent: Agent = None,
-) -> int:
+) -> ExitCode:
     """Run a plan, or an agent, and wait for its end.
 
     A file with calls is a plan: they run unchanged. A file with config.model and
@@ -157,7 +158,7 @@ def run(
     return implementation.run(file, options)
 
 
-@command("show")
+@command
 def show(
     run: Run,
     as_json: AsJson = False,
@@ -167,28 +168,28 @@ def show(
     instance: Annotated[
         str | None, typer.Option(metavar="NAME", help="One instance of a batch, whichever run executes it.")
     ] = None,
-) -> int:
+) -> ExitCode:
     """Show a run: its calls, result and errors; of an agent also its ticks and its usage."""
     from cli.commands import show as implementation
 
     return implementation.show(run, run_id, instance, as_json=as_json)
 
 
-@command("why")
+@command
 def why(
     run: Run,
     path: Annotated[str, typer.Argument(metavar="PATH", help="The path of a value, like state.order[0].price.")],
     instance: Annotated[str | None, typer.Option(metavar="NAME", help="In the view of an instance.")] = None,
     depth: Annotated[int, typer.Option(min=1, max=50, help="How many calls back.")] = 5,
     as_json: AsJson = False,
-) -> int:
+) -> ExitCode:
     """Show where a value of a run came from: who wrote it, what that call had read, and so on."""
     from cli.commands import why as implementation
 
     return implementation.why(implementation.WhyQuery(run, path, instance, depth), as_json=as_json)
 
 
-@command("validate")
+@command
 def validate(
     file: File,
     inputs: Inputs = None,
@@ -207,7 +208,7 @@ def validate(
     return offline.validate(file, inputs or (), strict=strict, as_json=as_json, agent=agent)
 
 
-@command("simulate")
+@command
 def simulate(file: File, inputs: Inputs = None, as_json: AsJson = False) -> int:
     """Show what a plan would do: waves, outcomes, forecast. Runs nothing."""
     from cli.commands import offline
@@ -215,12 +216,12 @@ def simulate(file: File, inputs: Inputs = None, as_json: AsJson = False) -> int:
     return offline.simulate(file, inputs or (), as_json=as_json)
 
 
-@command("graph")
+@command
 def graph(
     what: Annotated[str, typer.Argument(metavar="FILE|ID", help="A request, or the id of a run.")],
     inputs: Inputs = None,
     mermaid: Annotated[bool, typer.Option("--mermaid", help="As a Mermaid flowchart.")] = False,
-) -> int:
+) -> ExitCode:
     """Draw a plan; the plan of a run with the states of its calls."""
     from cli.text.source_text import looks_like_file
 
@@ -233,7 +234,7 @@ def graph(
     return run_graph.draw_run(what, mermaid=mermaid)
 
 
-@command("schema")
+@command
 def schema() -> int:
     """Print the JSON Schema of a request file, for editors."""
     from cli.commands import offline
@@ -241,11 +242,11 @@ def schema() -> int:
     return offline.print_schema()
 
 
-@command("pending")
+@command
 def pending(
     run: Annotated[str | None, typer.Argument(metavar="[ID]", help="The id of a run (default: all runs).")] = None,
     as_json: AsJson = False,
-) -> int:
+) -> ExitCode:
     """List everything that waits for a person, across all runs or in one."""
     from cli.commands import pending as implementation
 
@@ -270,11 +271,11 @@ def _target(run: str, by: str | None, **fields: Any) -> Any:
     return ApprovalTarget(run, by=login_name() if by is None else by, **fields)
 
 
-@command("approve")
+@command
 def approve(
     run: Run, call: Call = None, version: Version = None, by: By = None, note: Note = None, instance: Instance = None,
     workflow_id: Below = None,
-) -> int:  # fmt: skip
+) -> ExitCode:  # fmt: skip
     """Approve a plan or a call that waits."""
     from cli.commands.decide import decide
 
@@ -282,11 +283,11 @@ def approve(
     return decide("approve", target)
 
 
-@command("reject")
+@command
 def reject(
     run: Run, reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; an agent plans again with it.")],
     call: Call = None, version: Version = None, by: By = None, instance: Instance = None, workflow_id: Below = None,
-) -> int:  # fmt: skip
+) -> ExitCode:  # fmt: skip
     """Reject a plan or a call that waits, with a reason."""
     from cli.commands.decide import decide
 
@@ -294,7 +295,7 @@ def reject(
     return decide("reject", target)
 
 
-@command("edit")
+@command
 def edit(  # noqa: PLR0913, PLR0917 - each is an option of the command
     run: Run,
     call: Call = None,
@@ -307,7 +308,7 @@ def edit(  # noqa: PLR0913, PLR0917 - each is an option of the command
     note: Note = None,
     instance: Instance = None,
     workflow_id: Below = None,
-) -> int:
+) -> ExitCode:
     """Change the plan that waits, or one call, in $EDITOR. The new version then waits for an approval of its own."""
     from cli.commands import edit as implementation
 
@@ -315,24 +316,24 @@ def edit(  # noqa: PLR0913, PLR0917 - each is an option of the command
     return implementation.edit(target, implementation.EditOptions(file, yes))
 
 
-@command("diff")
-def diff(run: Run) -> int:
+@command
+def diff(run: Run) -> ExitCode:
     """Show how a run's plan differs from the one it was started with; of an agent, from the plan before."""
     from cli.commands import diff as implementation
 
     return implementation.diff(run)
 
 
-@command("cancel")
-def cancel(run: Run) -> int:
+@command
+def cancel(run: Run) -> ExitCode:
     """Cancel a run: running calls are cancelled, no more start."""
     from cli.commands import control
 
     return control.cancel(run)
 
 
-@command("pause")
-def pause(run: Run) -> int:
+@command
+def pause(run: Run) -> ExitCode:
     """Start no more calls of a run; running ones continue."""
     from acts.language.wire import PAUSE
     from cli.commands import control
@@ -340,8 +341,8 @@ def pause(run: Run) -> int:
     return control.send_signal(run, PAUSE)
 
 
-@command("resume")
-def resume(run: Run) -> int:
+@command
+def resume(run: Run) -> ExitCode:
     """Resume a paused run."""
     from acts.language.wire import RESUME
     from cli.commands import control
@@ -349,13 +350,13 @@ def resume(run: Run) -> int:
     return control.send_signal(run, RESUME)
 
 
-@command("provide")
+@command
 def provide(
     run: Run,
     message: Annotated[
         str, typer.Argument(metavar="MESSAGE", help="A data, input or state message: JSON, or a file that holds it.")
     ],
-) -> int:
+) -> ExitCode:
     """Send a run a message that it waits for."""
     from cli.commands import control
 

@@ -60,14 +60,14 @@ def why_not_public(address: str) -> str | None:
     IPv4 inside IPv6 (mapped, NAT64) counts as the IPv4 address that it leads to.
     """
     try:
-        parsed = ip_address(address)
+        ip = ip_address(address)
     except ValueError:
         return "no address"
-    if isinstance(parsed, IPv4Address):
-        return _kind_of_ipv4(parsed)
-    inner = _ipv4_inside(parsed)
+    if isinstance(ip, IPv4Address):
+        return _kind_of_ipv4(ip)
+    inner = _ipv4_inside(ip)
     if inner is None:
-        return _kind_of_ipv6(parsed)
+        return _kind_of_ipv6(ip)
     kind = _kind_of_ipv4(inner)
     return f"{inner} in IPv6, which is {kind}" if kind else None
 

@@ -98,8 +98,8 @@ def bracket_ipv6(host: str) -> str:
 
 
 def _read_hosts(variable: str, *, needs_port: bool = False) -> frozenset[Host]:
-    listed = (part.strip() for part in os.environ.get(variable, "").split(","))
-    return frozenset(_parse_host(variable, part, needs_port=needs_port) for part in listed if part)
+    parts = (part.strip() for part in os.environ.get(variable, "").split(","))
+    return frozenset(_parse_host(variable, part, needs_port=needs_port) for part in parts if part)
 
 
 def _parse_host(variable: str, text: str, *, needs_port: bool) -> Host:

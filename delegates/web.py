@@ -97,8 +97,8 @@ async def fetch(
 
 async def system_addresses(host: str, port: int) -> Sequence[str]:
     """The addresses that the system's resolver returns."""
-    resolved = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(address[0]) for *_, address in resolved))
+    answers = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(address[0]) for *_, address in answers))
 
 
 async def _follow_redirects(
@@ -126,19 +126,19 @@ def check_url(url: str, sources: DelegateSources) -> FetchTarget:
     if match := _FORBIDDEN.search(url):
         raise _refusal(f"the URL of a delegate has the character {match.group()!r}, which no URL may contain")
     try:
-        parsed = httpx2.URL(url)
+        parts = httpx2.URL(url)
     except httpx2.InvalidURL as error:
         raise _refusal(f"the URL of a delegate cannot be read: {error}") from error
-    if parsed.scheme not in PORTS:
-        raise _refusal(f"a delegate's URL has the scheme {quote(parsed.scheme)}; allowed: {format_choices(PORTS)}")
-    if parsed.userinfo:  # not repeated: it may be a password
+    if parts.scheme not in PORTS:
+        raise _refusal(f"a delegate's URL has the scheme {quote(parts.scheme)}; allowed: {format_choices(PORTS)}")
+    if parts.userinfo:  # not repeated: it may be a password
         raise _refusal("the URL of a delegate has a user or a password before the host (user:password@…): leave it out")
-    target = FetchTarget(parsed, host_of(parsed), PORTS[parsed.scheme] if parsed.port is None else parsed.port)
+    target = FetchTarget(parts, host_of(parts), PORTS[parts.scheme] if parts.port is None else parts.port)
     if not target.host:
         raise _refusal(f"the URL of a delegate has no host: {quote(url)}")
-    if not sources.allows(parsed.scheme, target.host, target.port):
-        allowed = format_choices(sources.format_hosts())
-        raise _refusal(f"delegates are not fetched from {target.origin}; {HOSTS} allows: {allowed}")
+    if not sources.allows(parts.scheme, target.host, target.port):
+        hosts = format_choices(sources.format_hosts())
+        raise _refusal(f"delegates are not fetched from {target.origin}; {HOSTS} allows: {hosts}")
     return target
 
 

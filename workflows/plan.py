@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -64,7 +65,12 @@ async def walk_plan(
     def carry(actions: dict[str, int]) -> PlanState:
         return PlanState(**run.common_snapshot(), **run.snapshot_fields(), actions=actions)
 
-    actions = await owner.drive(run, view, carry, {} if state is None else state.actions)
+    try:
+        actions = await owner.drive(run, view, carry, {} if state is None else state.actions)
+    except asyncio.CancelledError:
+        if setup.input is not None:
+            await owner.report_cancelled(results.cancelled_report(run, view))
+        raise
     return run, view, actions
 
 

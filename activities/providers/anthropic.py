@@ -103,12 +103,12 @@ async def _send(client: sdk.AsyncAnthropic, stream: ResponseStream) -> ModelResp
 
 def _build_body(stream: ResponseStream) -> dict[str, Any]:
     request = stream.request
-    cached = [b for b in (*request.system, *request.user) if b.is_cached and b.text.strip()]
-    marked = {id(b) for b in cached[-_MAX_BREAKPOINTS:]}
-    system = _text_blocks(request.system, marked)
+    candidates = [b for b in (*request.system, *request.user) if b.is_cached and b.text.strip()]
+    breakpoints = {id(b) for b in candidates[-_MAX_BREAKPOINTS:]}
+    system = _text_blocks(request.system, breakpoints)
     if stream.instructions:
         system.append({"type": "text", "text": stream.instructions})
-    messages: list[dict[str, Any]] = [{"role": "user", "content": _text_blocks(request.user, marked) or "Answer."}]
+    messages: list[dict[str, Any]] = [{"role": "user", "content": _text_blocks(request.user, breakpoints) or "Answer."}]
     for turn in request.repairs:
         messages.append({"role": "assistant", "content": turn.answer.rstrip() or "(nothing)"})
         messages.append({"role": "user", "content": turn.reply})
@@ -124,10 +124,10 @@ def _build_body(stream: ResponseStream) -> dict[str, Any]:
     return body
 
 
-def _text_blocks(blocks: tuple[PromptBlock, ...], marked: set[int]) -> list[dict[str, Any]]:
-    """Text blocks, those ``marked`` by id with a cache breakpoint; the API rejects empty ones."""
+def _text_blocks(blocks: tuple[PromptBlock, ...], breakpoints: set[int]) -> list[dict[str, Any]]:
+    """Text blocks; ``breakpoints`` are the ids of those that end a cached prefix. The API rejects empty blocks."""
     return [
-        {"type": "text", "text": b.text, **({"cache_control": {"type": "ephemeral"}} if id(b) in marked else {})}
+        {"type": "text", "text": b.text, **({"cache_control": {"type": "ephemeral"}} if id(b) in breakpoints else {})}
         for b in blocks
         if b.text.strip()
     ]
@@ -162,15 +162,15 @@ def _update_tokens(stream: ResponseStream, usage: Any) -> None:
         value = getattr(usage, name, None)
         return before if value is None else token_count(value)
 
-    cached = latest("cache_read_input_tokens", old.cachedTokens)
-    written = latest("cache_creation_input_tokens", old.cacheWriteTokens)
+    cache_reads = latest("cache_read_input_tokens", old.cachedTokens)
+    cache_writes = latest("cache_creation_input_tokens", old.cacheWriteTokens)
     fresh = latest("input_tokens", old.inputTokens - old.cachedTokens - old.cacheWriteTokens)
     thinking = getattr(getattr(usage, "output_tokens_details", None), "thinking_tokens", None)
     stream.tokens = TokenCounts(
-        inputTokens=fresh + cached + written,
+        inputTokens=fresh + cache_reads + cache_writes,
         outputTokens=latest("output_tokens", old.outputTokens),
-        cachedTokens=cached,
-        cacheWriteTokens=written,
+        cachedTokens=cache_reads,
+        cacheWriteTokens=cache_writes,
         reasoningTokens=old.reasoningTokens if thinking is None else token_count(thinking),
     )
 

@@ -60,12 +60,12 @@ class OpenAI:
         base = str(client.base_url)
         api = _choose_api(base, request.model)
         key = (base, request.model, hash(compact_json(request.schema)))
-        rejected = self._rejected_parameters.setdefault((base, request.model), set())
+        rejections = self._rejected_parameters.setdefault((base, request.model), set())
         while True:
             stream = ResponseStream(_PROVIDER, request, on_call, strict=key not in self._rejected_schemas)
-            body = {k: v for k, v in _BODIES[api](stream, is_home=_is_home(base)).items() if k not in rejected}
+            body = {k: v for k, v in _BODIES[api](stream, is_home=_is_home(base)).items() if k not in rejections}
             for name, other in _ALTERNATIVES.items():
-                if name in rejected and other not in rejected and request.maxOutputTokens and api == "chat":
+                if name in rejections and other not in rejections and request.maxOutputTokens and api == "chat":
                     body[other] = request.maxOutputTokens
             try:
                 return await _send(client, api, body, stream)
@@ -73,7 +73,7 @@ class OpenAI:
                 if error.name == _SCHEMA:
                     self._rejected_schemas.add(key)
                 else:
-                    rejected.add(error.name)
+                    rejections.add(error.name)
 
 
 class _RejectedError(Exception):
@@ -159,8 +159,8 @@ def _common_body(request: ModelRequest) -> dict[str, Any]:
         body["temperature"] = request.temperature
     if request.cache_key:
         is_long = len(request.cache_key) > _MAX_CACHE_KEY
-        hashed = hashlib.sha256(request.cache_key.encode()).hexdigest()
-        body["prompt_cache_key"] = hashed if is_long else request.cache_key
+        digest = hashlib.sha256(request.cache_key.encode()).hexdigest()
+        body["prompt_cache_key"] = digest if is_long else request.cache_key
     return body
 
 

@@ -83,15 +83,15 @@ def type_of(value: Json) -> str:
 
 def types_of(schema: dict[str, Any]) -> list[str] | None:
     """The types a schema allows, by ``type`` or as its other keywords imply; None: any, or not one that is implied."""
-    listed = schema.get("type")
-    if listed is not None:
-        types = listed if isinstance(listed, list) else [listed]
+    type_ = schema.get("type")
+    if type_ is not None:
+        types = type_ if isinstance(type_, list) else [type_]
         return list(dict.fromkeys(types)) if types and all(t in TYPES for t in types) else None
     if "const" in schema or isinstance(schema.get("enum"), list):
         values = [schema["const"]] if "const" in schema else schema["enum"]
         return list(dict.fromkeys(map(type_of, values))) or None
-    implied = [name for name, keywords in _OF_TYPE.items() if keywords & set(schema)]
-    return implied if len(implied) == 1 else None
+    candidates = [name for name, keywords in _OF_TYPE.items() if keywords & set(schema)]
+    return candidates if len(candidates) == 1 else None
 
 
 def restrict_to_type(schema: dict[str, Any], name: str) -> dict[str, Any]:
@@ -140,8 +140,8 @@ def description_with_limits(schema: dict[str, Any], sent: dict[str, Any]) -> dic
         out["title"] = schema["title"]
     limits = {k: v for k, v in schema.items() if k not in sent and k not in _STRUCTURE and k not in IGNORED}
     notes = "; ".join(truncate(f"{k}: {compact_json(v)}", _MAX_NOTE) for k, v in limits.items())
-    own = schema.get("description")
-    text = own if isinstance(own, str) else ""
+    description = schema.get("description")
+    text = description if isinstance(description, str) else ""
     text = f"{text} ({notes})" if text and notes else text or notes
     if text:
         out["description"] = text
@@ -174,20 +174,20 @@ def merge_schemas(first: dict[str, Any], second: dict[str, Any]) -> dict[str, An
             out[key] = value
             continue
         try:
-            merged = _merge_keyword(key, out[key], value)
+            both = _merge_keyword(key, out[key], value)
         except (TypeError, AttributeError):
             return None  # a malformed keyword
-        if merged is None:
+        if both is None:
             return None
-        out[key] = merged
+        out[key] = both
     return out
 
 
 def _closes(closed: dict[str, Any], other: dict[str, Any]) -> bool:
     """True when one of them restricts properties that only the other one names."""
     rest = closed.get("additionalProperties", True)
-    named = other.get("properties")
-    return rest not in (True, {}) and isinstance(named, dict) and not set(named) <= set(closed.get("properties") or ())
+    names = other.get("properties")
+    return rest not in (True, {}) and isinstance(names, dict) and not set(names) <= set(closed.get("properties") or ())
 
 
 def _merge_keyword(key: str, first: Json, second: Json) -> Json | None:

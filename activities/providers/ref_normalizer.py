@@ -18,8 +18,8 @@ def normalize_refs(root: Json) -> tuple[Json, dict[str, Json]]:
     """
     if not isinstance(root, dict):
         return root, {}
-    listed = root.get("$defs")
-    definitions: dict[str, Json] = dict(listed) if isinstance(listed, dict) else {}
+    own = root.get("$defs")
+    definitions: dict[str, Json] = dict(own) if isinstance(own, dict) else {}
     for part in list(subschemas(root)):
         pointer = part.get("$ref")
         if pointer is None and "$dynamicRef" not in part:

@@ -68,13 +68,13 @@ class ResponseStream:
         self.refusal = (self.refusal or "") + text
 
     def _receive_call(self, index: int, call: Json) -> None:
-        bridged = self.wire.from_wire({"calls": [call]})["calls"][0]
-        self._calls.append(bridged)
+        (call,) = self.wire.from_wire({"calls": [call]})["calls"]
+        self._calls.append(call)
         if self.on_call is not None:
-            self.on_call(index, bridged)
+            self.on_call(index, call)
 
     def _read_value(self) -> Json:
-        """The answer in the form of the request's schema. Calls that were bridged on arrival are not bridged again."""
+        """The answer in the form of the request's schema. The Calls were translated on arrival."""
         value = self._parser.value()
         if not self._calls or not self._parser.is_streamed:
             return self.wire.from_wire(value)

@@ -62,6 +62,7 @@ from activities.providers.schema_nodes import (
 )
 from acts.language.schemas import subschemas, with_null
 from acts.language.values import Json
+from acts.planner.answer_schema import properties_of, required_of
 
 # Schemas of runs in flight: each is used by request after request
 _CACHED_WIRES: Final = 256
@@ -121,16 +122,16 @@ class _Bridge:
         """The wire schema of the root, with the definitions it uses."""
         if self.dialect == "unenforced":
             return self.root if isinstance(self.root, dict) else {}
-        used: dict[str, Any] = {}
+        wires: dict[str, Any] = {}
         pending = [root.wire]
         while pending:
             for part in subschemas(pending.pop()):
                 name = str(part.get("$ref", "")).removeprefix(DEFS)
-                if name in self.nodes and name not in used:
-                    used[name] = self.nodes[name].wire
-                    pending.append(used[name])
-        order = [*(n for n in self.definitions if n in used), *(n for n in used if n not in self.definitions)]
-        return {**root.wire, "$defs": {n: used[n] for n in order}} if used else root.wire
+                if name in self.nodes and name not in wires:
+                    wires[name] = self.nodes[name].wire
+                    pending.append(wires[name])
+        order = [*(n for n in self.definitions if n in wires), *(n for n in wires if n not in self.definitions)]
+        return {**root.wire, "$defs": {n: wires[n] for n in order}} if wires else root.wire
 
     # -- nodes -----------------------------------------------------------------
 
@@ -160,16 +161,16 @@ class _Bridge:
     def _flatten(self, schema: dict[str, Any]) -> dict[str, Any] | None:
         """The schema without ``allOf`` and without siblings of a ``$ref``; None where they do not merge."""
         base = {k: v for k, v in schema.items() if k not in ("allOf", "$ref")}
-        listed = schema.get("allOf", [])
-        others: list[Json] = [*(listed if isinstance(listed, list) else [True])]
+        branches = schema.get("allOf", [])
+        others: list[Json] = [*branches] if isinstance(branches, list) else [True]
         if "$ref" in schema:
             if not others and set(base) <= ANNOTATIONS:
                 return schema
             others.insert(0, {"$ref": schema["$ref"]})
         out: dict[str, Any] | None = base
         for other in others:
-            inlined = self._inline(other)
-            out = merge_schemas(out, inlined) if inlined is not None and out is not None else None
+            branch = self._inline(other)
+            out = merge_schemas(out, branch) if branch is not None and out is not None else None
         return out
 
     def _inline(self, schema: Json) -> dict[str, Any] | None:
@@ -183,8 +184,9 @@ class _Bridge:
             target = self.definitions.get(name)
             if name in self._recursive or not isinstance(target, dict):
                 return None
-            merged = self._flatten({**target, "allOf": [*target.get("allOf", []), without_keyword(schema, "$ref")]})
-            return self._inline(merged) if merged is not None and "$ref" in merged else merged
+            branches = [*target.get("allOf", []), without_keyword(schema, "$ref")]
+            flat = self._flatten({**target, "allOf": branches})
+            return self._inline(flat) if flat is not None and "$ref" in flat else flat
         return self._flatten(schema)
 
     def _text_node(self, schema: Json) -> Node:
@@ -192,9 +194,8 @@ class _Bridge:
             return TextNode({}, is_encoded=False)
         if isinstance(schema, dict) and set(schema) - ANNOTATIONS:
             return TextNode({"type": "string", "description": describe_schema(schema)})
-        own = schema.get("description") if isinstance(schema, dict) else None
-        note = "JSON text of any value"
-        return TextNode({"type": "string", "description": f"{own} ({note})" if isinstance(own, str) else note})
+        text, note = schema.get("description") if isinstance(schema, dict) else None, "JSON text of any value"
+        return TextNode({"type": "string", "description": f"{text} ({note})" if isinstance(text, str) else note})
 
     def _ref_node(self, schema: dict[str, Any]) -> Node:
         """A reference to a definition, past definitions that are themselves only references."""
@@ -223,8 +224,8 @@ class _Bridge:
         has_optional = len(node.wire["required"]) < len(node.properties)
         if self.dialect != "anthropic" or not (has_union or has_optional):
             return node
-        numbered = (f"object_{i}" for i in range(1, len(self.nodes) + len(self.definitions) + 2))
-        name = next(n for n in numbered if n not in self.nodes and n not in self.definitions)
+        candidates = (f"object_{i}" for i in range(1, len(self.nodes) + len(self.definitions) + 2))
+        name = next(n for n in candidates if n not in self.nodes and n not in self.definitions)
         self.nodes[name] = node
         return RefNode({"$ref": DEFS + name}, name, self.nodes)
 
@@ -252,10 +253,8 @@ class _Bridge:
 
     def _object_node(self, schema: dict[str, Any]) -> Node:
         """An object of named properties; JSON text where it has none."""
-        listed, named = schema.get("required"), schema.get("properties")
-        required = [k for k in (listed if isinstance(listed, list) else []) if isinstance(k, str)]
-        properties: dict[str, Json] = dict(named) if isinstance(named, dict) else {}
-        properties = {k: v for k, v in properties.items() if v is not False}
+        required = [k for k in required_of(schema) if isinstance(k, str)]
+        properties = {k: v for k, v in properties_of(schema).items() if v is not False}
         properties.update({k: True for k in required if k not in properties})
         rest = schema.get("additionalProperties", None if properties else True)
         is_open = bool(schema.get("patternProperties")) or (rest is not None and rest is not False)
@@ -305,13 +304,12 @@ class _Bridge:
         """``anyOf`` or ``oneOf``; the keywords beside it are merged into each alternative."""
         notes = {k: v for k, v in schema.items() if k in ANNOTATIONS}
         base = {k: v for k, v in schema.items() if k not in notes and k != key}
-        listed = schema[key]
-        if not isinstance(listed, list) or not listed or {"anyOf", "oneOf"} & set(base):
+        if not isinstance(schema[key], list) or not schema[key] or {"anyOf", "oneOf"} & set(base):
             return self._text_node(schema)
-        options: list[Json] = [o for o in listed if o is not False]
+        options: list[Json] = [o for o in schema[key] if o is not False]
         if base:
-            inlined = [self._inline(o) for o in options]
-            options = [merge_schemas(base, o) if o is not None else None for o in inlined]
+            flat = map(self._inline, options)
+            options = [merge_schemas(base, o) if o is not None else None for o in flat]
         if any(o is None or o is True or o == {} for o in options):
             return self._text_node(schema)
         return self._union_of(notes, options, schema)
@@ -344,14 +342,15 @@ class _Bridge:
 
     def _validator(self, schema: Json) -> Callable[[Json], bool]:
         """The check of a value against a part of the original schema, compiled on first use."""
-        compiled: list[Any] = []
+        validators: list[Any] = []
 
         def is_valid(value: Json) -> bool:
-            if not compiled:
-                used = {"$defs": reachable_definitions(schema, self.definitions)} if isinstance(schema, dict) else {}
-                compiled.append(_compile({**schema, **used} if isinstance(schema, dict) else schema))
+            if not validators:
+                is_object = isinstance(schema, dict)
+                definitions = reachable_definitions(schema, self.definitions)
+                validators.append(_compile({**schema, "$defs": definitions} if is_object else schema))
             try:
-                return compiled[0] is None or bool(compiled[0].is_valid(value))
+                return validators[0] is None or bool(validators[0].is_valid(value))
             except (ValueError, TypeError, OverflowError, RecursionError):
                 return False
 

@@ -55,8 +55,8 @@ class Scripted:
 
 def script_folders() -> list[Path]:
     """The folders of scripts, in the order in which they are searched."""
-    named = [Path(p) for p in os.environ.get("ACTS_SCRIPTS", "").split(os.pathsep) if p]
-    return [*named, SHIPPED]
+    folders = [Path(p) for p in os.environ.get("ACTS_SCRIPTS", "").split(os.pathsep) if p]
+    return [*folders, SHIPPED]
 
 
 def _find_script(name: str) -> Path:

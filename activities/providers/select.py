@@ -31,8 +31,8 @@ def split_model(model: str) -> tuple[str, str]:
     """
     provider, _, name = model.partition(":")
     if not name or provider not in PROVIDERS:
-        allowed = ", ".join(f"{p}:…" for p in PROVIDERS)
-        raise ModelError("modelUnknown", f"unknown model {model!r}; allowed: {allowed}", retryable=False)
+        choices = ", ".join(f"{p}:…" for p in PROVIDERS)
+        raise ModelError("modelUnknown", f"unknown model {model!r}; allowed: {choices}", retryable=False)
     return provider, name
 
 

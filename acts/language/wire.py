@@ -34,6 +34,8 @@ BUDGET_REQUEST: Final = "budgetRequest"
 BUDGET_GRANT: Final = "budgetGrant"
 BUDGET_REPORT: Final = "budgetReport"
 RUN_ENDED: Final = "runEnded"
+# … and from a cancelled child to its parent
+CANCELLED_REPORT: Final = "cancelledReport"
 
 # Queries
 STATUS: Final = "status"

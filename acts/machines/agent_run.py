@@ -30,7 +30,7 @@ from acts.machines.request_size import planner_request_size
 from acts.machines.run_commands import AskSolution, Finish, SignalChildren, StartPlanRun
 from acts.machines.run_machine import RunMachine
 from acts.tree.decisions import APPROVE, EDIT, REJECT, Decision
-from acts.tree.records import Capabilities, ContextRef, GrantedRequest, PlanInput, TreePosition
+from acts.tree.records import Capabilities, ContextRef, GrantedRequest, PlanInput, SettledRequest, TreePosition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -73,6 +73,7 @@ class AgentRun(RunMachine):
         self._is_held = False
         self._held_step: AskModel | StartPlan | None = None
         self._step: Step | None = None
+        self._settled_before_plan: tuple[SettledRequest, ...] = ()
         self._provided: list[Data] = []
         self.notes += [p.text() for p in self.loop.warnings if p.code == "limitLowered"]
 
@@ -168,6 +169,7 @@ class AgentRun(RunMachine):
         return self._finish(Finished("failed", f"{tick}{effect.reason}", LIMIT_EXCEEDED))
 
     def _start_plan(self, step: StartPlan) -> StartPlanRun:
+        self._settled_before_plan = self.budget.take_unreported()
         forecast, self._forecast = self._forecast, None
         own = PlanInput(
             request=step.request, position=self.position.child(self.own), part=True,
@@ -175,6 +177,7 @@ class AgentRun(RunMachine):
             context=ContextRef(workflowId=self.own, runId=self.setup.run_id,
                                messageCount=len(self.loop.request.context)),
             approve=(self.setup.raw.get("config") or {}).get("approve"), forecast=forecast,
+            settled=self._settled_before_plan,
         )  # fmt: skip
         return StartPlanRun(f"plan-{step.tick}", f"tick {step.tick}: {', '.join(step.ids)}", own)
 
@@ -210,8 +213,10 @@ class AgentRun(RunMachine):
         if event.error is not None:
             self.approvals.records += [{**record, "tick": tick} for record in decisions]
             if self.is_cancelling:
+                self.loop.plan_cancelled(report)
                 return []
             if event.is_unstarted and isinstance(self._step, StartPlan):
+                self.budget.take(self._settled_before_plan)
                 self.budget.count_calls(-self._step.calls)
                 text = f"what this plan reads is too large for one plan: {event.error.message}"
                 return self._take_step(self.loop.answer_unusable(event.error.code, text), now)

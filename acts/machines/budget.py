@@ -319,6 +319,8 @@ class BudgetMachine:
     def __init__(self, own: str, position: TreePosition, advance: GrantedRequest | None = None) -> None:
         self.own, self.position = own, position
         self.ledger = Ledger() if position.is_root else None
+        if self.ledger is not None:
+            self.ledger.add_calls(position.accounts, 0)
         self.limits_requests = any(
             limit is not None
             for account in position.accounts

@@ -14,7 +14,7 @@ A state that does not fit one payload keeps the run where it is until its histor
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 DRAIN_EVENTS: Final = 15_000
@@ -38,7 +38,7 @@ class HistorySize:
 class Lifetime:
     """The decisions about one run's end of life. The driver performs them."""
 
-    _drain_after: int = DRAIN_EVENTS
+    _drain_after: int = field(default_factory=lambda: DRAIN_EVENTS)
     _not_before: int = 0
     _is_draining: bool = False
 

@@ -178,6 +178,12 @@ class Loop:
             return self.next_tick()
         return self._finish() or self.next_tick()
 
+    def plan_cancelled(self, result: Mapping[str, Any]) -> None:
+        """The plan of this tick was cancelled; ``result`` is what it had done, or nothing."""
+        if result:
+            self.context.append(result.get("context") or ())
+            self.results.record(result, self.tick)
+
     # -- decisions about the plan of a tick -------------------------------------------------------
 
     @property

@@ -65,6 +65,8 @@ if TYPE_CHECKING:
 
 # What a child says of an instance
 REPORT_FIELDS: Final = ("status", "state", "calls", "errors", "written", "made", "order")
+# What of its input a run needs no more when it continues as new
+_NOT_CARRIED: Final[dict[str, Any]] = {"request": {}, "capabilities": None, "settled": ()}
 # Bytes of a parameter that the root is shown of a Call that waits below it
 MAX_REPORTED_BYTES: Final = 600
 
@@ -120,7 +122,10 @@ class PlanRun(RunMachine):
         self._starting: dict[str, StartCall] = {}
         self._checked: tuple[Any, ValidatedPlan] | None = None
         self.notes += [p.text() for p in setup.prepared.warnings if p.code == "limitLowered"]
-        self.budget.count_calls(count_calls(setup.prepared) if setup.input is None else 0)
+        if setup.input is None:
+            self.budget.count_calls(count_calls(setup.prepared))
+        else:
+            self.budget.take(setup.input.settled)
 
     # -- the run ------------------------------------------------------------------------------
 
@@ -456,9 +461,9 @@ class PlanRun(RunMachine):
         return self._perform(self.walk.decide(rank, decision.decision, decision.reason or "", now), now)
 
     def _decided_plan(self, decision: Decision, now: str) -> list[Any]:
+        self.forecast = self._forecast_plan(self.walk.prepared)
         if decision.decision == APPROVE:
             self.is_approved = True
-            self.forecast = self._forecast_plan(self.walk.prepared)
             return self._perform(self.walk.begin(now), now)
         self.finished = REJECTED if decision.decision == REJECT else "failed"
         return [Finish(self.finished)]
@@ -491,7 +496,7 @@ class PlanRun(RunMachine):
         own = self.setup.input
         return {
             "request": self.raw, "capabilities": self.setup.capabilities, "walk": self.walk.snapshot(),
-            "input": None if own is None else {**own.to_json(), "request": {}, "capabilities": None},
+            "input": None if own is None else own.model_copy(update=_NOT_CARRIED).to_json(),
             "usage": self.usage.to_json(), "version": self.version, "isApproved": self.is_approved,
             "forecast": self.forecast,
         }  # fmt: skip

@@ -8,6 +8,7 @@ only commands for the driver are left.
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from acts.language.errors import truncate
@@ -30,6 +31,7 @@ from acts.tree.records import (
     BudgetGrant,
     BudgetReport,
     BudgetRequest,
+    CancelledReport,
     DecisionAnswer,
     ForwardedDecision,
     GrantedRequest,
@@ -59,6 +61,7 @@ class RunMachine:
         self.usage = Usage()
         self.notes: list[str] = []
         self.children: dict[str, str] = {}
+        self._cancelled: dict[str, dict[str, Any]] = {}  # by workflow id: what cancelled children had done
         self.finished: str | None = None
         self.is_cancelling = False
         self.has_not_begun = True
@@ -176,6 +179,8 @@ class RunMachine:
         out: list[Any] = []
         if event.accounting is not None:
             out += self.budget.take(event.accounting.settled)
+        if workflow_id is not None and event.report is None and workflow_id in self._cancelled:
+            event = replace(event, report=self._cancelled.pop(workflow_id))
         self.usage.add((event.report or {}).get("usage"))
         if workflow_id is not None and event.is_abrupt and not self.is_cancelling:
             out += self._forget_run(workflow_id)
@@ -193,7 +198,8 @@ class RunMachine:
     def _record_received(self, event: RecordReceived, now: str) -> list[Any]:
         record = event.record
         if isinstance(record, PendingChanged):
-            return list(self.approvals.on_pending_changed(record, now)) if self.position.is_root else []
+            is_below = self.position.is_root and self._is_below((*record.ancestors, record.workflowId))
+            return list(self.approvals.on_pending_changed(record, now)) if is_below else []
         if isinstance(record, ForwardedDecision):
             return list(self.approvals.on_forwarded(record, now))
         if isinstance(record, DecisionAnswer):
@@ -204,7 +210,15 @@ class RunMachine:
             return list(self.budget.on_report(record))
         if isinstance(record, BudgetGrant):
             return list(self.budget.on_grant(record))
+        if isinstance(record, CancelledReport):
+            self._cancelled[record.workflowId] = record.report
         return self._forget_run(record.workflowId) if isinstance(record, RunEnded) else []
+
+    def _is_below(self, path: tuple[str, ...]) -> bool:
+        """True for the path of a run below this one: the word that its child has started may come later."""
+        if len(path) < 2 or path[0] != self.own:  # noqa: PLR2004 - this run, and at least one below it
+            return False
+        return path[1] in self.children.values() or path[1].startswith(f"{self.own}/")
 
     def _record_delivered(self, event: RecordDelivered, _now: str) -> list[Any]:
         if event.key == "pending":

@@ -131,6 +131,16 @@ class View:
         under = self._under.kinds() if self._under else ()
         return tuple(dict.fromkeys((*under, *self._kinds)))
 
+    def initial_changes(self) -> Iterator[tuple[Path, bool]]:
+        """The places that this view wrote itself, and what is above them.
+
+        True where that can hide what the view under it holds below the place.
+        """
+        for (kind, names), place in self._places.items():
+            path = Path(kind, names)
+            replaced = bool(place.sets or place.grows)
+            yield path, replaced or (self._under is not None and self._under.shape(path, START) == "list")
+
     def read(self, path: Path, rank: int, *, settled: bool = False) -> Json:
         """The value at ``path`` as of ``rank``, or ABSENT.
 
@@ -297,9 +307,11 @@ class Log:
         """The value at ``path`` as of ``rank`` in an instance's view, or ABSENT."""
         return self.layer(instance).read(path, rank, settled=settled)
 
-    def held(self, path: Path, instance: str | None = None) -> bool:
-        """True when the context held the path before the plan (null counts)."""
+    def has_initially(self, path: Path, instance: str | None = None) -> bool:
+        """True when the context has a value at the path before the plan (null is one)."""
         return self.read(path, START, instance) is not ABSENT
+
+    held = has_initially
 
     def view(self, kind: str, rank: int = END, instance: str | None = None) -> Json:
         """All of one kind, or ABSENT."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import bisect
 import heapq
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -23,9 +24,8 @@ from acts.language.references import Path, alternatives
 from acts.language.values import Names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from acts.plan.planned_call import PlannedCall, ReferenceUse
+    from acts.language.references import ReferenceUse
+    from acts.plan.planned_call import PlannedCall
 
 Key = tuple[str | None, str, Names]
 
@@ -108,98 +108,137 @@ class WriterIndex:
 
 @dataclass(frozen=True)
 class Graph:
-    """A plan in plan order. ``waits[r]`` is what the Call of rank r waits for.
-
-    ``ahead`` are the positions (``Node.index``) of Calls with an expression that the
-    forward rule applies to.
-    """
+    """A plan in plan order. ``waits[rank]`` is what the Call of that rank waits for."""
 
     order: tuple[PlannedCall, ...]
     waits: tuple[tuple[Wait, ...], ...]
-    chains: WriterIndex
-    ahead: frozenset[int] = frozenset()
+    writers: WriterIndex
+
+    @property
+    def chains(self) -> WriterIndex:
+        """The old name of ``writers``."""
+        return self.writers
 
     def dependencies(self, rank: int) -> tuple[int, ...]:
         """The ranks that the Call of ``rank`` depends on, ascending."""
-        found: dict[int, None] = {}
+        ranks: dict[int, None] = {}
         for chain, count in self.waits[rank]:
-            found.update(dict.fromkeys(chain.entries[:count]))
-        return tuple(sorted(found))
+            ranks.update(dict.fromkeys(chain.entries[:count]))
+        return tuple(sorted(ranks))
 
 
-def build_graph(nodes: Sequence[PlannedCall], held: Callable[[Path, str | None], bool]) -> tuple[Graph, list[Problem]]:
-    """Plan order and waits. ``held(path, instance)`` tells what the context has at the start.
+@dataclass(frozen=True, slots=True)
+class OpenRead:
+    """An expression that no Call listed before its own satisfies: the context must, or a later Call.
+
+    ``options`` are its alternatives, each without the paths that Calls listed before may write.
+    """
+
+    position: int
+    use: ReferenceUse
+    options: tuple[tuple[Path, ...], ...]
+
+    def is_satisfied(self, has: Callable[[Path], bool]) -> bool:
+        """True when ``has`` is true of every path of one alternative."""
+        return any(all(has(path) for path in option) for option in self.options)
+
+
+class PlanListing:
+    """The Calls of a plan in the order listed: what they write, wait for and leave open."""
+
+    def __init__(self, calls: Sequence[PlannedCall]) -> None:
+        self.calls = tuple(calls)
+        self.writers = WriterIndex()
+        self.waits: list[tuple[Wait, ...]] = []
+        self.open_reads: list[OpenRead] = []
+        for position, call in enumerate(calls):
+            self.waits.append(self.writers.waits(paths_read(call), call.instance))
+            for use in call.reads:
+                options = self._unwritten(use, call.instance)
+                if options:
+                    self.open_reads.append(OpenRead(position, use, options))
+            self.writers.add(call, position)
+
+    def _unwritten(self, use: ReferenceUse, instance: str | None) -> tuple[tuple[Path, ...], ...]:
+        """The alternatives without what is written so far; none when one is written altogether."""
+        options = []
+        for option in alternatives(use.tree):
+            unwritten = tuple(p for p in option if not self.writers.written(p, instance))
+            if not unwritten:
+                return ()
+            options.append(unwritten)
+        return tuple(options)
+
+    def is_written_by_another(self, path: Path, position: int) -> bool:
+        """True when a Call other than the one at ``position`` may write what it reads at ``path``."""
+        chains = self.writers.overlapping(path, self.calls[position].instance)
+        return any(len(chain.entries) > 1 or chain.entries[0] != position for chain in chains)
+
+    def later_waits(self, read: OpenRead) -> list[Wait]:
+        """What a read waits for by the forward rule; empty when no Call listed later writes it."""
+        instance = self.calls[read.position].instance
+        chains = [chain for path in read.use.paths for chain in self.writers.overlapping(path, instance)]
+        return [(chain, len(chain.entries)) for chain in chains if chain.entries[-1] > read.position]
+
+
+Has = Callable[[Path, str | None], bool]
+"""Tells whether the context holds a path before the plan, as an instance (None: a global Call) sees it."""
+
+
+def build_graph(calls: Sequence[PlannedCall], has: Has) -> tuple[Graph, list[Problem]]:
+    """Plan order and waits.
 
     A cycle is reported as a problem; the graph then holds the Calls outside of it.
     """
-    graph, ahead = _as_listed(nodes, held)
-    if not ahead:
-        return graph, []
-    order, problems = _plan_order(nodes, ahead)
-    chains = WriterIndex()
-    waits: list[tuple[Wait, ...]] = []
-    for rank, node in enumerate(order):
-        waits.append(chains.waits(paths_read(node), node.instance))
-        chains.add(node, rank)
-    return Graph(tuple(order), tuple(waits), chains, frozenset(nodes[i].index for i in ahead)), problems
+    listing = PlanListing(calls)
+    return order_calls(listing, unsatisfied_reads(listing, has))
 
 
-def paths_read(node: PlannedCall) -> tuple[Path, ...]:
+def unsatisfied_reads(listing: PlanListing, has: Has) -> list[OpenRead]:
+    """The open reads that the context does not satisfy: the forward rule applies to them."""
+
+    def is_unsatisfied(read: OpenRead) -> bool:
+        instance = listing.calls[read.position].instance
+        return not read.is_satisfied(lambda path: has(path, instance))
+
+    return [read for read in listing.open_reads if is_unsatisfied(read)]
+
+
+def order_calls(listing: PlanListing, unsatisfied: Sequence[OpenRead]) -> tuple[Graph, list[Problem]]:
+    """The graph of a listing whose context leaves ``unsatisfied`` to Calls listed later (the forward rule)."""
+    forward: dict[int, list[Wait]] = {}
+    for read in unsatisfied:
+        waits = listing.later_waits(read)
+        if waits:
+            forward.setdefault(read.position, []).extend(waits)
+    if not forward:
+        return Graph(listing.calls, tuple(listing.waits), listing.writers), []
+    order, problems = _plan_order(listing, forward)
+    writers = WriterIndex()
+    ordered_waits: list[tuple[Wait, ...]] = []
+    for rank, call in enumerate(order):
+        ordered_waits.append(writers.waits(paths_read(call), call.instance))
+        writers.add(call, rank)
+    return Graph(tuple(order), tuple(ordered_waits), writers), problems
+
+
+def paths_read(call: PlannedCall) -> tuple[Path, ...]:
     """Every path a Call reads: its parameters' and its scopes'."""
-    return tuple(p for read in node.reads for p in read.paths) + node.scopes
+    return tuple(path for use in call.reads for path in use.paths) + call.scopes
 
 
-def _as_listed(
-    nodes: Sequence[PlannedCall], held: Callable[[Path, str | None], bool]
-) -> tuple[Graph, dict[int, list[ReferenceUse]]]:
-    """The graph in the order listed, and by position the expressions that look ahead.
-
-    These are the expressions that nothing held or listed before can satisfy. An
-    alternative (a conjunction of paths) counts as there when each of its paths is
-    held by the context or overlapped by a write listed before.
-    """
-    chains = WriterIndex()
-    waits: list[tuple[Wait, ...]] = []
-    ahead: dict[int, list[ReferenceUse]] = {}
-    for position, node in enumerate(nodes):
-        waits.append(chains.waits(paths_read(node), node.instance))
-        for read in node.reads:
-            if not any(_there(chains, held, option, node) for option in alternatives(read.tree)):
-                ahead.setdefault(position, []).append(read)
-        chains.add(node, position)
-    return Graph(tuple(nodes), tuple(waits), chains), ahead
-
-
-def _there(
-    chains: WriterIndex, held: Callable[[Path, str | None], bool], option: Sequence[Path], node: PlannedCall
-) -> bool:
-    return all(chains.written(path, node.instance) or held(path, node.instance) for path in option)
-
-
-def _plan_order(
-    nodes: Sequence[PlannedCall], ahead: dict[int, list[ReferenceUse]]
-) -> tuple[list[PlannedCall], list[Problem]]:
+def _plan_order(listing: PlanListing, forward: Mapping[int, Sequence[Wait]]) -> tuple[list[PlannedCall], list[Problem]]:
     """Take again and again the lowest-listed Call whose edges are all satisfied."""
-    full = WriterIndex()
-    waits: list[list[Wait]] = []
-    for position, node in enumerate(nodes):
-        waits.append(list(full.waits(paths_read(node), node.instance)))
-        full.add(node, position)
-    edges = _Edges(len(nodes))
-    for position, node in enumerate(nodes):
-        for read in ahead.get(position, ()):
-            for path in read.paths:
-                for chain in full.overlapping(path, node.instance):
-                    waits[position].append((chain, len(chain.entries)))
-        for chain, count in waits[position]:
-            edges.wait(position, chain, count)
-    taken = edges.run()
-    if len(taken) == len(nodes):
-        return [nodes[i] for i in taken], []
-    return [nodes[i] for i in taken], _cycles(nodes, edges)
+    sorter = _KahnOverChains(len(listing.calls))
+    for position, waits in enumerate(listing.waits):
+        for chain, count in (*waits, *forward.get(position, ())):
+            sorter.wait(position, chain, count)
+    positions = sorter.run()
+    problems = _cycles(listing.calls, sorter) if len(positions) < len(listing.calls) else []
+    return [listing.calls[i] for i in positions], problems
 
 
-class _Edges:
+class _KahnOverChains:
     """Kahn's algorithm over chains: a Call waits for a prefix of each, itself left out."""
 
     def __init__(self, count: int) -> None:
@@ -271,20 +310,20 @@ class _Edges:
         return None
 
 
-def _cycles(nodes: Sequence[PlannedCall], edges: _Edges) -> list[Problem]:
+def _cycles(calls: Sequence[PlannedCall], sorter: _KahnOverChains) -> list[Problem]:
     """Every cycle among the Calls that were never taken: one edge out of each suffices."""
     import networkx as nx
 
     graph: Any = nx.DiGraph()
-    for position, done in enumerate(edges.done):
-        blocked = None if done else edges.blocker(position)
+    for position, done in enumerate(sorter.done):
+        blocked = None if done else sorter.blocker(position)
         if blocked is not None:
             graph.add_edge(position, blocked[0], path=blocked[1])
     out = []
     for cycle in sorted(nx.simple_cycles(graph), key=min):
         steps = [(a, b, graph.edges[a, b]["path"]) for a, b in zip(cycle, [*cycle[1:], cycle[0]], strict=True)]
-        text = "; ".join(f"{nodes[a].id} reads {path}, written by {nodes[b].id}" for a, b, path in steps[:10])
-        first = nodes[min(cycle)]
+        text = "; ".join(f"{calls[a].id} reads {path}, written by {calls[b].id}" for a, b, path in steps[:10])
+        first = calls[min(cycle)]
         out.append(
             Problem("cycle", f"calls wait for each other: {text}", first.pointer, first.id,
                     "one of them must read something that is there before, or be listed after its writer")

@@ -44,7 +44,7 @@ def _lost_writes(graph: Graph, needs: Sequence[Needs]) -> list[Problem]:
     for rank, node in enumerate(graph.order):
         _register_reads(readers, node, rank)
     out = []
-    for chain in graph.chains.exact.values():
+    for chain in graph.writers.exact.values():
         for earlier, later in zip(chain.entries, chain.entries[1:], strict=False):
             node, after = graph.order[earlier], graph.order[later]
             if after.method != "set" or len(after.outcomes) != 1 or after.instance != node.instance:
@@ -105,10 +105,10 @@ _MAX_NEEDS: Final = 16
 
 def _path_needs(graph: Graph, log: Log, needs: list[Needs], rank: int, node: PlannedCall, path: Path) -> Needs:
     """The outcomes that must have been taken for a path to be there; None: it cannot be."""
-    if log.held(path, node.instance):
+    if log.has_initially(path, node.instance):
         return {}
     writers: list[int] = []
-    for chain in graph.chains.overlapping(path, node.instance):
+    for chain in graph.writers.overlapping(path, node.instance):
         writers.extend(chain.entries[: bisect.bisect_left(chain.entries, rank)][:2])
     writers = list(dict.fromkeys(writers))
     if len(writers) != 1:

@@ -12,18 +12,20 @@ from typing import TYPE_CHECKING, Final
 
 from acts.language.errors import InvalidRequest, Problem, format_choices
 from acts.language.messages import Data, Request, read_request
-from acts.language.references import Path, alternatives
+from acts.language.references import Path
 from acts.language.schemas import part_of, schema_defect
 from acts.language.tools import Tool, read_tools
 from acts.language.values import ABSENT, Json, Names, get, pointer
 from acts.plan.call_reader import CallReader
 from acts.plan.context_log import Log
-from acts.plan.graph import Graph, WriterChain, build_graph
+from acts.plan.dangling_references import ReferenceCheck
+from acts.plan.graph import Graph, PlanListing, WriterChain, order_calls, unsatisfied_reads
+from acts.plan.instance_classes import classify_instances
 from acts.plan.lint import lint
 from acts.plan.planned_call import PlannedCall
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Container, Iterable, Mapping, Sequence
 
 # The plan travels in the run's input, which Temporal bounds at 2 MB: about this many
 # Calls of the least size. More belongs into instances or several plans.
@@ -102,7 +104,7 @@ def validate_parsed(
     problems.extend(tools.problems)
     problems.extend(settings_problems_of(request))
     plan = request.plan
-    if plan is None and not request.partial:
+    if plan is None and not request.is_partial:
         problems.append(Problem("noPlan", "the context holds no plan message", "/context",
                                 hint='add {"type": "plan", "plan": [ … calls … ]}'))  # fmt: skip
     if plan is None:
@@ -126,19 +128,22 @@ def validate_plan(
     plan = request.plan
     if plan is None:
         raise InvalidRequest(problems)
-    reader = CallReader(tools, request.instances(), at)
-    calls = enumerate(plan.calls[:MAX_CALLS]) if places is None else zip(places, plan.calls, strict=True)
-    nodes = [n for i, c in calls if (n := reader.read(c, i)) is not None]
-    problems[len(found) : len(found)] = _limits(request, len(plan.calls), at, template=is_template(request, nodes))
-    lost = ("unknownTool", "unknownInstance") if request.partial else ()
-    problems.extend(p for p in (*reader.problems, *log.problems) if p.code not in lost)
-    whole = len(nodes) == len(plan.calls) and not request.partial
-    graph, wrong = _graph(request, nodes, log, whole=whole)
-    problems.extend(wrong)
+    tools_incomplete = any(p.fatal and p.code in ("invalidTool", "unknownTool") for p in found)
+    reader = CallReader(tools, request.instances(), at, tools_incomplete=tools_incomplete)
+    raw_calls = enumerate(plan.calls[:MAX_CALLS]) if places is None else zip(places, plan.calls, strict=True)
+    calls = [call for i, raw in raw_calls if (call := reader.read(raw, i)) is not None]
+    problems.extend(_limits(request, len(plan.calls), at, template=is_template(request, calls)))
+    # What an unreadable message would have defined is not missing
+    consequences = ("unknownTool", "unknownInstance") if request.is_partial else ()
+    problems.extend(p for p in (*reader.problems, *log.problems) if p.code not in consequences)
+    graph, graph_problems = _check_graph(
+        request, calls, log, writes_unknown=reader.writes_unknown or request.is_partial or len(plan.calls) > MAX_CALLS
+    )
+    problems.extend(graph_problems)
     problems.extend(_state_writes(request, graph))
     given, dropped = literal_outputs(graph, plan.mode)
     problems.extend(dropped)
-    problems.extend(_model(request, graph, given))
+    problems.extend(_model(request, graph, given, reader.unreadable))
     if any(p.fatal for p in problems):
         raise InvalidRequest(problems)
     return ValidatedPlan(request, tools, graph, given, tuple(problems))
@@ -149,31 +154,60 @@ def is_template(request: Request, nodes: Iterable[PlannedCall]) -> bool:
     return bool(request.instances()) and all(n.call.get("_instance") is None for n in nodes)
 
 
-def _graph(request: Request, nodes: Sequence[PlannedCall], log: Log, *, whole: bool) -> tuple[Graph, list[Problem]]:
-    """The graph, and what is wrong with it; a template is checked for every instance."""
-    if not is_template(request, nodes):
-        graph, problems = build_graph(nodes, log.held)
-        return graph, problems + _references(request, graph, log, whole=whole and not problems)
-    first: Graph | None = None
-    seen: dict[tuple[str, str], list[Problem]] = {}
-    for instance in request.instances():
-        own = [replace(n, instance=instance) for n in nodes]
-        graph, problems = build_graph(own, log.held)
-        first = first or graph
-        for problem in problems + _references(request, graph, log, whole=whole and not problems):
-            seen.setdefault((problem.code, problem.pointer), []).append(replace(problem, instance=instance))
-    told = [_of_some(found, len(request.instances())) for found in seen.values()]
-    return first or build_graph(nodes, log.held)[0], told
+def _check_graph(
+    request: Request, calls: Sequence[PlannedCall], log: Log, *, writes_unknown: bool
+) -> tuple[Graph, list[Problem]]:
+    """The graph, its cycles, and the references that nothing satisfies.
+
+    With ``writes_unknown`` a Call that could not be read may write anything, so no reference is reported.
+    """
+    if is_template(request, calls):
+        return _check_template(request, calls, log, writes_unknown=writes_unknown)
+    listing = PlanListing(calls)
+    unsatisfied = unsatisfied_reads(listing, log.has_initially)
+    graph, problems = order_calls(listing, unsatisfied)
+    if not writes_unknown:
+        problems += ReferenceCheck(listing, log, _reference_severity(request)).problems(unsatisfied, log.has_initially)
+    return graph, problems
 
 
-def _of_some(found: Sequence[Problem], instances: int) -> Problem:
-    """A problem of a template: one that only some instances have is theirs, and keeps no other from running."""
-    first = found[0]
-    if len(found) == instances or first.code != "unknownReference":
-        return first
-    names = format_choices(str(p.instance) for p in found)
-    return replace(first, message=f"{first.message}, in {len(found)} of {instances} instances: {names}",
-                   severity="warning")  # fmt: skip
+def _check_template(
+    request: Request, calls: Sequence[PlannedCall], log: Log, *, writes_unknown: bool
+) -> tuple[Graph, list[Problem]]:
+    """The graph of the first instance, and the problems of all of them, each reported once."""
+    instances = request.instances()
+    listing = PlanListing([replace(call, instance=instances[0]) for call in calls])
+    check = ReferenceCheck(listing, log, _reference_severity(request))
+    paths = (path for read in listing.open_reads for option in read.options for path in option)
+    graphs: dict[frozenset[int], tuple[Graph, list[Problem]]] = {}
+    reports: dict[tuple[str, str], tuple[Problem, list[str]]] = {}
+    for alike in classify_instances(instances, paths, log):
+
+        def has(path: Path, _: str | None, held: frozenset[Path] = alike.held) -> bool:
+            return path in held
+
+        unsatisfied = unsatisfied_reads(listing, has)
+        forward = frozenset(id(read) for read in unsatisfied if listing.later_waits(read))
+        if forward not in graphs:
+            graphs[forward] = order_calls(listing, unsatisfied)
+        first = alike.instances[0]
+        for problem in graphs[forward][1] + ([] if writes_unknown else check.problems(unsatisfied, has, first)):
+            report = reports.setdefault((problem.code, problem.pointer), (replace(problem, instance=first), []))
+            report[1].extend(alike.instances)
+    graph, _ = next(iter(graphs.values()))
+    return graph, [_of_some(problem, affected, len(instances)) for problem, affected in reports.values()]
+
+
+def _reference_severity(request: Request) -> str:
+    return "warning" if request.config.missing == "wait" else "error"
+
+
+def _of_some(problem: Problem, affected: Sequence[str], instances: int) -> Problem:
+    """A template's problem: one that only some instances have is theirs, and keeps no other from running."""
+    if len(affected) == instances or problem.code != "unknownReference":
+        return problem
+    text = f"{problem.message}, in {len(affected)} of {instances} instances: {format_choices(affected)}"
+    return replace(problem, message=text, severity="warning")
 
 
 def settings_problems_of(request: Request) -> list[Problem]:
@@ -205,41 +239,6 @@ def _limits(request: Request, count: int, at: tuple[str | int, ...], *, template
         times = f"{count} calls for each of {len(request.instances())} instances"
         out.append(Problem("limitExceeded", f"the plan has {times}; the budget allows {allowed}", pointer(*at)))
     return out
-
-
-def _references(request: Request, graph: Graph, log: Log, *, whole: bool) -> list[Problem]:
-    """References that nothing in the context or the plan can satisfy."""
-    severity = "warning" if request.config.missing == "wait" else "error"
-    if not whole:
-        return []  # a Call that could not be read may be the writer
-    out = []
-    for rank, node in enumerate(graph.order):
-        if node.index not in graph.ahead:
-            continue  # held, or written before it
-
-        def possible(path: Path, rank: int = rank, node: PlannedCall = node) -> bool:
-            chains = graph.chains.overlapping(path, node.instance)
-            return log.held(path, node.instance) or any(c.entries and c.entries[0] < rank for c in chains)
-
-        for read in node.reads:
-            if any(all(possible(p) for p in option) for option in alternatives(read.tree)):
-                continue
-            lacking = [p for p in read.paths if not possible(p)]
-            text = f"nothing in the context or the plan provides {' or '.join(str(p) for p in lacking)}"
-            hint = _nearest(lacking[0], log, node.instance) if lacking else None
-            out.append(Problem("unknownReference", text, node.pointer + pointer(*read.at), node.id, hint, severity))
-    return out
-
-
-def _nearest(path: Path, log: Log, instance: str | None) -> str:
-    """What is there instead, at the deepest place that the path reaches."""
-    for depth in range(len(path.names), -1, -1):
-        found = log.read(Path(path.kind, path.names[:depth]), 0, instance)
-        if isinstance(found, dict):
-            return f"{Path(path.kind, path.names[:depth])} has: {format_choices(found)}"
-        if found is not ABSENT:
-            return f"{Path(path.kind, path.names[:depth])} is {type(found).__name__}, not an object"
-    return f"kinds in the context: {format_choices(log.layer(instance).kinds())}"
 
 
 def state_schema(data: Sequence[Data], path: Path) -> Json:
@@ -316,10 +315,10 @@ def literal_outputs(graph: Graph, mode: str) -> tuple[frozenset[int], list[Probl
     return frozenset(given), out
 
 
-def _model(request: Request, graph: Graph, given: frozenset[int]) -> list[Problem]:
+def _model(request: Request, graph: Graph, given: frozenset[int], unreadable: Container[int]) -> list[Problem]:
     out = []
     for rank, node in enumerate(graph.order):
-        if node.kind != "latent" or rank in given:
+        if node.kind != "latent" or rank in given or node.index in unreadable:
             continue
         if not node.outcomes:
             out.append(

@@ -63,9 +63,9 @@ def compose_latent_schema(tool: Tool, paths: Sequence[str]) -> tuple[Json, bool]
     one outcome.
     """
     output = _without(with_null(tool.output), "$id", "$schema") if tool.output is not None else {}
-    shared = with_null({"$defs": tool.schema["$defs"]}) if "$defs" in tool.schema else {}
-    own = {"$defs": output["$defs"]} if isinstance(output, dict) and "$defs" in output else {}
-    definitions = {**(shared if isinstance(shared, dict) else {}), **own}
+    definitions: dict[str, Any] = with_null({"$defs": tool.schema["$defs"]}) if "$defs" in tool.schema else {}
+    if isinstance(output, dict) and "$defs" in output:
+        definitions = {"$defs": output["$defs"]}
     if len(paths) == 1 and isinstance(output, dict) and output.get("type") == "object":
         return {**output, **definitions}, False
     return {
@@ -82,6 +82,18 @@ def _without(schema: Json, *keywords: str) -> Json:
     return {k: v for k, v in schema.items() if k not in keywords} if isinstance(schema, dict) else schema
 
 
+def properties_of(schema: Mapping[str, Any]) -> dict[str, Json]:
+    """The ``properties`` of a schema."""
+    properties = schema.get("properties")
+    return properties if isinstance(properties, dict) else {}
+
+
+def required_of(schema: Mapping[str, Any]) -> list[Json]:
+    """The names that a schema lists as ``required``."""
+    names = schema.get("required")
+    return names if isinstance(names, list) else []
+
+
 class _Definitions:
     """The ``$defs`` of a composed schema, by name."""
 
@@ -91,26 +103,23 @@ class _Definitions:
     def add_tool(self, tool: Tool, mode: str, instances: Sequence[str]) -> dict[str, str]:
         """Add a definition of the Tool's Calls; returns a ``$ref`` to it."""
         name = self._reserve_name(f"tool_{tool.name}")
-        declared = tool.schema.get("properties")
-        merged = {**tool.meta, **(declared if isinstance(declared, dict) else {})}
-        hoisted = self.hoist_defs(with_null({**tool.schema, "properties": merged}), name)
-        schema: dict[str, Any] = hoisted if isinstance(hoisted, dict) else {}
-        properties: dict[str, Json] = schema["properties"] if isinstance(schema.get("properties"), dict) else {}
-        listed = schema["required"] if isinstance(schema.get("required"), list) else []
+        full = with_null({**tool.schema, "properties": {**tool.meta, **properties_of(tool.schema)}})
+        schema: dict[str, Any] = self.hoist_defs(full, name)
+        properties, required = properties_of(schema), required_of(schema)
         call: dict[str, Json] = {"_tool": {"const": tool.name}}
         call.update({k: allow_references(v) for k, v in properties.items() if k not in META})
         call.update({k: properties.get(k, v) for k, v in tool.meta.items() if _is_author_choice(tool, k, mode)})
         if instances:
             self.by_name.setdefault(INSTANCE, {"type": "string", "enum": list(instances)})
             call["_instance"] = {"$ref": _LOCAL + INSTANCE}
-        call.update({k: {} for k in listed if k not in META and k not in call})
+        call.update({k: {} for k in required if k not in META and k not in call})
         description = {"description": schema["description"]} if isinstance(schema.get("description"), str) else {}
         other = schema.get("additionalProperties", any(k in schema for k in _INDIRECT))
         self.by_name[name] = {
             "type": "object",
             **description,
             "properties": call,
-            "required": ["_tool", *(k for k in listed if k in call and k not in OPTIONAL)],
+            "required": ["_tool", *(k for k in required if k in call and k not in OPTIONAL)],
             "additionalProperties": allow_references(other),
         }
         return {"$ref": _LOCAL + name}
@@ -126,8 +135,7 @@ class _Definitions:
         inner: dict[str, Json] = schema["$defs"] if isinstance(schema.get("$defs"), dict) else {}
         names = {key: self._reserve_name(f"{prefix}_{key}") for key in inner}
         for key, name in names.items():
-            moved = _rename_refs(with_null(inner[key]), names)
-            self.by_name[name] = allow_references(moved, at_root=False)
+            self.by_name[name] = allow_references(_rename_refs(with_null(inner[key]), names), at_root=False)
         return _rename_refs(_without(schema, "$defs", "$id", "$schema"), names)
 
     def _reserve_name(self, text: str) -> str:
@@ -195,7 +203,7 @@ def allow_references(schema: Json, *, at_root: bool = True) -> Json:
 
 
 def _admits_any_string(schema: dict[str, Any]) -> bool:
-    listed = schema.get("type")
-    types = listed if isinstance(listed, list) else [listed]
-    is_unlimited = not (set(schema) - {"type", "title", "description", "default", "examples"})
-    return is_unlimited and ("type" not in schema or "string" in types)
+    type_ = schema.get("type")
+    types = type_ if isinstance(type_, list) else [type_]
+    has_limits = bool(set(schema) - {"type", "title", "description", "default", "examples"})
+    return not has_limits and ("type" not in schema or "string" in types)

@@ -21,6 +21,7 @@ from acts.language.scopes import wrap_message
 from acts.language.tools import META, TOOL_ONLY
 from acts.language.values import ABSENT, Json
 from acts.plan.context_log import START, Log
+from acts.planner.answer_schema import properties_of, required_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -165,8 +166,8 @@ def render_latent_prompt(
 
 def render_repair_turn(defects: Iterable[str]) -> str:
     """The reply to an answer that could not be used."""
-    listed = "\n".join(f"- {d}" for d in defects)
-    return f"That answer cannot be used:\n{listed}\nAnswer again, with the whole JSON and nothing else."
+    lines = "\n".join(f"- {d}" for d in defects)
+    return f"That answer cannot be used:\n{lines}\nAnswer again, with the whole JSON and nothing else."
 
 
 # -- parts ---------------------------------------------------------------------
@@ -176,21 +177,17 @@ def _render_tool(tool: Tool) -> str:
     """One Tool: its name and purpose, its parameters, its result, and where the result goes."""
     schema = tool.schema
     kind = tool.runs(tool.consts.get("_delegate"))
-    declared = schema.get("properties")
-    properties: dict[str, Json] = declared if isinstance(declared, dict) else {}
-    properties = {k: v for k, v in properties.items() if k not in META or _is_shown_meta(tool, k)}
-    listed = schema.get("required")
-    required = [k for k in (listed if isinstance(listed, list) else []) if k in properties]
-    body: dict[str, Json] = {"properties": properties, "required": required}
+    properties = {k: v for k, v in properties_of(schema).items() if k not in META or _is_shown_meta(tool, k)}
+    body: dict[str, Json] = {"properties": properties, "required": [k for k in required_of(schema) if k in properties]}
     # A delegate's result may have a large schema. The delegate checks it; a plan is written without it
     is_omitted = kind == "delegate" and len(_to_json(tool.output)) > MAX_DELEGATE_OUTPUT
     if tool.output is not None and not is_omitted:
         body["result"] = tool.output
     if "$defs" in schema:
         body["$defs"] = schema["$defs"]
-    fixed = {k: v for k, v in tool.consts.items() if k in ("_outputPath", "_outputMethod", "_errorPath", "_scopes")}
-    if fixed:
-        body["fixed"] = fixed
+    constants = {k: v for k, v in tool.consts.items() if k in ("_outputPath", "_outputMethod", "_errorPath", "_scopes")}
+    if constants:
+        body["fixed"] = constants
     description = schema.get("description")
     text = f": {description}" if isinstance(description, str) else ""
     latent = " (latent)" if "_output" in tool.meta else " (answered when it runs)"

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from acts.language.references import Path, alternatives
-from acts.language.schemas import sample
+from acts.language.sampling import sample
 from acts.language.values import ABSENT, UNKNOWN, Json, get
 from acts.plan.context_log import START
 from acts.planner.prompt import render_latent_prompt
@@ -22,7 +22,8 @@ from acts.planner.prompt import render_latent_prompt
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Sequence
 
-    from acts.plan.planned_call import PlannedCall, ReferenceUse
+    from acts.language.references import ReferenceUse
+    from acts.plan.planned_call import PlannedCall
     from acts.plan.validate import ValidatedPlan
 
 WORD_BYTES: Final = 24

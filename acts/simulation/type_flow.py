@@ -33,7 +33,8 @@ from acts.simulation.schema_compatibility import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from acts.plan.planned_call import PlannedCall, ReferenceUse
+    from acts.language.references import ReferenceUse
+    from acts.plan.planned_call import PlannedCall
     from acts.plan.validate import ValidatedPlan
 
 # Writers of one path that are followed, the nearest first; with more, the value may be

@@ -51,7 +51,7 @@ def split_into_children(prepared: ValidatedPlan) -> ValidatedPlan:
     """What the run itself walks: the global Calls, and a unit for each child."""
     graph, _ = build_graph([n for n in _listed(prepared) if n.instance is None], prepared.start.held)
     found = list(_units(prepared))
-    both = Graph((*graph.order, *found), (*graph.waits, *(() for _ in found)), graph.chains, graph.ahead)
+    both = Graph((*graph.order, *found), (*graph.waits, *(() for _ in found)), graph.writers)
     mode = prepared.request.plan.mode if prepared.request.plan is not None else "eager"
     return replace(prepared, graph=both, given=literal_outputs(graph, mode)[0], whole=prepared)
 

@@ -4,7 +4,7 @@
 * what a delegate and an instance give back: ``DelegateResult``, ``InstanceReport``;
 * what a run carries into the next one: ``PlanState``, ``AgentState``;
 * the signals between runs: ``PendingChanged``, ``ForwardedDecision``, ``DecisionAnswer``,
-  ``BudgetRequest``, ``BudgetGrant``, ``BudgetReport``, ``RunEnded``.
+  ``BudgetRequest``, ``BudgetGrant``, ``BudgetReport``, ``RunEnded``, ``CancelledReport``.
 
 This file knows no Temporal: ``workflows/runtime/payloads.py`` puts records into payloads. A field
 is added with a default, so that records of an earlier version are read; a change of meaning raises
@@ -189,7 +189,8 @@ class PlanInput(VersionedRecord):
     """What the run that walks the plan of a tick, or of a definition, is started with.
 
     ``capabilities`` None: it looks them up itself. ``approve`` is what the person asked for who
-    started the tree; ``part`` says that ``request`` holds a part of the context only.
+    started the tree; ``part`` says that ``request`` holds a part of the context only. ``settled`` are requests
+    that the root has not heard of: this run reports them with its own.
     """
 
     request: dict[str, Any]
@@ -199,6 +200,7 @@ class PlanInput(VersionedRecord):
     approve: Any = None
     part: bool = False
     forecast: dict[str, Any] | None = None
+    settled: tuple[SettledRequest, ...] = ()
 
 
 class InstanceInput(PlanInput):
@@ -391,3 +393,10 @@ class RunEnded(VersionedRecord):
     """To the root: a run ended without a last word; what waits there or is reserved for it is void."""
 
     workflowId: str
+
+
+class CancelledReport(VersionedRecord):
+    """To the parent: what a cancelled child had done. A cancelled workflow has no result."""
+
+    workflowId: str
+    report: dict[str, Any]

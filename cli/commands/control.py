@@ -15,7 +15,7 @@ from cli.command_errors import EXIT_DONE, CommandError, command_error
 from cli.console import clean, print_err
 from cli.runs import server
 from cli.runs.instance_lookup import unknown_instance_error
-from cli.runs.run_reader import RunReader
+from cli.runs.run_reader import open_run
 from cli.text.problems import problem_blocks
 from cli.text.source_text import SourceText, parse_source, read_source
 
@@ -24,58 +24,27 @@ _EFFECTS: Final = {PAUSE: "is paused: it starts no more calls", RESUME: "is resu
 _REFUSED: Final = "a message was refused: "
 
 
-def send_signal(run: str, signal: str) -> int:
-    """Pause or resume a run.
-
-    Raises:
-        CommandError: there is no such run, or it has ended.
-    """
-    return server.run_async(_send_signal(run, signal))
-
-
-async def _send_signal(run: str, signal: str) -> int:
-    reader = RunReader(await server.connect(), run)
-    await server.for_run(run, reader.handle.signal(signal, rpc_timeout=server.RPC))
-    print_err(f"{clean(run)} {_EFFECTS[signal]}")
+async def send_signal(id_: str, signal: str) -> int:
+    """Pause or resume a run."""
+    run = await open_run(id_)
+    await server.for_run(id_, run.handle.signal(signal, rpc_timeout=server.RPC))
+    print_err(f"{clean(id_)} {_EFFECTS[signal]}")
     return EXIT_DONE
 
 
-def cancel(run: str) -> int:
-    """Request the cancellation of a run.
-
-    Raises:
-        CommandError: there is no such run, or it has ended.
-    """
-    return server.run_async(_cancel(run))
-
-
-async def _cancel(run: str) -> int:
-    reader = RunReader(await server.connect(), run)
-    await reader.describe_running()  # the server accepts the request for a run that has ended, without any effect
-    await server.for_run(run, reader.handle.cancel(rpc_timeout=server.RPC))
-    print_err(f"{clean(run)} is being cancelled")
+async def cancel(id_: str) -> int:
+    """Request the cancellation of a run."""
+    run = await open_run(id_)
+    await run.describe_running()  # the server accepts the request for a run that has ended, without any effect
+    await server.for_run(id_, run.handle.cancel(rpc_timeout=server.RPC))
+    print_err(f"{clean(id_)} is being cancelled")
     return EXIT_DONE
 
 
-def provide(run: str, argument: str) -> int:
-    """Send a data-like message: JSON, or the name of a file that holds it.
-
-    Raises:
-        CommandError: it is not such a message, the run refuses it, or there is no such run.
-    """
-    source = read_message(argument)
-    try:
-        message = parse_message(source.value)
-    except InvalidRequest as error:
-        raise CommandError(*problem_blocks(error.problems, source)) from None
-    if not isinstance(message, Data):
-        head = f"a {message.type} message cannot be provided"
-        raise command_error(head, where=source.name, hint="only data, input and state can")
-    return server.run_async(_provide(run, message, source))
-
-
-async def _provide(id_: str, message: Data, source: SourceText) -> int:
-    run = RunReader(await server.connect(), id_)
+async def provide(id_: str, argument: str) -> int:
+    """Send a data-like message: JSON, or the name of a file that holds it."""
+    source, message = _read_message(argument)
+    run = await open_run(id_)
     below, instance = _addressee(message)
     receiver = run if below is None else run.other(below)
     status = await receiver.status()
@@ -94,6 +63,20 @@ async def _provide(id_: str, message: Data, source: SourceText) -> int:
     return EXIT_DONE
 
 
+def _read_message(argument: str) -> tuple[SourceText, Data]:
+    """A message from the command line, a file, or standard input."""
+    is_json = argument.lstrip().startswith(("{", "[", '"'))
+    source = parse_source("the message", argument, "JSON") if is_json else read_source(argument)
+    try:
+        message = parse_message(source.value)
+    except InvalidRequest as error:
+        raise CommandError(*problem_blocks(error.problems, source)) from None
+    if not isinstance(message, Data):
+        head = f"a {message.type} message cannot be provided"
+        raise command_error(head, where=source.name, hint="only data, input and state can")
+    return source, message
+
+
 def _addressee(message: Data) -> tuple[str | None, str | None]:
     """The run below and the instance that a message names, in the forms that a run accepts."""
     raw = message.raw
@@ -107,10 +90,3 @@ def _new_refusals(before: dict[str, Any], after: dict[str, Any] | None) -> list[
     """The reasons of the refusals that a run noted between two statuses."""
     new = Counter((after or {}).get("notes") or ()) - Counter(before.get("notes") or ())
     return [text.removeprefix(_REFUSED) for text in new if text.startswith(_REFUSED)]
-
-
-def read_message(argument: str) -> SourceText:
-    """A message from the command line, a file, or standard input."""
-    if argument.lstrip().startswith(("{", "[", '"')):
-        return parse_source("the message", argument, "JSON")
-    return read_source(argument)

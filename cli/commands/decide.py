@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any, Final
 from acts.language.errors import DecisionRefused
 from acts.language.wire import DECIDE, INVALID_REQUEST
 from acts.tree.decisions import APPROVE, REJECT, Decision, PendingApproval, match_decision
-from cli.command_errors import EXIT_DONE, EXIT_NO_SERVER, CommandError, command_error
+from cli.command_errors import EXIT_DONE, CommandError, command_error
 from cli.console import clean, print_err
 from cli.runs import server
-from cli.runs.run_reader import RunReader
+from cli.runs.run_reader import RunReader, open_run
 from cli.text.problems import problem_blocks, problems_from_json
 
 if TYPE_CHECKING:
@@ -62,19 +62,11 @@ def login_name() -> str | None:
         return None
 
 
-def decide(word: str, target: ApprovalTarget) -> int:
-    """Approve or reject.
-
-    Raises:
-        CommandError: the decision is refused, or no worker answers.
-    """
+async def decide(word: str, target: ApprovalTarget) -> int:
+    """Approve or reject."""
     if word == REJECT and not (target.reason or "").strip():
         raise command_error("a rejection needs a reason", where="--reason", hint="an agent plans again with it")
-    return server.run_async(_decide(word, target))
-
-
-async def _decide(word: str, target: ApprovalTarget) -> int:
-    run = RunReader(await server.connect(), target.run)
+    run = await open_run(target.run)
     approval = await find_approval(run, target, word)
     status = await send_decision(run, target, approval, {"decision": word})
     phase = status.get("phase") if isinstance(status, dict) else None
@@ -138,7 +130,8 @@ async def send_decision(
     except RPCError as error:
         if error.status not in (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED):
             raise server.explain_rpc_error(error, waiting.id) from None
-    raise await _unanswered_error(waiting)
+    hint = f"{server.START_WORKER}; it may still apply this decision: check `acts show` before you send it again"
+    raise await waiting.no_answer_error("the decision is not applied yet", hint)
 
 
 def _refused_error(cause: BaseException, source: SourceText | None, position: int | None) -> CommandError:
@@ -169,13 +162,3 @@ def call_position(call: str) -> int:
     if not number.isdecimal() or int(number) < 1:
         raise command_error(f'"{clean(call, 100)}" is not the id of a call', where="--call", hint="like 2:refund")
     return int(number) - 1
-
-
-async def _unanswered_error(run: RunReader) -> CommandError:
-    """The update was sent and not answered in time: it may still be applied."""
-    queue = clean((await run.describe()).task_queue, 100)
-    cause = f'the workers of the task queue "{queue}" do not answer'
-    if not await run.has_worker():
-        cause = f'no worker serves the queue "{queue}"'
-    hint = f"{server.START_WORKER}; it may still apply this decision: check `acts show` before you send it again"
-    return command_error(f"{cause}, so the decision is not applied yet", hint=hint, code=EXIT_NO_SERVER)

@@ -18,8 +18,7 @@ from acts.tree.child_ids import instance_child_id, plan_child_id
 from acts.tree.decisions import PendingApproval
 from cli.command_errors import EXIT_DONE
 from cli.console import clean, console, print_err
-from cli.runs import server
-from cli.runs.run_reader import RunReader
+from cli.runs.run_reader import RunReader, open_run
 from cli.text.plan_text import compare_plans
 
 _MAX_INSTANCES: Final = 20  # that are named, or queried
@@ -33,17 +32,9 @@ def print_diff(rows: Sequence[str]) -> None:
         console().print(row, style=style)
 
 
-def diff(run: str) -> int:
-    """Print how a plan was changed.
-
-    Raises:
-        CommandError: there is no such run, it has no plan, or no worker answers.
-    """
-    return server.run_async(_diff_id(run))
-
-
-async def _diff_id(id_: str) -> int:
-    return await _diff(RunReader(await server.connect(), id_))
+async def diff(id_: str) -> int:
+    """Print how a plan was changed."""
+    return await _diff(await open_run(id_))
 
 
 async def _diff(run: RunReader) -> int:

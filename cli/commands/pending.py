@@ -12,6 +12,9 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from rich.table import Table
+from rich.text import Text
+
 from acts.tree.decisions import APPROVE, PendingApproval
 from cli.command_errors import EXIT_DONE, message
 from cli.console import clean, console, print_blocks, print_err, print_json
@@ -19,10 +22,9 @@ from cli.render.pending_view import decision_command, parameter_lines
 from cli.render.tables import new_table
 from cli.runs import server
 from cli.runs.progress import MAX_CONCURRENT_QUERIES, add_parameters
-from cli.runs.run_reader import PLANNING_TYPES, RunReader
+from cli.runs.run_reader import PLANNING_TYPES, RunReader, open_run
 
 if TYPE_CHECKING:
-    from rich.table import Table
     from temporalio.client import Client, WorkflowExecution
 
 # A detached delegate has no parent in this list, so it is the topmost run of its own
@@ -36,21 +38,13 @@ _MAX_ROWS: Final = 8
 RunApprovals = tuple[str, list[PendingApproval]]
 
 
-def pending(run: str | None, *, as_json: bool) -> int:
-    """Print the approvals of a run, or of all.
-
-    Raises:
-        CommandError: no server answers, or there is no such run.
-    """
-    return server.run_async(_pending(run, as_json=as_json))
-
-
-async def _pending(run: str | None, *, as_json: bool) -> int:
-    client = await server.connect()
-    if run is None:
+async def pending(id_: str | None, *, as_json: bool) -> int:
+    """Print the approvals of a run, or of all."""
+    if id_ is None:
+        client = await server.connect()
         approvals, unanswered = await _read_all(client, await _topmost_runs(client))
     else:
-        approvals, unanswered = await _read_one(RunReader(client, run)), []
+        approvals, unanswered = await _read_one(await open_run(id_)), []
     if as_json:
         waits = [{"run": id_, **approval.to_json()} for id_, listed in approvals for approval in listed]
         print_json({"waits": waits, "unanswered": unanswered})
@@ -109,8 +103,6 @@ async def _read_all(client: Client, runs: Sequence[WorkflowExecution]) -> tuple[
 
 
 def _table(approvals: Sequence[RunApprovals]) -> Table:
-    from rich.text import Text
-
     table = new_table("run", "waits", "version", "since", "until", "to approve")
     for run, listed in approvals:
         for approval in listed:

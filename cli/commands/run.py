@@ -56,12 +56,8 @@ class RunOptions:
     agent: bool | None = None
 
 
-def run(file: str, options: RunOptions) -> int:
-    """Run a file; the exit code says how the run ended.
-
-    Raises:
-        CommandError: the file, an option or the server prevents the start.
-    """
+async def run(file: str, options: RunOptions) -> int:
+    """Run a file; the exit code says how the run ended."""
     source = read_source(file)
     request = add_inputs(source.value, options.inputs)
     preflight = run_preflight(request, file=None if file == STDIN else file, agent=options.agent)
@@ -73,7 +69,7 @@ def run(file: str, options: RunOptions) -> int:
     if preflight.why:
         print_err(clean(f"starting {'an' if preflight.agent else 'a'} {workflow} ({preflight.why})"), "dim")
     run_id = new_id(file) if options.run is None else options.run
-    return server.run_async(_start_and_wait(request, workflow, run_id, source, options))
+    return await _start_and_wait(request, workflow, run_id, source, options)
 
 
 def new_id(file: str) -> str:

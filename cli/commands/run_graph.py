@@ -12,22 +12,13 @@ from cli.command_errors import EXIT_DONE, CommandError, command_error
 from cli.commands.offline import print_plan
 from cli.console import clean, console, print_err, print_out
 from cli.render.terminal_plan import render_plan
-from cli.runs import server
-from cli.runs.run_reader import RunReader
+from cli.runs.run_reader import RunReader, open_run
 from cli.text.preflight import missing_tools_error, run_preflight
 
 
-def draw_run(run: str, *, mermaid: bool) -> int:
-    """Draw the plan of a run.
-
-    Raises:
-        CommandError: there is no such run, it has no plan, or the plan cannot be read.
-    """
-    return server.run_async(_draw_id(run, mermaid=mermaid))
-
-
-async def _draw_id(id_: str, *, mermaid: bool) -> int:
-    return await _draw(RunReader(await server.connect(), id_), mermaid=mermaid)
+async def draw_run(id_: str, *, mermaid: bool) -> int:
+    """Draw the plan of a run."""
+    return await _draw(await open_run(id_), mermaid=mermaid)
 
 
 async def _draw(run: RunReader, *, mermaid: bool) -> int:

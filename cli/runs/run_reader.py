@@ -63,6 +63,11 @@ def _once(method: Callable[[RunReader], Awaitable[T]]) -> Callable[[RunReader], 
     return read
 
 
+async def open_run(id_: str, run_id: str | None = None) -> RunReader:
+    """A reader of a run on the server of this command."""
+    return RunReader(await server.connect(), id_, run_id)
+
+
 class RunReader:
     """Reads the run of a workflow id: the latest one, or the one of ``run_id``."""
 
@@ -248,14 +253,12 @@ class RunReader:
         """The plan as Mermaid text, or as JSON for ``render_plan``; empty if the run has no plan."""
         return await self.query(GRAPH, *([] if mermaid else [{"format": "json"}]))
 
-    async def no_answer_error(self) -> CommandError:
-        """No worker answers for this run."""
-        queue = clean((await self.describe()).task_queue, 100)
-        cause = f'the workers of the queue "{queue}" do not answer'
-        if not await self.has_worker():
-            cause = f'no worker serves the queue "{queue}"'
-        text = f'{cause}, so "{clean(self.id, 200)}" cannot be read'
-        return command_error(text, hint=server.START_WORKER, code=EXIT_NO_SERVER)
+    async def no_answer_error(self, effect: str = "", hint: str = server.START_WORKER) -> CommandError:
+        """No worker answers for this run, so ``effect`` (by default: it cannot be read)."""
+        queue = f'the queue "{clean((await self.describe()).task_queue, 100)}"'
+        cause = f"the workers of {queue} do not answer" if await self.has_worker() else f"no worker serves {queue}"
+        effect = effect or f'"{clean(self.id, 200)}" cannot be read'
+        return command_error(f"{cause}, so {effect}", hint=hint, code=EXIT_NO_SERVER)
 
 
 def read_approvals(answer: Any) -> list[PendingApproval] | None:

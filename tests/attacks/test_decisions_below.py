@@ -129,7 +129,7 @@ async def test_what_an_edited_call_of_one_instance_wrote_stands_where_the_edit_s
 
 
 @pytest.mark.parametrize("below", [
-    "instance", pytest.param("room", marks=pytest.mark.xfail(reason="only a delegate knows its plan: it says no")),
+    "instance", "room",
 ])  # fmt: skip
 async def test_an_invalid_edit_of_what_waits_below_is_refused(foreign: Foreign, saved: Saved, below: str) -> None:
     handle = await _waits_below(foreign, saved, below)

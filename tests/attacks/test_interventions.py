@@ -26,10 +26,6 @@ TWO = [own("a", text="a"), own("b", text="b")]
 PAY, LATER = call("pay", "†state.x", value="†state.text"), call("echo", "†state.y", value="†state.x || †state.text")
 
 
-def wrong(reason: str, raises: type[Exception] = AssertionError) -> pytest.MarkDecorator:
-    return pytest.mark.xfail(strict=True, raises=raises, reason=reason)
-
-
 def noise(bytes_: int) -> str:
     """Text that cannot be packed into less than half of it."""
     return hashlib.shake_128(b"").hexdigest(bytes_ // 2)
@@ -450,7 +446,6 @@ async def test_each_instance_of_a_template_has_its_own_plan_order(foreign: Forei
     assert states_of(result)["b"] == {"x": ["own", "two"], "l": [["own"], "two"]}
 
 
-@wrong("a child that is cancelled says nothing of what it had done: Parent._gone makes it an instance without calls")
 async def test_what_an_instance_had_done_is_known_after_the_run_was_cancelled(foreign: Foreign) -> None:
     async with foreign.serving(pay, echo):
         request = foreign.request(PAY, call("echo", "†state.y", value=1), context=TWO[:1], **PAYS)

@@ -1,4 +1,4 @@
-"""Whatever is wrong with a file ends as one readable block and exit code 2, never as a traceback."""
+"""Every error of a file is one readable message and exit code 2, never a traceback."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DEEP = 10_000
 
 @dataclass(frozen=True)
 class Case:
-    """A file by its name and content, and words that must be said of it (in this order)."""
+    """A file by its name and content, and the words of its error, in this order."""
 
     name: str
     content: str | bytes
@@ -50,7 +50,7 @@ LAUGHS = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
 )
 
 TEXTS = [
-    # -- JSON that is none
+    # -- invalid JSON
     Case("a.json", '{"context": [1,]}', ("a.json:1:16", "not valid JSON", "no comma before a closing")),
     Case("a.json", '{"context": [\n  {"type": text}]}', ("a.json:2:12", "found 't'", '{"type": text}')),
     Case("a.json", "{'context': []}", ("a.json:1:2", "double quotes")),
@@ -68,7 +68,7 @@ TEXTS = [
     Case("a.json", "[" * 300 + "]" * 300, ("nested deeper than 100 levels",), "300 lists"),
     Case("a.json", '{"context":\n["\\ud800"]}', ("a.json:2", "lone surrogate", "/context/0")),
     Case("a.json", '{"context": [{"\\udfff": 1}]}', ("lone surrogate",)),
-    # -- YAML that is none, or not JSON's
+    # -- invalid YAML, or YAML that JSON lacks
     Case("a.yaml", "context:\n\t- 1", ("a.yaml:2:1", "not valid YAML", "never with tabs")),
     Case("a.yaml", "context: a: b", ("a.yaml:1:11", "in quotes")),
     Case("a.yaml", "context: @x", ("a.yaml:1:10", "begins with @ in quotes")),
@@ -91,7 +91,7 @@ TEXTS = [
     Case("a.yaml", 'a: "\\ud800"', ("not valid YAML",)),
     Case("a.yaml", "a: x\x07y", ("a.yaml:1:5", "U+0007 is not allowed")),
     Case("a.yaml", "a: " + "1" * 5000, ("more digits than can be read",), "a YAML number of 5,000 digits"),
-    # -- no text at all
+    # -- not a text
     Case("a.json", "", ("the file is empty",)),
     Case("a.yaml", " \n\n", ("the file is empty",)),
     Case("a.json", b"\x89PNG\r\n\x1a\n\x00\x00", ("this is not a text file", "NUL")),
@@ -101,7 +101,7 @@ TEXTS = [
 ]
 
 REQUESTS = [
-    # -- a value, but no Request
+    # -- a value, but not a Request
     Case("a.json", "[]", ("a Request is an object {config, context, schema}, not list",)),
     Case("a.yaml", "# only a comment", ("a Request is an object", "not null")),
     Case("a.yaml", "2024-01-01", ("a Request is an object", "not string"), "a date is a string"),
@@ -150,8 +150,8 @@ REQUESTS = [
 ]
 
 
-def said(output: str, words: tuple[str, ...]) -> bool:
-    """Whether all words stand in the output, one after the other."""
+def contains_in_order(output: str, words: tuple[str, ...]) -> bool:
+    """Whether the output has all words, in this order."""
     at = 0
     for word in words:
         at = output.find(word, at)
@@ -161,66 +161,66 @@ def said(output: str, words: tuple[str, ...]) -> bool:
     return True
 
 
-def check(arguments: list[str], words: tuple[str, ...], given: bytes | None = None) -> None:
-    result = CliRunner().invoke(app, arguments, input=given)
+def check_refused(arguments: list[str], words: tuple[str, ...], stdin: bytes | None = None) -> None:
+    result = CliRunner().invoke(app, arguments, input=stdin)
     assert result.exit_code == 2, result.output
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exc_info
-    assert said(result.stderr, words), f"{words} not in: {result.stderr}"
+    assert contains_in_order(result.stderr, words), f"{words} not in: {result.stderr}"
     assert result.stdout == ""
 
 
 @pytest.mark.parametrize("case", [*TEXTS, *REQUESTS], ids=str)
-def test_a_bad_file_is_refused_with_its_place_and_a_remedy(
+def test_an_invalid_file_is_refused_with_the_line_and_a_hint(
     case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     content = case.content if isinstance(case.content, bytes) else case.content.encode()
     Path(case.name).write_bytes(content)
-    check(["validate", case.name], case.words)
+    check_refused(["validate", case.name], case.words)
 
 
 @pytest.mark.parametrize("command", ["run", "simulate", "graph"])
 @pytest.mark.parametrize("case", [TEXTS[1], REQUESTS[7]], ids=str)
-def test_every_command_says_the_same_of_it(
+def test_every_command_reports_the_same_error(
     command: str, case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path(case.name).write_bytes(str(case.content).encode())
-    check([command, case.name], case.words)
+    check_refused([command, case.name], case.words)
 
 
 def test_standard_input_is_read_and_named() -> None:
-    check(["validate", "-"], ("standard input:1:16", "not valid JSON"), b'{"context": [1,]}')
-    check(["validate", "-"], ("standard input:2", "the key 1 is not a string"), b"a: b\n1: 2")
-    check(["validate", "-"], ("standard input", "the file is empty"), b"")
+    check_refused(["validate", "-"], ("standard input:1:16", "not valid JSON"), b'{"context": [1,]}')
+    check_refused(["validate", "-"], ("standard input:2", "the key 1 is not a string"), b"a: b\n1: 2")
+    check_refused(["validate", "-"], ("standard input", "the file is empty"), b"")
 
 
-def test_a_missing_file_is_answered_with_near_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_of_a_missing_file_suggests_similar_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("weather.yaml").touch()
-    check(["validate", "wether.yaml"], ("wether.yaml", "there is no such file", "did you mean weather.yaml?"))
-    check(["graph", "weather.json"], ("there is no such file", "did you mean weather.yaml?"))
-    check(["run", "nowhere/plan.json"], ("there is no such file", "there is no folder nowhere either"))
+    check_refused(["validate", "wether.yaml"], ("wether.yaml", "there is no such file", "did you mean weather.yaml?"))
+    check_refused(["graph", "weather.json"], ("there is no such file", "did you mean weather.yaml?"))
+    check_refused(["run", "nowhere/plan.json"], ("there is no such file", "there is no folder nowhere either"))
 
 
-def test_what_is_no_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_or_an_invalid_name_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     folder = Path("some")
     folder.mkdir()
     (folder / "plan.json").touch()
-    check(["validate", "some"], ("this is a folder", "it holds: plan.json"))
-    check(["validate", "x" * 5000 + ".json"], ("the name is too long",))
-    check(["validate", "plan.json/x"], ("cannot be read",) if Path("plan.json").exists() else ("no such file",))
-    check(["validate", ""], ("is not the name of a file",))
+    check_refused(["validate", "some"], ("this is a folder", "it holds: plan.json"))
+    check_refused(["validate", "x" * 5000 + ".json"], ("the name is too long",))
+    check_refused(["validate", "plan.json/x"], ("cannot be read",) if Path("plan.json").exists() else ("no such file",))
+    check_refused(["validate", ""], ("is not the name of a file",))
 
 
-def test_an_endless_file_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_is_read_up_to_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source_text, "MAX_BYTES", 1024)
     path = tmp_path / "big.json"
     path.write_text(" " * 1025)
-    check(["validate", str(path)], ("big.json", "the file is larger than"))
+    check_refused(["validate", str(path)], ("big.json", "the file is larger than"))
     if os.access("/dev/zero", os.R_OK):
-        check(["validate", "/dev/zero"], ("/dev/zero", "the file is larger than"))
+        check_refused(["validate", "/dev/zero"], ("/dev/zero", "the file is larger than"))
 
 
 def test_control_characters_of_a_file_do_not_reach_the_terminal(tmp_path: Path) -> None:

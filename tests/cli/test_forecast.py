@@ -169,7 +169,6 @@ def test_the_result_of_an_agent_has_the_forecast_of_the_plans_it_proposed(
         assert table["requests"]["actual"] == result["usage"]["requests"] - result["ticks"]
 
 
-@pytest.mark.xfail(reason="the workflows do not count their actions yet")
 async def test_the_actions_of_the_plans_of_an_agent_are_those_in_their_histories(
     acts: Acts, client: Client, tmp_path: Path
 ) -> None:

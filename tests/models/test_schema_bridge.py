@@ -1,4 +1,4 @@
-"""Bridged schemas: what may be sent, and that every value finds its way there and back."""
+"""Bridged schemas: they stay within the provider's subset, and every value survives the way there and back."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from activities.providers.schema_nodes import OMITTED
 from acts.language.schemas import subschemas
 from tests.models.support import REFERENCE, SCHEMA, solution, tool
 
-PROVIDERS: list[Dialect] = ["anthropic", "openai"]
+STRICT: list[Dialect] = ["anthropic", "openai"]
 Pair = tuple[dict[str, Any], st.SearchStrategy[Any]]
 """A schema, and the values that fit it."""
 
@@ -32,7 +32,7 @@ def obj(required: list[str] | None = None, **properties: Any) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": required or [], "additionalProperties": False}
 
 
-# -- the other way: our form to what a model would write, from the rules and not from the code -------------
+# -- encoding: our form to what a model writes, by the documented rules and not by the code ---------------
 
 
 def is_text(wire: dict[str, Any]) -> bool:
@@ -48,7 +48,7 @@ class Encoder:
         return Draft202012Validator(whole).is_valid(value)
 
     def encode(self, ours: Any, wire: dict[str, Any], value: Any) -> Any:
-        ours, wire = followed(ours, self.schema), followed(wire, self.wire)
+        ours, wire = follow_refs(ours, self.schema), follow_refs(wire, self.wire)
         if is_text(wire):
             return json.dumps(value)
         if "anyOf" in wire:
@@ -61,17 +61,17 @@ class Encoder:
 
     def option(self, ours: Any, wire: dict[str, Any], value: Any) -> Any:
         chosen = next(b for b in branches(ours) if self.fits(value, b, self.schema))
-        if followed(chosen, self.schema) is not ours:
+        if follow_refs(chosen, self.schema) is not ours:
             ours = chosen
         for part in wire["anyOf"]:
             if value is None and part.get("type") != "null" and not is_text(part):
                 continue
             try:
-                found = self.encode(ours, part, value)
+                encoded = self.encode(ours, part, value)
             except (KeyError, StopIteration, TypeError):
                 continue
-            if self.fits(found, part, self.wire):
-                return found
+            if self.fits(encoded, part, self.wire):
+                return encoded
         raise StopIteration
 
     def object(self, ours: dict[str, Any], wire: dict[str, Any], value: dict[str, Any]) -> dict[str, Any]:
@@ -81,21 +81,23 @@ class Encoder:
         out = {}
         for key, part in wire["properties"].items():
             if key in value:
-                out[key] = self.given(named[key], part, value[key], optional=key not in ours.get("required", []))
+                out[key] = self.encode_property(
+                    named[key], part, value[key], optional=key not in ours.get("required", [])
+                )
             elif key in wire["required"]:
                 out[key] = OMITTED if any(o.get("const") == OMITTED for o in part["anyOf"]) else None
         rest = {k: v for k, v in value.items() if k not in named}
         return {**out, next(k for k in wire["properties"] if k not in named): json.dumps(rest)} if rest else out
 
-    def given(self, ours: Any, part: dict[str, Any], value: Any, *, optional: bool) -> Any:
-        """A property that is there; where null means absent, JSON text has to say null."""
+    def encode_property(self, ours: Any, part: dict[str, Any], value: Any, *, optional: bool) -> Any:
+        """A property that is present; where null means absent, its null is JSON text."""
         texts = [o for o in part.get("anyOf", []) if is_text(o)]
         if optional and texts and len(part["anyOf"]) == 2 and {"type": "null"} in part["anyOf"]:
             return json.dumps(value)
         return self.encode(ours, part, value)
 
 
-def followed(schema: Any, root: dict[str, Any]) -> Any:
+def follow_refs(schema: Any, root: dict[str, Any]) -> Any:
     while isinstance(schema, dict) and "$ref" in schema:
         schema = root["$defs"][schema["$ref"].removeprefix("#/$defs/")]
     return schema
@@ -143,8 +145,8 @@ def lists(pair: Pair) -> Pair:
     return {"type": "array", "items": pair[0]}, st.lists(pair[1], max_size=3)
 
 
-def admitting(pair: Pair) -> Pair:
-    """As acts/planner/answer_schema.py lets a reference stand for a value."""
+def with_reference(pair: Pair) -> Pair:
+    """As acts/planner/answer_schema.py allows a reference in place of a value."""
     if pair[0].get("type") == "string" or not set(pair[0]) - {"description"}:
         return pair
     return {"anyOf": [pair[0], {"$ref": "#/$defs/reference"}]}, pair[1] | st.just("†state.y || †state.z")
@@ -166,7 +168,7 @@ def objects(draw: st.DrawFn, inner: st.SearchStrategy[Pair], tag: str | None = N
         schema["additionalProperties"] = {"type": "integer"}
         extra = st.dictionaries(st.sampled_from(["x", "y"]), st.integers(), max_size=2)
     elif parts:
-        schema.pop("additionalProperties", None)  # open, but nothing is said about it: closed on the wire
+        schema.pop("additionalProperties", None)  # open by default, and closed on the wire
     fixed = st.fixed_dictionaries(
         {k: v for k, v in values.items() if k in required},
         optional={k: v for k, v in values.items() if k not in required},
@@ -176,7 +178,7 @@ def objects(draw: st.DrawFn, inner: st.SearchStrategy[Pair], tag: str | None = N
 
 @st.composite
 def unions(draw: st.DrawFn, inner: st.SearchStrategy[Pair]) -> Pair:
-    """Calls of several tools, told apart by their constant."""
+    """Calls of several tools, which differ in their constant."""
     pairs = [draw(objects(inner, tag)) for tag in ("one", "two", "Three")]
     key = draw(st.sampled_from(["anyOf", "oneOf"]))
     return {key: [p[0] for p in pairs], "description": "a call"}, st.one_of(*(p[1] for p in pairs))
@@ -184,40 +186,40 @@ def unions(draw: st.DrawFn, inner: st.SearchStrategy[Pair]) -> Pair:
 
 pairs = st.recursive(
     st.sampled_from(LEAVES),
-    lambda inner: inner.map(lists) | inner.map(admitting) | objects(inner) | unions(inner),
+    lambda inner: inner.map(lists) | inner.map(with_reference) | objects(inner) | unions(inner),
     max_leaves=12,
 )
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
+@pytest.mark.parametrize("dialect", STRICT)
 @settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
-def test_what_a_model_would_write_is_undone_exactly(provider: Dialect, data: st.DataObject) -> None:
+def test_an_answer_comes_back_exactly(dialect: Dialect, data: st.DataObject) -> None:
     schema, values = data.draw(objects(pairs))
     schema = {**schema, "$defs": {"tree": TREE, "reference": REFERENCE, "unused": {"type": "string"}}}
-    wire = to_wire(schema, provider)
-    check_subset(wire.schema, provider)
+    wire = to_wire(schema, dialect)
+    check_subset(wire.schema, dialect)
     value = data.draw(values)
-    written = Encoder(schema, wire.schema).encode(schema, wire.schema, value)
-    assert Draft202012Validator(wire.schema).is_valid(written)
-    assert same(wire.from_wire(written), value)
+    answer = Encoder(schema, wire.schema).encode(schema, wire.schema, value)
+    assert Draft202012Validator(wire.schema).is_valid(answer)
+    assert is_same(wire.from_wire(answer), value)
 
 
-@pytest.mark.parametrize("provider", [*PROVIDERS, "unenforced"])
+@pytest.mark.parametrize("dialect", [*STRICT, "unenforced"])
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
-def test_no_answer_whatever_makes_undo_raise(provider: Dialect, data: st.DataObject) -> None:
+def test_no_answer_raises(dialect: Dialect, data: st.DataObject) -> None:
     schema, _ = data.draw(pairs)
-    wire = to_wire({**schema, "$defs": {"tree": TREE, "reference": REFERENCE}}, provider)
+    wire = to_wire({**schema, "$defs": {"tree": TREE, "reference": REFERENCE}}, dialect)
     wire.from_wire(data.draw(anything))
 
 
-def same(one: Any, other: Any) -> bool:
+def is_same(one: Any, other: Any) -> bool:
     return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 
-def check_subset(wire: dict[str, Any], provider: Dialect) -> None:
-    """What no strict schema may hold, and what each must."""
+def check_subset(wire: dict[str, Any], dialect: Dialect) -> None:
+    """Asserts what no strict schema may contain, and what each must."""
     used = set()
     for part in subschemas(wire):
         assert not set(part) & {"oneOf", "allOf", "default", "$comment", "$id", "prefixItems", "not", "if"}
@@ -227,53 +229,53 @@ def check_subset(wire: dict[str, Any], provider: Dialect) -> None:
         used.add(str(part.get("$ref", "")).removeprefix("#/$defs/"))
         if part.get("type") == "object":
             assert part["additionalProperties"] is False
-            assert provider != "openai" or part["required"] == list(part["properties"])
-        if provider == "anthropic":
+            assert dialect != "openai" or part["required"] == list(part["properties"])
+        if dialect == "anthropic":
             assert not set(part) & {"minimum", "exclusiveMinimum", "minLength", "maxLength"}
     assert used - {""} == set(wire.get("$defs", {}))
-    if provider == "anthropic":
+    if dialect == "anthropic":
         for name in wire.get("$defs", {}):
             assert name not in reachable(wire, name)
 
 
 def reachable(wire: dict[str, Any], name: str) -> set[str]:
-    seen: set[str] = set()
+    visited: set[str] = set()
     pending = [name]
     while pending:
         for target in targets(wire["$defs"][pending.pop()]):
-            if target not in seen:
-                seen.add(target)
+            if target not in visited:
+                visited.add(target)
                 pending.append(target)
-    return seen
+    return visited
 
 
 def targets(schema: Any) -> Iterator[str]:
     return (p["$ref"].removeprefix("#/$defs/") for p in subschemas(schema) if "$ref" in p)
 
 
-# -- one by one ------------------------------------------------------------------------------------------
+# -- examples ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
-def test_the_same_schema_gives_the_same_bytes_with_the_tool_first(provider: Dialect) -> None:
-    one = json.dumps(to_wire(SCHEMA, provider).schema)
+@pytest.mark.parametrize("dialect", STRICT)
+def test_the_same_schema_gives_the_same_bytes_with_the_tool_first(dialect: Dialect) -> None:
+    one = json.dumps(to_wire(SCHEMA, dialect).schema)
     to_wire.__globals__["_to_wire"].cache_clear()
-    assert json.dumps(to_wire(json.loads(json.dumps(SCHEMA)), provider).schema) == one
+    assert json.dumps(to_wire(json.loads(json.dumps(SCHEMA)), dialect).schema) == one
     late = solution(x={**tool("x"), "properties": {"b": {"type": "string"}, "_tool": {"const": "x"}}})
-    assert next(iter(to_wire(late, provider).schema["$defs"]["tool_x"]["properties"])) == "_tool"
+    assert next(iter(to_wire(late, dialect).schema["$defs"]["tool_x"]["properties"])) == "_tool"
 
 
-def test_an_absent_property_and_a_null_one_stay_apart() -> None:
+def test_an_absent_property_and_a_null_one_stay_distinct() -> None:
     schema = obj(a={"type": ["string", "null"]}, b={"type": "string"}, c={})
     from_wire = to_wire(schema, "openai").from_wire
     assert from_wire({"a": None, "b": None, "c": None}) == {"a": None}
     assert from_wire({"a": OMITTED, "b": None, "c": "null"}) == {"c": None}
-    # the one ambiguity: this text itself, where null is allowed and the property may be left out
+    # the one ambiguity: this very text, where null is allowed and the property is optional
     assert from_wire({"a": OMITTED, "b": OMITTED}) == {"b": OMITTED}
 
 
-def test_only_what_counts_is_counted_against_the_limits_of_anthropic() -> None:
-    """24 optional properties and 16 unions may be reached without following a reference."""
+def test_unions_and_optional_properties_are_moved_behind_references_for_anthropic() -> None:
+    """Its limits, 24 optional properties and 16 unions, count what is reached without following a reference."""
     many = {f"p{i}": {"type": ["string", "null"]} for i in range(40)}
     wire = to_wire(solution(obj(**many), one=tool("one", **many), two=tool("two", **many)), "anthropic").schema
     inline = [p for p in subschemas({k: v for k, v in wire.items() if k != "$defs"}) if p is not wire]
@@ -297,12 +299,12 @@ MERGES: list[tuple[dict[str, Any], dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("schema", "expected"), MERGES)
-def test_what_merges_simply_is_merged(schema: dict[str, Any], expected: dict[str, Any]) -> None:
+def test_a_simple_all_of_is_merged(schema: dict[str, Any], expected: dict[str, Any]) -> None:
     whole = {**obj(["x"], x=schema), "$defs": {"n": {"type": "number", "minimum": 1}}}
-    found = to_wire(whole, "openai").schema["properties"]["x"]
+    sent = to_wire(whole, "openai").schema["properties"]["x"]
     if "anyOf" in expected:
-        found = {"anyOf": found["anyOf"][:1]}
-    assert {k: v for k, v in found.items() if k != "additionalProperties"} == expected
+        sent = {"anyOf": sent["anyOf"][:1]}
+    assert {k: v for k, v in sent.items() if k != "additionalProperties"} == expected
 
 
 TEXTS: list[dict[str, Any]] = [
@@ -321,17 +323,17 @@ TEXTS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
+@pytest.mark.parametrize("dialect", STRICT)
 @pytest.mark.parametrize("schema", TEXTS)
-def test_what_a_strict_schema_cannot_say_is_json_text(schema: dict[str, Any], provider: Dialect) -> None:
+def test_a_schema_that_cannot_be_strict_becomes_json_text(schema: dict[str, Any], dialect: Dialect) -> None:
     whole = {**obj(["x"], x=schema), "$defs": {"loop": {"$ref": "#/$defs/pool"}, "pool": {"$ref": "#/$defs/loop"}}}
-    wire = to_wire(whole, provider)
+    wire = to_wire(whole, dialect)
     sent = wire.schema["properties"]["x"]
     assert is_text(sent.get("anyOf", [sent])[0])
     assert wire.from_wire({"x": '{"a": [1]}'}) == {"x": {"a": [1]}}
 
 
-def test_null_may_be_said_plainly_where_it_cannot_mean_absent() -> None:
+def test_null_is_allowed_where_it_cannot_mean_absent() -> None:
     wire = to_wire(obj(["x"], x={}, y={}), "openai")
     assert {"type": "null"} in wire.schema["properties"]["x"]["anyOf"]
     assert wire.from_wire({"x": None, "y": None}) == {"x": None}
@@ -352,13 +354,13 @@ PATTERNS = {
 
 @pytest.mark.parametrize(("pattern", "sent"), PATTERNS.items())
 def test_a_pattern_means_the_same_to_engines_that_match_the_whole_text(pattern: str, sent: str | None) -> None:
-    found = to_wire(obj(["x"], x={"type": "string", "pattern": pattern}), "anthropic").schema["properties"]["x"]
-    assert found.get("pattern") == sent
-    assert sent is not None or "pattern" in found["description"]
+    wire = to_wire(obj(["x"], x={"type": "string", "pattern": pattern}), "anthropic").schema["properties"]["x"]
+    assert wire.get("pattern") == sent
+    assert sent is not None or "pattern" in wire["description"]
 
 
-def test_what_is_not_taken_is_told_in_the_description() -> None:
-    said = {
+def test_unsupported_limits_move_into_the_description() -> None:
+    schema = {
         "type": "string",
         "description": "Who",
         "minLength": 2,
@@ -366,17 +368,17 @@ def test_what_is_not_taken_is_told_in_the_description() -> None:
         "format": "iban",
         "default": "z",
     }
-    found = to_wire(obj(["x"], x=said), "anthropic").schema["properties"]["x"]
-    assert found == {
+    anthropic = to_wire(obj(["x"], x=schema), "anthropic").schema["properties"]["x"]
+    assert anthropic == {
         "type": "string",
         "description": 'Who (minLength: 2; pattern: "(?=x)y"; format: "iban"; default: "z")',
     }
-    kept = to_wire(obj(["x"], x=said), "openai").schema["properties"]["x"]
-    assert kept["minLength"] == 2
-    assert "pattern" not in kept
+    openai = to_wire(obj(["x"], x=schema), "openai").schema["properties"]["x"]
+    assert openai["minLength"] == 2
+    assert "pattern" not in openai
 
 
-def test_what_refers_to_itself_is_kept_for_openai_and_text_for_anthropic() -> None:
+def test_a_recursive_schema_stays_recursive_for_openai_and_is_text_for_anthropic() -> None:
     schema = {**obj(["t"], t={"$ref": "#/$defs/tree"}), "$defs": {"tree": TREE}}
     value = {"t": {"v": 1, "kids": [{"v": 2}]}}
     openai, anthropic = to_wire(schema, "openai"), to_wire(schema, "anthropic")
@@ -388,6 +390,15 @@ def test_what_refers_to_itself_is_kept_for_openai_and_text_for_anthropic() -> No
     assert to_wire(whole, "openai").from_wire({"next": {"next": {"next": None}}}) == {"next": {"next": {}}}
 
 
+def test_a_hoisted_object_takes_no_name_of_a_definition() -> None:
+    names = {f"object_{i}": {"type": "string"} for i in range(1, 4)}
+    inline = {"type": "object", "properties": {"a": {"type": "string"}}}
+    whole = {**obj(["x", "y"], x=inline, y={"$ref": "#/$defs/object_1"}), "$defs": names}
+    wire = to_wire(whole, "anthropic").schema
+    assert wire["properties"]["x"] == {"$ref": "#/$defs/object_4"}
+    assert wire["properties"]["y"] == {"$ref": "#/$defs/object_1"}
+
+
 def test_a_root_that_is_no_object_is_wrapped() -> None:
     wire = to_wire({"type": "array", "items": {"type": "number"}}, "openai")
     assert wire.schema["required"] == ["value"]
@@ -396,13 +407,13 @@ def test_a_root_that_is_no_object_is_wrapped() -> None:
 
 
 @pytest.mark.parametrize("schema", [True, False, {}, None, [], {"$ref": 7}, {"anyOf": []}])
-@pytest.mark.parametrize("provider", [*PROVIDERS, "unenforced"])
-def test_an_odd_schema_is_bridged_all_the_same(schema: Any, provider: Dialect) -> None:
-    assert isinstance(to_wire(schema, provider).schema, dict)
+@pytest.mark.parametrize("dialect", [*STRICT, "unenforced"])
+def test_an_unusual_schema_is_bridged_too(schema: Any, dialect: Dialect) -> None:
+    assert isinstance(to_wire(schema, dialect).schema, dict)
 
 
-def test_a_hostile_answer_costs_no_more_than_its_fuel() -> None:
-    """Two alternatives that look alike, 60 levels deep, would take 2^60 steps."""
+def test_a_hostile_answer_stops_at_the_step_limit() -> None:
+    """Two similar alternatives, 60 levels deep, would take 2^60 steps."""
     node = {"anyOf": [obj(["n"], n={"$ref": "#/$defs/node"}, m={"const": 1}), obj(["n"], n={"$ref": "#/$defs/node"})]}
     wire = to_wire({**obj(["n"], n={"$ref": "#/$defs/node"}), "$defs": {"node": node}}, "openai")
     value: Any = "odd"
@@ -411,6 +422,6 @@ def test_a_hostile_answer_costs_no_more_than_its_fuel() -> None:
     assert wire.from_wire(value) == value
 
 
-def test_deep_json_is_left_as_it_is() -> None:
+def test_deep_json_text_is_returned_unchanged() -> None:
     from_wire = to_wire(obj(["x"], x={}), "openai").from_wire
     assert from_wire({"x": "[" * 100_000}) == {"x": "[" * 100_000}

@@ -1,4 +1,4 @@
-"""What a model may answer: the schema of a Solution, and that of a latent Call's answer."""
+"""The schemas of what a model may answer: of a Solution, and of a latent Call's answer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from referencing import Registry
 
 from acts.language.messages import output_schema, read_request
 from acts.language.references import resolve
-from acts.language.schemas import sample, subschemas
+from acts.language.sampling import sample
+from acts.language.schemas import subschemas
 from acts.language.tools import META, Tool, read_tool
 from acts.language.values import UNKNOWN
 from acts.machines.loop import Loop, StartPlan
@@ -29,28 +30,26 @@ WRITES = {"_outputPath": TEXT}
 
 
 def tool_of(schema: Json, name: str = "t", *, served: bool = False) -> Tool:
-    found, problems = read_tool(name, schema, served=served)
+    tool, problems = read_tool(name, schema, served=served)
     assert problems == []
-    assert found is not None
-    return found
+    assert tool is not None
+    return tool
 
 
-def composed(
-    *tools: Tool, output: Json = None, mode: str = "eager", instances: tuple[str, ...] = ()
-) -> dict[str, Json]:
+def compose(*tools: Tool, output: Json = None, mode: str = "eager", instances: tuple[str, ...] = ()) -> dict[str, Json]:
     schema = compose_solution_schema({t.name: t for t in tools}, output, mode=mode, instances=instances)
     Draft202012Validator.check_schema(schema)
     assert list(schema["$defs"])[-1] == "reference"
     return schema
 
 
-def why_not(schema: Json, value: Json) -> str | None:
-    found = best_match(Draft202012Validator(schema, registry=Registry()).iter_errors(value))
-    return None if found is None else found.message
+def defect_of(schema: Json, value: Json) -> str | None:
+    error = best_match(Draft202012Validator(schema, registry=Registry()).iter_errors(value))
+    return None if error is None else error.message
 
 
-def takes(schema: Json, call: Json, output: Json = None) -> bool:
-    return why_not(schema, {"calls": [call], "output": output}) is None
+def accepts(schema: Json, call: Json, output: Json = None) -> bool:
+    return defect_of(schema, {"calls": [call], "output": output}) is None
 
 
 def latent(**properties: Json) -> Tool:
@@ -61,13 +60,13 @@ def explicit(**properties: Json) -> Tool:
     return tool_of({"type": "object", "properties": {**WRITES, "_activity": {"const": "x"}, **properties}})
 
 
-# -- what a Call may carry ---------------------------------------------------------
+# -- Calls ---------------------------------------------------------
 
 T = {"_tool": "t"}
 
 
 @pytest.mark.parametrize(
-    ("tool", "mode", "call", "taken"),
+    ("tool", "mode", "call", "accepted"),
     [
         (latent(), "eager", T, True),
         (latent(), "eager", {**T, "_output": "x"}, True),
@@ -125,13 +124,13 @@ T = {"_tool": "t"}
         (tool_of({"properties": {}, "additionalProperties": True}, served=True), "eager", {**T, "more": 1}, True),
     ],
 )  # fmt: skip
-def test_a_call_carries_what_its_tool_leaves_open_and_nothing_else(
+def test_a_call_has_what_its_tool_leaves_to_the_author_and_nothing_else(
     tool: Tool,
     mode: str,
     call: Json,
-    taken: bool,  # noqa: FBT001 - a case
+    accepted: bool,  # noqa: FBT001 - a case
 ) -> None:
-    assert takes(composed(tool, mode=mode), call) is taken
+    assert accepts(compose(tool, mode=mode), call) is accepted
 
 
 @pytest.mark.parametrize(
@@ -164,82 +163,82 @@ def test_a_call_carries_what_its_tool_leaves_open_and_nothing_else(
                      {**T, "n": 1, "m": None}, id="definitions with alike names"),
     ],
 )  # fmt: skip
-def test_what_the_engine_takes_the_schema_takes(schema: Json, call: Json) -> None:
+def test_the_schema_accepts_every_call_that_the_engine_accepts(schema: Json, call: Json) -> None:
     schema = {"type": "object", **schema}
     context = [{"type": "tool", "tool": {"t": schema}}, {"type": "state", "n": 1}, {"type": "plan", "plan": [call]}]
     prepared = validate_request(
         {"config": {"model": "scripted:x"}, "context": context}, {}, [] if "_output" in call else ["t"]
     )
-    assert takes(composed(prepared.tools["t"]), call)
+    assert accepts(compose(prepared.tools["t"]), call)
 
 
-def test_definitions_of_a_tool_with_a_long_name_stay_apart() -> None:
+def test_definitions_of_a_tool_with_a_long_name_stay_distinct() -> None:
     name = "t" * 60
     tool = tool_of({
         "$defs": {"A": {"type": "integer"}, "B": {"type": "null"}},
         "properties": {"a": {"$ref": "#/$defs/A"}, "b": {"$ref": "#/$defs/B"}},
     }, name, served=True)  # fmt: skip
-    assert takes(composed(tool), {"_tool": name, "a": 1, "b": None})
+    assert accepts(compose(tool), {"_tool": name, "a": 1, "b": None})
 
 
-def test_a_recursive_schema_stays_recursive_and_takes_references_at_every_depth() -> None:
+def test_a_recursive_schema_stays_recursive_and_accepts_references_at_every_depth() -> None:
     node = {
         "type": "object", "properties": {"v": {"type": "integer"}, "next": {"$ref": "#/$defs/node"}},
         "required": ["v"], "additionalProperties": False,
     }  # fmt: skip
     tool = tool_of({"$defs": {"node": node}, "properties": {"n": {"$ref": "#/$defs/node"}}}, served=True)
-    schema = composed(tool)
-    assert takes(schema, {**T, "n": {"v": 1, "next": {"v": "†state.v", "next": "†state.next"}}})
-    assert takes(schema, {**T, "n": "†state.n"})
-    assert not takes(schema, {**T, "n": {"v": 1, "next": {"v": "two"}}})
-    assert not takes(schema, {**T, "n": {"v": 1, "next": {}}})
+    schema = compose(tool)
+    assert accepts(schema, {**T, "n": {"v": 1, "next": {"v": "†state.v", "next": "†state.next"}}})
+    assert accepts(schema, {**T, "n": "†state.n"})
+    assert not accepts(schema, {**T, "n": {"v": 1, "next": {"v": "two"}}})
+    assert not accepts(schema, {**T, "n": {"v": 1, "next": {}}})
 
 
-def test_definitions_of_tools_and_output_do_not_meet() -> None:
+def test_definitions_of_tools_and_output_stay_distinct() -> None:
     one = tool_of({"$defs": {"N": {"type": "integer"}}, "properties": {"n": {"$ref": "#/$defs/N"}}}, "one", served=True)
     two = tool_of({"$defs": {"N": {"type": "null"}}, "properties": {"n": {"$ref": "#/$defs/N"}}}, "two", served=True)
-    schema = composed(one, two, output={"$defs": {"N": {"type": "array"}}, "$ref": "#/$defs/N"})
-    assert takes(schema, {"_tool": "one", "n": 1}, [])
-    assert takes(schema, {"_tool": "two", "n": None}, "†state.list")
-    assert not takes(schema, {"_tool": "one", "n": None})
-    assert not takes(schema, {"_tool": "two", "n": 1})
-    assert not takes(schema, {"_tool": "one"}, 5)
+    schema = compose(one, two, output={"$defs": {"N": {"type": "array"}}, "$ref": "#/$defs/N"})
+    assert accepts(schema, {"_tool": "one", "n": 1}, [])
+    assert accepts(schema, {"_tool": "two", "n": None}, "†state.list")
+    assert not accepts(schema, {"_tool": "one", "n": None})
+    assert not accepts(schema, {"_tool": "two", "n": 1})
+    assert not accepts(schema, {"_tool": "one"}, 5)
 
 
 @pytest.mark.parametrize("names", [
     ("a b", "a.b", "a_b"), ("†x",), ("reference",), ("x" * 200, "x" * 199), ("ключ", "слов"), ("a/b~c%20",),
     ("tool_a", "a"), ("$ref",), ("properties", "$defs"),
 ])  # fmt: skip
-def test_tools_of_any_name_can_be_called_by_it(names: tuple[str, ...]) -> None:
+def test_tools_of_any_name_can_be_called(names: tuple[str, ...]) -> None:
     parameter = {n: {"type": "array", "maxItems": i} for i, n in enumerate(names)}
     tools = [tool_of({"properties": {"p": parameter[n]}}, n, served=True) for n in names]
-    schema = composed(*tools)
+    schema = compose(*tools)
     for i, name in enumerate(names):
-        assert takes(schema, {"_tool": name, "p": [0] * i})
-        assert not takes(schema, {"_tool": name, "p": [0] * (i + 1)})
-        assert not takes(schema, {"_tool": name + "?"})
+        assert accepts(schema, {"_tool": name, "p": [0] * i})
+        assert not accepts(schema, {"_tool": name, "p": [0] * (i + 1)})
+        assert not accepts(schema, {"_tool": name + "?"})
 
 
-def test_without_tools_there_is_nothing_to_call() -> None:
-    schema = composed()
-    assert why_not(schema, {"calls": [], "output": 1}) is None
-    assert why_not(schema, {"calls": [{}], "output": 1}) is not None
-    assert why_not(schema, {"calls": [T], "output": 1}) is not None
+def test_without_tools_no_call_is_accepted() -> None:
+    schema = compose()
+    assert defect_of(schema, {"calls": [], "output": 1}) is None
+    assert defect_of(schema, {"calls": [{}], "output": 1}) is not None
+    assert defect_of(schema, {"calls": [T], "output": 1}) is not None
 
 
 def test_both_keys_are_required_and_no_other_is_allowed() -> None:
-    schema = composed(explicit())
-    assert why_not(schema, {"calls": [T]}) is not None
-    assert why_not(schema, {"output": 1}) is not None
-    assert why_not(schema, {"calls": [], "output": 1, "note": ""}) is not None
-    assert why_not(schema, {"calls": None, "output": 1}) is not None
+    schema = compose(explicit())
+    assert defect_of(schema, {"calls": [T]}) is not None
+    assert defect_of(schema, {"output": 1}) is not None
+    assert defect_of(schema, {"calls": [], "output": 1, "note": ""}) is not None
+    assert defect_of(schema, {"calls": None, "output": 1}) is not None
 
 
-def test_a_call_may_name_an_instance_that_there_is() -> None:
-    schema = composed(explicit(), instances=("B", "A"))
-    assert takes(schema, {**T, "_instance": "A"})
-    assert takes(schema, T)
-    assert not takes(schema, {**T, "_instance": "C"})
+def test_a_call_may_name_an_existing_instance() -> None:
+    schema = compose(explicit(), instances=("B", "A"))
+    assert accepts(schema, {**T, "_instance": "A"})
+    assert accepts(schema, T)
+    assert not accepts(schema, {**T, "_instance": "C"})
 
 
 # -- output ------------------------------------------------------------------------
@@ -248,7 +247,7 @@ FORM = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": 
 
 
 @pytest.mark.parametrize(
-    ("output", "value", "taken"),
+    ("output", "value", "accepted"),
     [
         (FORM, {"n": 1}, True), (FORM, {"n": "†state.n"}, True), (FORM, "†state", True), (FORM, None, True),
         (FORM, {"n": "one"}, False), (FORM, {}, False), (FORM, "text", False), (FORM, {"n": 1, "m": 1}, False),
@@ -258,21 +257,21 @@ FORM = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": 
         ({"type": "integer", "nullable": True}, None, True),
     ],
 )  # fmt: skip
-def test_an_output_has_its_schema_or_is_a_reference_or_null(
+def test_an_output_fits_its_schema_or_is_a_reference_or_null(
     output: Json,
     value: Json,
-    taken: bool,  # noqa: FBT001 - a case
+    accepted: bool,  # noqa: FBT001 - a case
 ) -> None:
-    assert (why_not(composed(output=output), {"calls": [], "output": value}) is None) is taken
+    assert (defect_of(compose(output=output), {"calls": [], "output": value}) is None) is accepted
 
 
 def test_an_output_schema_may_have_an_id() -> None:
-    schema = composed(output={**FORM, "$id": "https://example.org/form"})
-    assert why_not(schema, {"calls": [], "output": {"n": "†state.n"}}) is None
+    schema = compose(output={**FORM, "$id": "https://example.org/form"})
+    assert defect_of(schema, {"calls": [], "output": {"n": "†state.n"}}) is None
 
 
 @pytest.mark.parametrize(
-    ("schema", "meant"),
+    ("schema", "expected"),
     [
         (None, None), (FORM, FORM), (True, True), ({}, {}),
         ({"properties": {"calls": {}, "output": FORM}}, FORM),
@@ -283,8 +282,8 @@ def test_an_output_schema_may_have_an_id() -> None:
         ({"properties": []}, {"properties": []}),
     ],
 )  # fmt: skip
-def test_the_long_form_of_a_schema_means_its_output(schema: Json, meant: Json) -> None:
-    assert output_schema(schema) == meant
+def test_the_long_form_of_a_schema_stands_for_its_output(schema: Json, expected: Json) -> None:
+    assert output_schema(schema) == expected
 
 
 # -- answers of latent Calls ---------------------------------------------------------
@@ -308,14 +307,14 @@ def node_of(path: str, error: str | None = None) -> Any:
         ("†state.a || †state.b", "†state.b", ["†state.a", "†state.b"]),
     ],
 )
-def test_the_outcomes_of_the_output_path_are_offered_and_an_error_path_is_not(
+def test_the_outcomes_are_those_of_the_output_path_and_not_the_error_path(
     path: str, error: str | None, paths: list[str]
 ) -> None:
     assert node_of(path, error).outcome_texts == paths
 
 
 @pytest.mark.parametrize(
-    ("output", "paths", "answer", "taken"),
+    ("output", "paths", "answer", "accepted"),
     [
         (FORM, ["†a"], {"n": 1}, True), (FORM, ["†a"], {"output": {"n": 1}, "path": "†a"}, False),
         (FORM, ["†a", "†b"], {"output": {"n": 1}, "path": "†b"}, True), (FORM, ["†a", "†b"], {"n": 1}, False),
@@ -329,13 +328,13 @@ def test_the_outcomes_of_the_output_path_are_offered_and_an_error_path_is_not(
     ],
 )  # fmt: skip
 def test_an_answer_is_the_output_or_the_output_and_its_path(
-    output: Json, paths: list[str], answer: Json, taken: bool  # noqa: FBT001 - a case
+    output: Json, paths: list[str], answer: Json, accepted: bool  # noqa: FBT001 - a case
 ) -> None:  # fmt: skip
     properties = {"_activity": {"const": ""}} if output is None else {"_activity": {"const": ""}, "_output": output}
-    schema, both = compose_latent_schema(tool_of({"properties": properties}), paths)
+    schema, has_path = compose_latent_schema(tool_of({"properties": properties}), paths)
     Draft202012Validator.check_schema(schema)
-    assert both is not (output == FORM and len(paths) == 1)
-    assert (why_not(schema, answer) is None) is taken
+    assert has_path is not (output == FORM and len(paths) == 1)
+    assert (defect_of(schema, answer) is None) is accepted
 
 
 NUMBER = {"N": {"type": "integer"}}
@@ -343,20 +342,22 @@ OBJECT = {"type": "object", "properties": {"n": {"$ref": "#/$defs/N"}}}
 LIST = {"type": "array", "items": {"$ref": "#/$defs/N"}}
 
 
-@pytest.mark.parametrize("own", [True, False])
+@pytest.mark.parametrize("inside", [True, False])
 @pytest.mark.parametrize(
     ("output", "good", "bad"),
     [(OBJECT, {"n": 1}, {"n": "1"}), (LIST, {"output": [1], "path": "†a"}, {"output": ["1"], "path": "†a"})],
 )
-def test_definitions_of_an_output_are_found_whoever_has_them(own: bool, output: Json, good: Json, bad: Json) -> None:  # noqa: FBT001 - a case
-    output = {**output, "$defs": NUMBER} if own else output
-    tool = tool_of({"properties": {"_output": output}, **({} if own else {"$defs": NUMBER})})
+def test_definitions_of_an_output_may_be_in_it_or_in_its_tool(
+    *, inside: bool, output: Json, good: Json, bad: Json
+) -> None:
+    output = {**output, "$defs": NUMBER} if inside else output
+    tool = tool_of({"properties": {"_output": output}, **({} if inside else {"$defs": NUMBER})})
     schema, _ = compose_latent_schema(tool, ["†a"])
-    assert why_not(schema, good) is None
-    assert why_not(schema, bad) is not None
+    assert defect_of(schema, good) is None
+    assert defect_of(schema, bad) is not None
 
 
-def test_nullable_is_spelled_out_in_definitions_too() -> None:
+def test_nullable_is_replaced_in_definitions_too() -> None:
     tool = tool_of({"properties": {"_output": OBJECT}, "$defs": {"N": {"type": "integer", "nullable": True}}})
     schema, _ = compose_latent_schema(tool, ["†a"])
     assert not any("nullable" in part for part in subschemas(schema))
@@ -365,12 +366,12 @@ def test_nullable_is_spelled_out_in_definitions_too() -> None:
 def test_an_output_with_an_id_keeps_its_definitions() -> None:
     schema, _ = compose_latent_schema(tool_of({"properties": {"_output": {**LIST, "$defs": NUMBER, "$id": "https://x.org/l"}}}),
                               ["†a"])  # fmt: skip
-    assert why_not(schema, {"output": [1], "path": "†a"}) is None
+    assert defect_of(schema, {"output": [1], "path": "†a"}) is None
 
 
 EXAMPLES = int(os.environ.get("ACTS_EXAMPLES", "100"))  # more, to hunt
 
-# -- the promise ---------------------------------------------------------------------
+# -- any Solution ---------------------------------------------------------------------
 
 HELD = {"a": 1, "b": "a", "c": {"a": {}, "b": 2}, "d": True, "e": [1], "f": None}
 references = st.sampled_from([f"†state.{name}" for name in HELD])
@@ -385,7 +386,7 @@ leaves = st.sampled_from([
     {"type": "boolean", "nullable": True}, {"type": ["string", "null"]}, {}, True, {"$ref": "#/$defs/R"},
     {"type": "number", "minimum": 1}, {"type": "string", "pattern": "^a"}, {"type": "null"},
 ])  # fmt: skip
-# oneOf and the like are left to the rows above: what they refuse wrongly is known
+# oneOf and the like are in the rows above: the schema refuses some of their values wrongly
 schemas = st.recursive(
     leaves,
     lambda s: (
@@ -423,55 +424,55 @@ def tools(draw: st.DrawFn) -> dict[str, Json]:
     return {"type": "object", "properties": {**meta, **properties}, "required": required, "$defs": {"R": RECURSIVE}}
 
 
-def known(value: Json) -> Json:
-    """A sample, with a reference for what its schema does not say."""
+def fill_unknown(value: Json) -> Json:
+    """A sample, with a reference for each value that its schema leaves open."""
     if isinstance(value, dict):
-        return {k: known(v) for k, v in value.items()}
+        return {k: fill_unknown(v) for k, v in value.items()}
     if isinstance(value, list):
-        return [known(v) for v in value]
+        return [fill_unknown(v) for v in value]
     return "†state.a" if value is UNKNOWN else value
 
 
-def likely(schema: Json) -> st.SearchStrategy[Json]:
+def likely_value(schema: Json) -> st.SearchStrategy[Json]:
     """A value that often fits."""
     whole = {**schema, "$defs": {"R": RECURSIVE}} if isinstance(schema, dict) else schema
-    return st.one_of(values, references, st.just(known(sample(whole))))
+    return st.one_of(values, references, st.just(fill_unknown(sample(whole))))
 
 
 @st.composite
 def solutions(draw: st.DrawFn) -> tuple[dict[str, Json], dict[str, Json], str, Json]:
-    made = {name: draw(tools()) for name in ("one", "two")}
+    tools_ = {name: draw(tools()) for name in ("one", "two")}
     mode = draw(st.sampled_from(["eager", "eager", "lazy"]))
     calls = []
     for _ in range(draw(st.sampled_from([0, 1, 1, 2]))):
         name = draw(st.sampled_from(["one", "two"]))
         call: dict[str, Json] = {"_tool": name}
-        for key, schema in made[name]["properties"].items():
-            fixed = isinstance(schema, dict) and "const" in schema and key in META
-            answered = key == "_output" and (
-                mode == "lazy" or made[name]["properties"].get("_activity") == {"const": "x"}
+        for key, schema in tools_[name]["properties"].items():
+            is_fixed = isinstance(schema, dict) and "const" in schema and key in META
+            is_refused = key == "_output" and (
+                mode == "lazy" or tools_[name]["properties"].get("_activity") == {"const": "x"}
             )
-            if key == "_activity" or fixed or answered or draw(st.integers(0, 4)) == 0:
+            if key == "_activity" or is_fixed or is_refused or draw(st.integers(0, 4)) == 0:
                 continue
-            call[key] = draw(META_OF_CALL[key] if key in META else likely(schema))
+            call[key] = draw(META_OF_CALL[key] if key in META else likely_value(schema))
         calls.append(call)
     schema = draw(st.none() | schemas)
     output = {**schema, "$defs": {"R": RECURSIVE}} if isinstance(schema, dict) else schema
-    return made, {"calls": calls, "output": None if calls else draw(likely(output))}, mode, output
+    return tools_, {"calls": calls, "output": None if calls else draw(likely_value(output))}, mode, output
 
 
-def fits_at_last(loop: Loop, node: PlannedCall) -> bool:
-    """While references stand for what is to come, the engine lets more pass than any value would make good."""
+def fits_when_resolved(loop: Loop, node: PlannedCall) -> bool:
+    """The engine accepts a reference whose value is unknown, even where no value would fit."""
     resolved = resolve(node.parameters, lambda path: loop.log.read(path, 0), [])
     return not node.tool.parameters.defects(resolved)
 
 
 @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 @given(solutions())
-def test_every_solution_that_the_loop_takes_fits_the_schema(drawn: tuple[Json, Json, str, Json]) -> None:
-    made, solution, mode, output = drawn
+def test_every_solution_that_the_agent_accepts_fits_the_schema(drawn: tuple[Json, Json, str, Json]) -> None:
+    tools_, solution, mode, output = drawn
     context = [
-        {"type": "tool", "tool": made}, {"type": "state", "state": HELD}, {"type": "plan", "plan": [], "mode": mode},
+        {"type": "tool", "tool": tools_}, {"type": "state", "state": HELD}, {"type": "plan", "plan": [], "mode": mode},
     ]  # fmt: skip
     loop = Loop(read_request({
         "config": {"model": "scripted:x", "approve": {"plan": False}}, "context": context, "schema": output,
@@ -479,12 +480,12 @@ def test_every_solution_that_the_loop_takes_fits_the_schema(drawn: tuple[Json, J
     loop.next()
     step = loop.answered(json.loads(json.dumps(solution)))
     assume(isinstance(step, StartPlan) or loop.output is not None)
-    assume(not isinstance(step, StartPlan) or all(fits_at_last(loop, node) for node in loop.prepared.nodes))
+    assume(not isinstance(step, StartPlan) or all(fits_when_resolved(loop, node) for node in loop.prepared.nodes))
     event("calls" if isinstance(step, StartPlan) else "an output")
-    # what has not been run yet may still break the schema of the output: only that of Calls is looked at then
-    shown = {**solution, "output": None} if isinstance(step, StartPlan) else solution
+    # The output of a plan that has not run may still break its schema: only the Calls are checked then
+    checked = {**solution, "output": None} if isinstance(step, StartPlan) else solution
     schema = compose_solution_schema(loop.tools, loop.output_schema, mode=mode)
     Draft202012Validator.check_schema(schema)
-    assert why_not(schema, shown) is None
-    again = dict(reversed(loop.tools.items()))
-    assert json.dumps(compose_solution_schema(again, loop.output_schema, mode=mode)) == json.dumps(schema)
+    assert defect_of(schema, checked) is None
+    reordered = dict(reversed(loop.tools.items()))
+    assert json.dumps(compose_solution_schema(reordered, loop.output_schema, mode=mode)) == json.dumps(schema)

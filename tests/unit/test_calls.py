@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from acts.language.errors import Problem
+from acts.language.references import Path
+from acts.language.values import ABSENT
 from acts.plan.planned_call import PlannedCall
 from acts.plan.validate import validate, validate_request
 
@@ -222,6 +224,11 @@ def test_reads_are_found_in_parameters_at_any_depth_and_nowhere_else() -> None:
     )
     assert [(r.at, r.text) for r in node.reads] == [(("x",), "†state.v"), (("y", 0, "z"), "†state.v || †state")]
     assert node.parameters == {"x": "†state.v", "y": [{"z": "†state.v || †state"}], "w": "††state"}
+    assert node.escapes == ((("w",), "†state"),)
+    values = {Path("state", ("v",)): ABSENT, Path("state"): {"n": 1}}
+    parameters, missing = node.resolve_parameters(values.__getitem__)
+    assert parameters == {"x": "†state.v", "y": [{"z": {"n": 1}}], "w": "†state"}
+    assert [use.at for use in missing] == [("x",)]
 
 
 def test_scopes_are_kinds_or_paths_once_each() -> None:

@@ -7,7 +7,7 @@ from temporalio import workflow
 from temporalio.api.failure.v1 import Failure
 from temporalio.converter import PayloadConverter
 from temporalio.exceptions import ApplicationError
-from workflows.failures import TolerantFailures
+from workflows.runtime.failure_converter import LenientFailureConverter
 
 from acts.language.errors import InvalidRequest, Problem
 
@@ -28,7 +28,7 @@ def failure_of(kind: str) -> Failure:
     found = Failure()
     with pytest.raises(ApplicationError) as raised:
         fail(kind)
-    TolerantFailures().to_failure(raised.value, PayloadConverter.default, found)
+    LenientFailureConverter().to_failure(raised.value, PayloadConverter.default, found)
     return found
 
 

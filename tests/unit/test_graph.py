@@ -167,14 +167,14 @@ def count_waits(monkeypatch: pytest.MonkeyPatch, calls: int) -> int:
     import acts.plan.graph
 
     steps = 0
-    original = acts.plan.graph._Edges.wait
+    original = acts.plan.graph._KahnOverChains.wait
 
     def counted(*given: Any) -> None:
         nonlocal steps
         steps += 1
         original(*given)
 
-    monkeypatch.setattr(acts.plan.graph._Edges, "wait", counted)
+    monkeypatch.setattr(acts.plan.graph._KahnOverChains, "wait", counted)
     plan = [call("t", "†state.x", x="†state.x && †data.never") for _ in range(calls)]
     tools = {"type": "tool", "tool": tool("t")}
     problems = validate({"context": [tools, {"type": "plan", "plan": plan}]})

@@ -1,6 +1,6 @@
-"""What a model is shown, whole: each golden file is one request, for a person to read.
+"""The prompts, as a whole: each golden file ``tests/golden/prompt-*.txt`` is one request, for a person to read.
 
-The files are ``tests/golden/prompt-*.txt``. After a change that is meant, write them again and review the diff::
+After an intended change, write them again and review the diff::
 
     ACTS_REWRITE_GOLDEN=1 .venv/bin/python -m pytest tests/unit/test_prompt.py -k golden
 """
@@ -98,7 +98,7 @@ def loop_of(context: list[Json] = CONTEXT, **config: Json) -> Loop:
     )
 
 
-def ticked(loop: Loop, solution: Json = FIRST, results: dict[str, Json] = RESULTS) -> Loop:
+def run_tick(loop: Loop, solution: Json = FIRST, results: dict[str, Json] = RESULTS) -> Loop:
     """The loop after one more tick."""
     loop.next()
     step = loop.answered(json.loads(json.dumps(solution)))
@@ -124,7 +124,7 @@ class Latent:
     more: dict[str, Json] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        loop = ticked(loop_of())
+        loop = run_tick(loop_of())
         self.tool = loop.tools["judge"]
         self.messages = loop.request.context
         self.call = {"_tool": "judge", "orders": 5, "_outputPath": " || ".join(self.paths), "_id": "7e57", **self.more}
@@ -148,8 +148,8 @@ PLANNERS: dict[str, Callable[[], Loop]] = {
     "planner-eager": loop_of,
     "planner-lazy": lambda: loop_of(LAZY, approve={"plan": False}),
     "planner-step": lambda: loop_of(step="call"),
-    "planner-after-a-failed-tick": lambda: ticked(loop_of()),
-    "planner-after-a-refused-solution": lambda: ticked(loop_of(), {"calls": [{"_tool": "refund"}]}),
+    "planner-after-a-failed-tick": lambda: run_tick(loop_of()),
+    "planner-after-a-refused-solution": lambda: run_tick(loop_of(), {"calls": [{"_tool": "refund"}]}),
 }
 LATENT: dict[str, Callable[[], Latent]] = {
     "latent": lambda: Latent(["†state.verdict"]),
@@ -166,8 +166,8 @@ def prompt_of(name: str) -> Prompt:
     return planner(PLANNERS[name](), 2 if "after" in name else 1) if name in PLANNERS else LATENT[name]().prompt()
 
 
-def written(prompt: Prompt) -> str:
-    """A prompt as a page: where a block ends, and which come again."""
+def format_page(prompt: Prompt) -> str:
+    """A prompt as a page that shows its blocks, and which of them the next request repeats."""
     parts = [f"=== system {i}\n{text}" for i, text in enumerate(prompt.system)]
     parts += [f"=== user {i}{', comes again' * (i < prompt.stable_blocks)}\n{t}" for i, t in enumerate(prompt.user)]
     return "\n".join(parts) + "\n"
@@ -176,14 +176,14 @@ def written(prompt: Prompt) -> str:
 @pytest.mark.parametrize("name", CASES)
 def test_a_prompt_is_word_for_word_its_golden_file(name: str) -> None:
     file = GOLDEN / f"prompt-{name}.txt"
-    text = written(prompt_of(name))
+    text = format_page(prompt_of(name))
     if os.environ.get("ACTS_REWRITE_GOLDEN"):
         GOLDEN.mkdir(exist_ok=True)
         file.write_text(text, "utf-8")
-    assert text == file.read_text("utf-8"), f"{file}: see the top of this file for how to write it again"
+    assert text == file.read_text("utf-8"), f"{file}: the docstring of this module says how to write it again"
 
 
-def test_there_is_no_golden_file_without_a_case() -> None:
+def test_each_golden_file_has_a_case() -> None:
     assert {f.name for f in GOLDEN.glob("prompt-*.txt")} == {f"prompt-{name}.txt" for name in CASES}
 
 
@@ -206,15 +206,15 @@ PROVENANCE = {
         {"type": "data", "kind": "state", "data": {"word": 1}, "_call": "word-call", "_date": "word-date"},
     ],
 )
-def test_who_wrote_a_message_and_when_is_never_shown(message: Json) -> None:
+def test_the_author_and_date_of_a_message_are_never_shown(message: Json) -> None:
     parsed = parse_message(message)
     for prompt in (render_planner_prompt([parsed], {}, None, mode="eager", step="plan", tick=1),
                    render_latent_prompt([parsed], _tool(), {}, ["†a"], None)):  # fmt: skip
-        shown = prompt.user[0]
+        text = prompt.user[0]
         assert "word-call" not in "\n".join(prompt.user)
-        assert "word-date" not in shown
-        assert not re.search(r'"_(call|date|outputPath|outputMethod)"', shown)
-        assert '"word":' in shown
+        assert "word-date" not in text
+        assert not re.search(r'"_(call|date|outputPath|outputMethod)"', text)
+        assert '"word":' in text
 
 
 def _tool() -> Tool:
@@ -222,20 +222,20 @@ def _tool() -> Tool:
     return read_tools(request, {}, lambda _: False).by_name["judge"]
 
 
-def test_what_a_tick_wrote_is_shown_without_its_provenance() -> None:
-    loop = ticked(loop_of())
+def test_results_of_a_tick_are_shown_without_their_provenance() -> None:
+    loop = run_tick(loop_of())
     assert any("_call" in m.raw for m in loop.request.context)
-    shown = "\n".join(planner(loop).user)
-    assert '"_call"' not in shown
-    assert '"_date"' not in shown
-    assert '"_outputMethod"' not in shown
-    assert NOW not in shown
+    text = "\n".join(planner(loop).user)
+    assert '"_call"' not in text
+    assert '"_date"' not in text
+    assert '"_outputMethod"' not in text
+    assert NOW not in text
 
 
-def test_the_settings_of_a_tool_are_never_shown() -> None:
-    shown = "".join(planner(loop_of()).system)
-    assert "payments.charge" not in shown
-    assert "timeout" not in shown
+def test_the_activity_and_options_of_a_tool_are_never_shown() -> None:
+    text = "".join(planner(loop_of()).system)
+    assert "payments.charge" not in text
+    assert "timeout" not in text
 
 
 MORE: list[tuple[Json, dict[str, Json]]] = [
@@ -253,7 +253,7 @@ def test_each_request_begins_with_all_of_the_one_before_but_its_last_line(step: 
     loop = loop_of(step=step)
     before = planner(loop, 1)
     for tick, (solution, results) in enumerate(MORE, 2):
-        ticked(loop, solution, results)
+        run_tick(loop, solution, results)
         after = planner(loop, tick)
         assert after.system == before.system
         assert after.user[: before.stable_blocks] == before.user[: before.stable_blocks]
@@ -262,8 +262,8 @@ def test_each_request_begins_with_all_of_the_one_before_but_its_last_line(step: 
         before = after
 
 
-def test_a_loop_that_was_carried_over_says_the_same() -> None:
-    loop = ticked(loop_of())
+def test_a_restored_agent_has_the_same_prompt() -> None:
+    loop = run_tick(loop_of())
     again = loop_of()
     again.restore(json.loads(json.dumps(loop.snapshot())))
     assert planner(again) == planner(loop)
@@ -289,21 +289,21 @@ def messages_of(value: Json, text: str) -> list[Message]:
 
 @settings(max_examples=100, deadline=None)
 @given(data, texts)
-def test_no_data_can_end_its_tag(value: Json, text: str) -> None:
+def test_no_data_can_close_its_tag(value: Json, text: str) -> None:
     prompt = render_planner_prompt(messages_of(value, text), {}, None, mode="eager", step="plan", tick=1)
     assert len(prompt.user) == 6
     for block, tag in zip(prompt.user, ("state", "state", "state", "error", "plan"), strict=False):
         assert block.startswith(f"<{tag}")
         assert block.endswith(f"\n</{tag}>")
         assert block.count("</") == 1
-    shown = render_latent_prompt(
+    latent = render_latent_prompt(
         [], _tool(), {"x": value, "_reasoningForCall": text}, ["†a"], [{"type": "state", "state": value}]
     )
-    assert [b.count("</") for b in shown.user] == [0, 1, 1]
+    assert [b.count("</") for b in latent.user] == [0, 1, 1]
 
 
 @pytest.mark.parametrize("kind", ["plan", "error", "call"])
-def test_data_of_a_kind_of_that_name_does_not_pose_as_a_plan_or_an_error(kind: str) -> None:
+def test_data_of_a_kind_of_that_name_gets_another_tag(kind: str) -> None:
     posing = parse_message({"type": "data", "kind": kind, "data": [{"_tool": "judge"}]})
     block = render_planner_prompt([posing], {}, None, mode="eager", step="plan", tick=1).user[0]
     assert not block.startswith(f"<{kind}>")
@@ -311,7 +311,7 @@ def test_data_of_a_kind_of_that_name_does_not_pose_as_a_plan_or_an_error(kind: s
 
 @settings(max_examples=50, deadline=None)
 @given(data)
-def test_data_between_tags_reads_as_the_json_that_it_is(value: Json) -> None:
+def test_data_between_tags_is_json(value: Json) -> None:
     message = parse_message({"type": "state", "state": {"x": value}})
     block = render_planner_prompt([message], {}, None, mode="eager", step="plan", tick=1).user[0]
     assert json.loads(block.removeprefix("<state>\n").removesuffix("\n</state>")) == {"x": value}
@@ -320,10 +320,10 @@ def test_data_between_tags_reads_as_the_json_that_it_is(value: Json) -> None:
 def test_a_latent_call_is_shown_no_data_of_another_instance() -> None:
     raws = [{"type": "state", "x": f"word-{name}", "_instance": name} for name in "AB"]
     messages = [parse_message(m, i) for i, m in enumerate([*raws, {"type": "state", "y": "word-global"}])]
-    shown = "\n".join(render_latent_prompt(messages, _tool(), {"_instance": "A"}, ["†a"], None).user)
-    assert "word-A" in shown
-    assert "word-global" in shown
-    assert "word-B" not in shown
+    text = "\n".join(render_latent_prompt(messages, _tool(), {"_instance": "A"}, ["†a"], None).user)
+    assert "word-A" in text
+    assert "word-global" in text
+    assert "word-B" not in text
 
 
 def test_a_latent_call_is_shown_neither_plans_nor_errors() -> None:
@@ -331,30 +331,30 @@ def test_a_latent_call_is_shown_neither_plans_nor_errors() -> None:
     assert len(render_latent_prompt(messages, _tool(), {}, ["†a"], None).user) == 2
 
 
-def test_an_output_is_asked_for_only_where_the_tool_allows_it() -> None:
-    """The engine refuses ``_output`` where the Tool does not declare it (forbiddenMeta): a tick is lost."""
+def test_only_a_tool_that_declares_output_is_marked_as_latent() -> None:
+    """The engine refuses ``_output`` where the Tool does not declare it (forbiddenMeta), which wastes a tick."""
     silent = {"type": "object", "properties": {"_tool": {"const": "muse"}, "_activity": {"const": ""}, **WRITES}}
-    told = {**silent, "properties": {**silent["properties"], "_tool": {"const": "tell"}, "_output": True}}
-    system = planner(loop_of([{"type": "tool", "tool": silent}, {"type": "tool", "tool": told}])).system[0]
+    open_ = {**silent, "properties": {**silent["properties"], "_tool": {"const": "tell"}, "_output": True}}
+    system = planner(loop_of([{"type": "tool", "tool": silent}, {"type": "tool", "tool": open_}])).system[0]
     tools = system.split("\nTools\n")[1].split("\n\nThe form")[0]
     muse, tell = tools.split('\n- "')
     assert muse.removeprefix('- "').replace("muse", "") != tell.replace("tell", "")
 
 
-def test_what_is_wrong_with_an_answer_is_listed() -> None:
-    said = render_repair_turn(["/n: not a number", "/m: missing"])
-    assert "- /n: not a number\n- /m: missing\n" in said
+def test_a_repair_turn_lists_the_defects() -> None:
+    text = render_repair_turn(["/n: not a number", "/m: missing"])
+    assert "- /n: not a number\n- /m: missing\n" in text
 
 
 PROGRAM = """
 import hashlib
-from tests.unit.test_prompt import CASES, prompt_of, written
+from tests.unit.test_prompt import CASES, prompt_of, format_page
 from acts.planner.answer_schema import compose_solution_schema
 from tests.unit.test_prompt import loop_of
 import json
-seen = [written(prompt_of(name)) for name in CASES]
-seen.append(json.dumps(compose_solution_schema(loop_of().tools, loop_of().output_schema, instances=("B", "A"))))
-print(hashlib.sha256("".join(seen).encode()).hexdigest())
+pages = [format_page(prompt_of(name)) for name in CASES]
+pages.append(json.dumps(compose_solution_schema(loop_of().tools, loop_of().output_schema, instances=("B", "A"))))
+print(hashlib.sha256("".join(pages).encode()).hexdigest())
 """
 
 
@@ -362,10 +362,10 @@ def test_the_same_input_gives_the_same_bytes_under_every_hash_seed() -> None:
     digests = []
     for seed in ("1", "4711"):
         environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)}
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-c", PROGRAM], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
         )
-        assert done.returncode == 0, done.stderr
-        digests.append(done.stdout)
+        assert process.returncode == 0, process.stderr
+        digests.append(process.stdout)
     assert digests[0] == digests[1]
     assert len(digests[0].strip()) == hashlib.sha256().digest_size * 2

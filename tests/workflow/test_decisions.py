@@ -29,7 +29,6 @@ from tests.workflow.tools import Gate, echo, refuse
 
 Json = Any
 LAZY = {"mode": "lazy"}
-UNCOUNTED = pytest.mark.xfail(reason="the workflows do not count their actions yet")
 
 
 async def pending(handle: Handle, count: int = 1) -> list[dict[str, Json]]:
@@ -309,7 +308,6 @@ async def counted(handle: Handle) -> int | None:
     return await count_actions(handle._client, handle.id, (await handle.describe()).run_id)
 
 
-@UNCOUNTED
 @pytest.mark.parametrize("how", ["update", "signal"])
 async def test_a_plan_that_was_proposed_says_in_its_result_what_came_of_its_forecast(
     foreign: Foreign, how: str
@@ -332,7 +330,6 @@ async def test_a_plan_that_nobody_was_asked_about_says_nothing_of_a_forecast(for
     assert sorted(result) == ["calls", "context", "errors", "state", "status", "usage"]
 
 
-@UNCOUNTED
 async def test_what_ran_within_the_last_task_of_a_run_is_counted_too(foreign: Foreign) -> None:
     counts = [call("count", f"†state.n{i}", items=[i]) for i in range(3)]
     local = tool("count", activity="house.count", options={"local": True})
@@ -370,7 +367,6 @@ async def test_a_rejected_plan_came_to_nothing_of_its_forecast(foreign: Foreign)
     assert result["forecast"]["calls"] == {"expected": {"min": 1, "max": 1}, "actual": 0}
 
 
-@UNCOUNTED
 async def test_the_failure_of_a_proposed_plan_holds_it_too(foreign: Foreign) -> None:
     async with foreign.serving(refuse):
         handle = await lazy(foreign, call("refuse", "†state.a"))
@@ -381,7 +377,6 @@ async def test_the_failure_of_a_proposed_plan_holds_it_too(foreign: Foreign) -> 
     assert actual(result)["actions"] == await counted(handle)
 
 
-@UNCOUNTED
 async def test_the_plans_that_an_agent_proposed_are_added_up(agents: Agents, foreign: Foreign) -> None:
     async with foreign.serving(echo):
         handle = await agents.start(

@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from temporalio.api.common.v1 import Payload
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowUpdateFailedError
+from temporalio.common import RawValue
 from temporalio.service import RPCError
 
-from acts.language.wire import WAITS
+from acts.language.wire import PENDING_CHANGED
 from cli.dev.temporal_server import DevServer
 from tests.replay.test_replay import replayed
 from tests.support import assert_eventually
@@ -42,6 +44,12 @@ from tests.workflow.test_renewal import chains, hasty, heads, impatient, renewed
 from tests.workflow.tools import Gate, echo, refuse
 
 Json = Any
+
+
+def record(type_: str, data: Json) -> RawValue:
+    """A payload as our own runs send it."""
+    metadata = {"encoding": b"json/plain", "acts": type_.encode()}
+    return RawValue(Payload(metadata=metadata, data=json.dumps(data).encode()))
 LAZY = {"type": "plan", "plan": [], "mode": "lazy"}
 
 
@@ -411,7 +419,7 @@ EDITS: dict[str, tuple[dict[str, Json], str]] = {
     "no such data": ({"with": write("†state.nowhere", "b")}, "†state.nowhere"),
     "malformed": ({"with": write("†state..", "b")}, "invalidExpression"),
     "not a call": ({"with": {"value": 1}}, "_tool"),
-    "too large": ({"with": write("x" * 2_031_000, "b")}, "can be kept"),
+    "too large": ({"with": write("x" * 2_031_000, "b")}, "can be recorded"),
     "a call that runs": ({"plan": [call("wait", "†state.a", value=9), write(1, "b")]}, "1:wait has started"),
     "a call that runs, away": ({"plan": [write(1, "b")]}, "1:wait has started"),
 }
@@ -525,10 +533,11 @@ async def test_a_decision_for_somebody_elses_run_is_none_for_this_one(foreign: F
 @pytest.mark.parametrize(
     "report",
     [
-        pytest.param({"workflowId": "x", "waits": [{}]}, id="the run fails"),
+        pytest.param({"workflowId": "x", "waits": [{}]}, id="no record"),
         pytest.param(
-            {"workflowId": "x", "waits": [{"workflowId": "x", "what": "plan", "version": 1, "since": 3, "call": 3}]},
-            id="a wait of a stranger",
+            {"v": 1, "workflowId": "x", "ancestors": [],
+             "opened": [{"workflowId": "x", "what": "plan", "version": 1, "since": 3, "call": 3}]},
+            id="of a stranger",
         ),
     ],
 )
@@ -536,7 +545,7 @@ async def test_a_report_of_waits_that_no_run_below_sent_is_ignored(foreign: Fore
     async with foreign.serving(echo):
         handle = await lazy(foreign, write(1))
         await pending(handle)
-        await handle.signal(WAITS, report)
+        await handle.signal(PENDING_CHANGED, record("PendingChanged", report))
         assert [w["workflowId"] for w in await handle.query("pending")] == [handle.id]
         assert (await handle.describe()).status == WorkflowExecutionStatus.RUNNING
         await decide(handle, decision="approve")

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
+from acts.machines import lifetime
 from cli.dev.temporal_server import DevServer
 from tests.support import assert_eventually
 from tests.workflow.conftest import engine_on, renewing_server
@@ -23,7 +24,6 @@ from tests.workflow.foreign import (
     status,
 )
 from tests.workflow.tools import Gate, echo, refuse
-from acts.machines import lifetime
 
 Json = Any
 

@@ -387,6 +387,14 @@ class Driver:
         target = workflow.get_external_workflow_handle(command.workflow_id)
         self.outbox.send(target, command.signal, (encode_record(command.record),), outcome)
 
+    async def send_and_wait(self, command: SendRecord) -> None:
+        """Send the last word of a run that ends; one that is too large, or for a run that is gone, is dropped."""
+        try:
+            await self._send_record(command)
+        except CallError:
+            return
+        await workflow.wait_condition(lambda: self.outbox.is_empty)
+
     async def _start_timer(self, command: StartTimer) -> None:
         self.actions.record(TIMER)
         sleep = workflow.sleep(timedelta(seconds=command.seconds), summary=command.summary)

@@ -22,6 +22,7 @@ from acts.language.wire import (
     BUDGET_GRANT,
     BUDGET_REPORT,
     BUDGET_REQUEST,
+    CANCELLED_REPORT,
     CONTEXT,
     DECIDE,
     DECISION,
@@ -43,12 +44,14 @@ from acts.language.wire import (
     STATUS,
 )
 from acts.machines.approvals import AnswerUpdate, problem_of
+from acts.machines.budget import SendRecord
 from acts.machines.events import DecisionReceived, Event, PauseRequested, Provided, RecordReceived, ResumeRequested
 from acts.simulation.billable_actions import CHILD_WORKFLOW, SIGNAL, UPDATE, WORKFLOW, ActionCount
 from acts.tree.records import (
     BudgetGrant,
     BudgetReport,
     BudgetRequest,
+    CancelledReport,
     DecisionAnswer,
     ForwardedDecision,
     PendingChanged,
@@ -123,6 +126,14 @@ class RunWorkflow:
             run.note(text)
         await driver.drive()
         return self._actions
+
+    async def report_cancelled(self, report: dict[str, Any]) -> None:
+        """Tell the parent what this cancelled run had done."""
+        if self._driver is None or not self._driver.run.position.ancestors:
+            return
+        run = self._driver.run
+        record = CancelledReport(workflowId=run.own, report=report)
+        await self._driver.send_and_wait(SendRecord(run.position.ancestors[-1], CANCELLED_REPORT, record))
 
     def _show(self) -> None:
         if self._view is not None:
@@ -260,6 +271,11 @@ class RunWorkflow:
         """A run below is gone."""
         self._record(value, RunEnded)
 
+    @workflow.signal(name=CANCELLED_REPORT, description="For the engine: what a cancelled child had done.")
+    def cancelled_report(self, value: RawValue = NOTHING) -> None:
+        """A child was cancelled."""
+        self._record(value, CancelledReport)
+
     def _record(self, value: RawValue, type_: type[VersionedRecord]) -> None:
         self._actions.record(SIGNAL)
         try:
@@ -296,9 +312,10 @@ class RunWorkflow:
     def decide_validator(self, value: RawValue = NOTHING) -> None:
         """Refuse what cannot be carried out here: it then never enters history.
 
-        Before the run knows what waits, and where a run below is the judge, the handler refuses.
+        While the run does not know yet what waits (a worker that has just come gets the update together with
+        the events before it), and where a run below is the judge, the handler refuses.
         """
-        if self._driver is None or self._driver.run.has_not_begun:
+        if self._driver is None or self._driver.run.has_not_begun or self._inbox:
             return
         run = self._driver.run
         try:

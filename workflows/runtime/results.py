@@ -71,6 +71,11 @@ def instance_result(run: PlanRun, view: PlanView, actions: ActionCount) -> RawVa
     return payload
 
 
+def cancelled_report(run: PlanRun, view: PlanView) -> dict[str, Any]:
+    """What a cancelled run below another had done, in the form of its result."""
+    return view.instance_result() if run.setup.instances else view.part_result(0)
+
+
 def agent_result(run: AgentRun, view: AgentView) -> RawValue:
     """The result of an Agent."""
     result = raw(write_json(trimmed(view.result(), HOW)))
