@@ -6,6 +6,7 @@ a child that walks the plan of the tick, or a wait for a person. One step is und
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -74,6 +75,7 @@ class AgentRun(RunMachine):
         self._held_step: AskModel | StartPlan | None = None
         self._step: Step | None = None
         self._settled_before_plan: tuple[SettledRequest, ...] = ()
+        self._checked: tuple[Any, ValidatedPlan] | None = None
         self._provided: list[Data] = []
         self.notes += [p.text() for p in self.loop.warnings if p.code == "limitLowered"]
 
@@ -91,7 +93,7 @@ class AgentRun(RunMachine):
             return self.finished
         if self.is_cancelling:
             return "cancelled"
-        if self._is_paused and self._held_step is not None:
+        if self._is_paused and (self._held_step is not None or self._held_grants):
             return "paused"
         return "awaiting" if self._phase == "running" and self.approvals.runs_waiting_below else self._phase
 
@@ -104,6 +106,11 @@ class AgentRun(RunMachine):
     def price(self) -> tuple[float, float] | None:
         """US dollars per token of the model, as the worker knew it when the run began."""
         return self.setup.capabilities.price
+
+    @property
+    def is_paused(self) -> bool:
+        """True while no step begins."""
+        return self._is_paused
 
     @property
     def can_continue_as_new(self) -> bool:
@@ -121,14 +128,17 @@ class AgentRun(RunMachine):
         return self._take_step(self.loop.begin(), now)
 
     def _take_step(self, step: Step, now: str) -> list[Any]:
-        """Do the next step of the loop, or keep it while the run is paused or about to continue as new."""
+        """Do the next step of the loop; a paused run keeps it, and one that is to continue as new keeps the next tick.
+
+        A plan starts even so: between a Solution and its plan no run can continue as new.
+        """
         self._step = step
         if isinstance(step, Finished):
             return self._finish(step)
         if isinstance(step, AwaitApproval):
             self._phase = "awaiting"
             return list(self.approvals.open("plan", self.version, self.config.approve, now))
-        if self._is_paused or self._is_held:
+        if self._is_paused or (self._is_held and isinstance(step, AskModel)):
             self._held_step = step
             return []
         if isinstance(step, StartPlan):
@@ -156,7 +166,7 @@ class AgentRun(RunMachine):
         if isinstance(step, AskModel) and effect.key == f"tick-{step.tick}":
             return [AskSolution(step.tick, step.message_count, effect.request)]
         if isinstance(step, StartPlan) and effect.key == f"plan-{step.tick}":
-            return [self._start_plan(step)]
+            return self._start_plan(step)
         return list(self.budget.settle(effect.key, None))
 
     def on_refused(self, effect: BudgetRefused, now: str) -> list[Any]:
@@ -168,7 +178,8 @@ class AgentRun(RunMachine):
             return self._finish(Finished("failed", f"{effect.reason}, and there is no output", LIMIT_EXCEEDED))
         return self._finish(Finished("failed", f"{tick}{effect.reason}", LIMIT_EXCEEDED))
 
-    def _start_plan(self, step: StartPlan) -> StartPlanRun:
+    def _start_plan(self, step: StartPlan) -> list[Any]:
+        """Start the plan, and give it the messages that came after its Request was built."""
         self._settled_before_plan = self.budget.take_unreported()
         forecast, self._forecast = self._forecast, None
         own = PlanInput(
@@ -179,7 +190,8 @@ class AgentRun(RunMachine):
             approve=(self.setup.raw.get("config") or {}).get("approve"), forecast=forecast,
             settled=self._settled_before_plan,
         )  # fmt: skip
-        return StartPlanRun(f"plan-{step.tick}", f"tick {step.tick}: {', '.join(step.ids)}", own)
+        start = StartPlanRun(f"plan-{step.tick}", f"tick {step.tick}: {', '.join(step.ids)}", own)
+        return [start, *(SignalChildren(PROVIDE, m.raw, has_payload=True) for m in self._provided)]
 
     def _finish(self, end: Finished) -> list[Any]:
         self.failure = end if end.status != "completed" else None
@@ -192,6 +204,8 @@ class AgentRun(RunMachine):
         answer = event.answer
         self.usage.add(answer["usage"])
         out: list[Any] = list(self.budget.settle(f"tick-{self.loop.tick}", answer["usage"]))
+        if self.is_cancelling:
+            return out
         self._absorb()
         if "unusable" in answer:
             return out + self._take_step(self.loop.answer_unusable(**answer["unusable"]), now)
@@ -210,13 +224,15 @@ class AgentRun(RunMachine):
     def _plan_ended(self, event: ChildEnded, now: str) -> list[Any]:
         report, tick = event.report or {}, self.loop.tick
         decisions = report.get("decisions") or ()
-        if event.error is not None:
+        if event.accounting is None:
+            self.budget.take(self._settled_before_plan)  # nobody else may have told the root
+        if self.is_cancelling or event.error is not None:
             self.approvals.records += [{**record, "tick": tick} for record in decisions]
-            if self.is_cancelling:
-                self.loop.plan_cancelled(report)
-                return []
+        if self.is_cancelling:
+            self.loop.plan_cancelled(report if "calls" in report else {})
+            return []
+        if event.error is not None:
             if event.is_unstarted and isinstance(self._step, StartPlan):
-                self.budget.take(self._settled_before_plan)
                 self.budget.count_calls(-self._step.calls)
                 text = f"what this plan reads is too large for one plan: {event.error.message}"
                 return self._take_step(self.loop.answer_unusable(event.error.code, text), now)
@@ -268,10 +284,14 @@ class AgentRun(RunMachine):
         return list(self.approvals.close_all())
 
     def check_decision(self, decision: Decision) -> ValidatedPlan | None:
-        """The edited proposal, validated; None for what is no edit."""
+        """The edited proposal, validated once for an update and its validator; None for what is no edit."""
         if decision.decision != EDIT:
             return None
-        return self.loop.check_edit(decision.call, decision.call_with, decision.calls)
+        raw = json.dumps(decision.raw, sort_keys=True, default=str)
+        key = (raw, self.version, len(self.loop.request.context))
+        if self._checked is None or self._checked[0] != key:
+            self._checked = (key, self.loop.check_edit(decision.call, decision.call_with, decision.calls))
+        return self._checked[1]
 
     def on_decided(self, effect: Decided, now: str) -> list[Any]:
         """A person decided about the plan of this tick."""
@@ -283,6 +303,7 @@ class AgentRun(RunMachine):
             return self._finish(Finished("failed", text, APPROVAL_TIMEOUT))
         if decision.decision == EDIT:
             self.loop.edited(effect.token)
+            self._checked = None
             self.version += 1
             self.approvals.raise_version(self.version)
             self.loop.append_decision(decision.record(wait, ""))
@@ -296,11 +317,12 @@ class AgentRun(RunMachine):
 
     def snapshot_fields(self) -> dict[str, Any]:
         """The fields of ``AgentState`` that an agent fills."""
+        loop = self.loop.snapshot()
         if isinstance(self._held_step, AskModel):
-            self.loop.undo_tick()
+            loop["tick"] -= 1  # the next run begins this tick
         return {
             "request": self.setup.raw, "capabilities": self.setup.capabilities, "position": self.position,
-            "loop": self.loop.snapshot(), "isPaused": self._is_paused, "version": self.version,
+            "loop": loop, "isPaused": self._is_paused, "version": self.version,
             "forecasts": tuple(self.forecasts), "provided": tuple(m.raw for m in self._provided),
         }  # fmt: skip
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from acts.language.config import Budget
-    from acts.tree.records import VersionedRecord
+    from acts.tree.records import Accounting, VersionedRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +67,9 @@ class _Account:
     cost_reserved: float = 0.0
 
     def refusal(self, size: RequestSize) -> str | None:
-        """Why no request of this size fits even when everything that is reserved comes back, or None."""
+        """Why no request of this size fits even when everything that is reserved comes back unused, or None."""
         limits, used = self.limits, self.used
-        if limits.requests is not None and used.requests + self.requests_granted >= limits.requests:
+        if limits.requests is not None and used.requests >= limits.requests:
             return f"the budget of {limits.requests:,} requests is spent"
         if limits.tokens is not None:
             tokens = used.inputTokens + used.outputTokens
@@ -86,6 +86,11 @@ class _Account:
                 left = f"the budget of {limits.cost:,.6g} US dollars has {limits.cost - cost:,.6g} left"
                 return f"{left}, and a request of about {size.least_cost:,.6g} does not fit"
         return None
+
+    def is_short_of(self, size: RequestSize) -> bool:
+        """True when a request of this size, with the longest answer, does not fit beside what is reserved."""
+        requests, tokens, cost = self.room()
+        return requests < 1 or tokens < size.most_tokens or cost < size.most_cost
 
     def room(self) -> tuple[float, float, float]:
         """Requests, tokens and US dollars that are neither used nor reserved; infinite where nothing limits them."""
@@ -126,6 +131,7 @@ class Ledger:
     def __init__(self) -> None:
         self._accounts: dict[str, _Account] = {}
         self._reservations: dict[str, _Reservation] = {}
+        self._released: dict[str, tuple[str, ...]] = {}  # accounts of what was reserved for runs that are gone
         self._queue: list[BudgetRequest] = []
         self._next = 0
 
@@ -152,6 +158,8 @@ class Ledger:
         for item in settled:
             reservation = self._reservations.pop(item.id, None)
             if reservation is None:
+                for id_ in self._released.pop(item.id, ()):
+                    self._accounts[id_].used.add(item.usage)
                 continue
             changed = True
             for id_ in reservation.accounts:
@@ -161,10 +169,15 @@ class Ledger:
         return self._serve_queue() if changed else []
 
     def release(self, workflow_id: str) -> list[tuple[str, BudgetGrant]]:
-        """Give back all that is reserved for a run that is gone and for those below it."""
+        """Give back all that is reserved for a run that is gone and for those below it.
+
+        What a run below it made all the same is counted when its report comes.
+        """
         self._queue = [r for r in self._queue if workflow_id not in (*r.ancestors, r.workflowId)]
-        lost = [id_ for id_, r in self._reservations.items() if workflow_id in r.owner]
-        return self.settle(SettledRequest(id=id_) for id_ in lost)
+        lost = {id_: r.accounts for id_, r in self._reservations.items() if workflow_id in r.owner}
+        out = self.settle([SettledRequest(id=id_) for id_ in lost])
+        self._released |= lost
+        return out
 
     def add_calls(self, accounts: Sequence[BudgetAccount], count: int) -> None:
         """Count Calls (or, after an edit, fewer of them)."""
@@ -187,34 +200,46 @@ class Ledger:
             self._accounts.setdefault(account.id, _Account(account.limits))
 
     def _serve_queue(self) -> list[tuple[str, BudgetGrant]]:
-        """Grant what fits, in the order of asking; a request that does not fit holds up no other account."""
+        """Grant what fits, in the order of asking.
+
+        A request that waits for room in an account holds up those behind it that need the same account: else
+        small requests could keep a large one waiting for ever.
+        """
         out: list[tuple[str, BudgetGrant]] = []
         waiting: list[BudgetRequest] = []
+        awaited: set[str] = set()
         for request in self._queue:
-            granted, refused = self._serve(request)
+            if any(account.id in awaited for account in request.accounts):
+                waiting.append(request)
+                continue
+            granted, refused, full = self._serve(request)
+            awaited |= full
             if granted or refused is not None:
                 grant = BudgetGrant(id=request.id, granted=tuple(granted), refused=refused)
                 out.append((request.workflowId, grant))
             rest = request.requests - len(granted)
-            if rest and refused is None:
+            if rest > 0 and refused is None:
                 waiting.append(request.model_copy(update={"requests": rest, "settled": (), "calls": 0}))
         self._queue = waiting
         return out
 
-    def _serve(self, request: BudgetRequest) -> tuple[list[GrantedRequest], str | None]:
+    def _serve(self, request: BudgetRequest) -> tuple[list[GrantedRequest], str | None, set[str]]:
+        """Grants, the refusal of the rest, or the accounts in which the rest waits for room."""
         granted: list[GrantedRequest] = []
         ids = [account.id for account in request.accounts]
         accounts = [self._accounts[id_] for id_ in ids]
+        if not accounts:
+            return granted, "the request names no budget", set()
         size = RequestSize(request.leastTokens, request.tokens, request.leastCost, request.cost)
         for left in range(request.requests, 0, -1):
-            for account in accounts:
-                refusal = account.refusal(size)
-                if refusal is not None:
-                    return granted, refusal
+            refusal = next((r for a in accounts if (r := a.refusal(size)) is not None), None)
+            if refusal is not None:
+                return granted, refusal, set()
+            # What is in flight may give back enough
+            full = {id_ for id_, a in zip(ids, accounts, strict=True) if a.is_short_of(size) and not a.is_idle}
+            if full:
+                return granted, None, full
             requests, tokens, cost = map(min, zip(*(account.room() for account in accounts), strict=True))
-            is_short = requests < 1 or tokens < size.most_tokens or cost < size.most_cost
-            if is_short and not all(a.is_idle for a in accounts):
-                return granted, None  # what is in flight may give back enough
             # With nothing in flight the last of a budget goes to a shorter answer
             tokens_given = int(min(size.most_tokens, tokens))
             cost_given = min(size.most_cost, cost)
@@ -222,7 +247,7 @@ class Ledger:
             repairs = repairs and tokens >= 2 * tokens_given and cost >= 2 * cost_given
             grant = self._reserve(request, ids, tokens_given, cost_given, repairs=repairs)
             granted.append(grant)
-        return granted, None
+        return granted, None, set()
 
     def _reserve(
         self, request: BudgetRequest, ids: list[str], tokens: int, cost: float, *, repairs: bool
@@ -321,20 +346,23 @@ class BudgetMachine:
         self.ledger = Ledger() if position.is_root else None
         if self.ledger is not None:
             self.ledger.add_calls(position.accounts, 0)
-        self.limits_requests = any(
-            limit is not None
-            for account in position.accounts
-            for limit in (account.limits.requests, account.limits.tokens, account.limits.cost)
+        limits = [account.limits for account in position.accounts]
+        self.limits_tokens = any(limit.tokens is not None for limit in limits)
+        self.limits_cost = any(limit.cost is not None for limit in limits)
+        self.limits_calls = any(limit.calls is not None for limit in limits)
+        self.limits_requests = (
+            self.limits_tokens or self.limits_cost or any(limit.requests is not None for limit in limits)
         )
-        self.limits_cost = any(account.limits.cost is not None for account in position.accounts)
-        self.limits_calls = any(account.limits.calls is not None for account in position.accounts)
         self._advance = advance
         self._next = 0
         self._asked: dict[int, list[str]] = {}
         self._grants: dict[str, GrantedRequest] = {}
+        self._handed_on: dict[str, str] = {}  # to children that may end without a word of it: the ids of grants
         self._settled: list[SettledRequest] = []
         self._calls_changed = 0
         self._reporting = False
+        if any(account.id == own for account in position.accounts):
+            self.return_advance()  # the run's own budget knows nothing of it
 
     # -- what the run asks for -----------------------------------------------------------
 
@@ -344,19 +372,30 @@ class BudgetMachine:
             return [Granted(key) for key in keys]
         keys = list(keys)
         out: list[BudgetEffect] = []
-        advance, self._advance = self._advance, None
-        if advance is not None and keys:
-            if size.least_tokens <= advance.tokens and size.least_cost <= advance.cost:
-                self._grants[keys[0]] = advance
-                out.append(Granted(keys.pop(0), advance))
-            else:
-                self._settled.append(SettledRequest(id=advance.id))
+        advance = self._fit_advance(size) if keys else None
+        if advance is not None:
+            self._grants[keys[0]] = advance
+            out.append(Granted(keys.pop(0), advance))
         if not keys:
             return out
         return out + self._ask(
             keys, requests=len(keys), tokens=size.most_tokens, leastTokens=size.least_tokens, cost=size.most_cost,
             leastCost=size.least_cost, others=others,
         )  # fmt: skip
+
+    def _fit_advance(self, size: RequestSize) -> GrantedRequest | None:
+        """The request that the run was started with, cut to this size; None where it is too small, and goes back."""
+        advance = self._advance
+        if advance is None:
+            return None
+        tokens_fit = not self.limits_tokens or size.least_tokens <= advance.tokens
+        if not tokens_fit or (self.limits_cost and size.least_cost > advance.cost):
+            self.return_advance()
+            return None
+        self._advance = None
+        tokens_short = max(0, size.most_tokens - advance.tokens) if self.limits_tokens else 0
+        cost_short = max(0.0, size.most_cost - advance.cost) if self.limits_cost else 0.0
+        return advance.model_copy(update={"tokensShort": tokens_short, "costShort": cost_short})
 
     def request_calls(self, key: str, count: int) -> list[BudgetEffect]:
         """Ask for ``count`` Calls."""
@@ -396,17 +435,15 @@ class BudgetMachine:
     # -- answers ----------------------------------------------------------------------------
 
     def on_grant(self, grant: BudgetGrant) -> list[BudgetEffect]:
-        """The root answers."""
-        keys = self._asked.get(grant.id)
-        if keys is None:
-            return []
+        """The root answers; what nobody needs any more goes back."""
+        keys = self._asked.get(grant.id, [])
         out: list[BudgetEffect] = []
         for item in grant.granted:
             if keys:
                 self._grants[keys[0]] = item
                 out.append(Granted(keys.pop(0), item))
             else:
-                self._settled.append(SettledRequest(id=item.id))
+                out += self.take([SettledRequest(id=item.id)])
         if grant.refused is not None:
             out += [BudgetRefused(key, grant.refused) for key in keys]
             keys.clear()
@@ -414,7 +451,7 @@ class BudgetMachine:
             out += [Granted(key, share=grant.share) for key in keys]
             keys.clear()
         if not keys:
-            del self._asked[grant.id]
+            self._asked.pop(grant.id, None)
         return out
 
     def root_is_gone(self, number: int) -> list[BudgetEffect]:
@@ -437,8 +474,18 @@ class BudgetMachine:
         return [] if grant is None else self.take([SettledRequest(id=grant.id, usage=dict(usage) if usage else None)])
 
     def hand_on(self, key: str) -> GrantedRequest | None:
-        """Give a grant to a child, which settles it."""
-        return self._grants.pop(key, None)
+        """Give a grant to the child that is started for this purpose, which settles it."""
+        grant = self._grants.pop(key, None)
+        if grant is not None:
+            self._handed_on[key] = grant.id
+        return grant
+
+    def child_ended(self, key: str, accounting: Accounting | None) -> list[BudgetEffect]:
+        """The child of this purpose has ended; None: it never started, or said nothing of the grant that it had."""
+        id_ = self._handed_on.pop(key, None)
+        if accounting is not None:
+            return self.take(accounting.settled)
+        return [] if id_ is None else self.take([SettledRequest(id=id_)])
 
     def take(self, settled: Iterable[SettledRequest]) -> list[BudgetEffect]:
         """Settle requests that were made here or by a child."""

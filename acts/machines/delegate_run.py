@@ -34,7 +34,7 @@ from acts.tree.records import PlanInput
 
 if TYPE_CHECKING:
     from acts.language.config import Config
-    from acts.language.messages import Request
+    from acts.language.messages import Data, Request
     from acts.machines.approvals import Decided
     from acts.machines.budget import BudgetRefused, Granted
     from acts.plan.validate import ValidatedPlan
@@ -53,7 +53,8 @@ class DelegateMachine(RunMachine):
         self.request = request
         self.result: dict[str, Any] = {}
         self.failure: CallError | None = None
-        self._phase = "running"
+        self._is_paused = False
+        self._begins_later = False
 
     @property
     def config(self) -> Config:
@@ -63,7 +64,12 @@ class DelegateMachine(RunMachine):
     @property
     def phase(self) -> str:
         """``running``, or how it ended."""
-        return self.finished or ("cancelled" if self.is_cancelling else self._phase)
+        return self.finished or ("cancelled" if self.is_cancelling else "running")
+
+    @property
+    def is_paused(self) -> bool:
+        """True while nothing starts."""
+        return self._is_paused
 
     @property
     def in_flight(self) -> int:
@@ -74,6 +80,26 @@ class DelegateMachine(RunMachine):
     def can_continue_as_new(self) -> bool:
         """False: its history stays short."""
         return False
+
+    def begin(self) -> list[Any]:
+        """Start what it does, or ask the budget for it."""
+        raise NotImplementedError
+
+    def react(self, event: Event, now: str) -> list[Any]:
+        """The effects of an event; a paused delegate begins when it is resumed."""
+        if isinstance(event, Begin):
+            self._begins_later = self._is_paused
+            return [] if self._is_paused else self.begin()
+        if isinstance(event, PauseRequested):
+            self._is_paused = True
+            return [SignalChildren(PAUSE)]
+        if isinstance(event, ResumeRequested):
+            self._is_paused, begins = False, self._begins_later
+            self._begins_later = False
+            return [SignalChildren(RESUME), *(self.begin() if begins else ())]
+        if isinstance(event, CancelRequested):
+            self.is_cancelling, self._begins_later = True, False
+        return []
 
     def on_decided(self, effect: Decided, now: str) -> list[Any]:
         """Nothing waits in such a run itself."""
@@ -101,28 +127,33 @@ class WalkedDelegate(DelegateMachine):
     ) -> None:
         super().__init__(own, own_input, position, request)
         self._raw, self._name = raw, own_input.delegate
+        self._provided: list[Data] = []
+        self._has_plan = False
         self.budget.return_advance()
 
+    def begin(self) -> list[Any]:
+        """Ask for the Calls of the plan."""
+        plan = self.request.plan
+        count = self.request.calls_of(plan.calls if plan is not None else ())
+        return list(self.budget.request_calls(_PLAN, count))
+
     def react(self, event: Event, now: str) -> list[Any]:
-        """The effects of an event."""
-        if isinstance(event, Begin):
-            plan = self.request.plan
-            count = self.request.calls_of(plan.calls if plan is not None else ())
-            return list(self.budget.request_calls(_PLAN, count))
+        """The effects of an event; what is provided before the plan starts reaches it then."""
         if isinstance(event, ChildEnded):
             return self._plan_ended(event)
-        if isinstance(event, CancelRequested):
-            self.is_cancelling = True
-        if isinstance(event, (PauseRequested, ResumeRequested)):
-            return [SignalChildren(PAUSE if isinstance(event, PauseRequested) else RESUME)]
         if isinstance(event, Provided):
-            return [SignalChildren(PROVIDE, event.message.raw, has_payload=True)]
-        return []
+            if not self._has_plan:
+                self._provided.append(event.message)
+                return []
+            return [_provide(event.message)]
+        return super().react(event, now)
 
     def on_granted(self, effect: Granted, now: str) -> list[Any]:
         """Its Calls are allowed."""
+        self._has_plan = True
         own = PlanInput(request=self._raw, position=self.position.child(self.own))
-        return [StartPlanRun(_PLAN, f"the plan of {truncate(self._name, 150)}", own)]
+        start = StartPlanRun(_PLAN, f"the plan of {truncate(self._name, 150)}", own)
+        return [start, *map(_provide, self._provided)]
 
     def on_refused(self, effect: BudgetRefused, now: str) -> list[Any]:
         """The budget does not allow its Calls."""
@@ -173,21 +204,21 @@ class AnonymousDelegate(DelegateMachine):
         if self.node.kind != "latent":
             self.budget.return_advance()
 
+    def begin(self) -> list[Any]:
+        """Start the Activity, or ask for the request to the model."""
+        if self.node.kind != "latent":
+            return [StartActivity(self.node, self._call, self._context)]
+        own = json_size([self._call, self._context, dict(self.node.tool.schema)])
+        size = latent_request_size(self.config, self._capabilities.price, self.request.context, own)
+        return list(self.budget.request([self.node.key], size))
+
     def react(self, event: Event, now: str) -> list[Any]:
         """The effects of an event."""
-        if isinstance(event, Begin):
-            if self.node.kind != "latent":
-                return [StartActivity(self.node, self._call, self._context)]
-            own = json_size([self._call, self._context, dict(self.node.tool.schema)])
-            size = latent_request_size(self.config, self._capabilities.price, self.request.context, own)
-            return list(self.budget.request([self.node.key], size))
         if isinstance(event, CallCompleted):
             return self._settle(event.usage) + self.complete(output=event.value, path=event.chosen)
         if isinstance(event, CallFailed):
             return self._settle(event.usage) + ([] if self.is_cancelling else self.fail(event.error))
-        if isinstance(event, CancelRequested):
-            self.is_cancelling = True
-        return []
+        return super().react(event, now)
 
     def _settle(self, usage: dict[str, Any] | None) -> list[Any]:
         self.usage.add(usage)
@@ -200,3 +231,7 @@ class AnonymousDelegate(DelegateMachine):
     def on_refused(self, effect: BudgetRefused, now: str) -> list[Any]:
         """The budget does not allow its request."""
         return self.fail(CallError(BUDGET_SPENT, f"{effect.reason}, and this call needs a request to a model"))
+
+
+def _provide(message: Data) -> SignalChildren:
+    return SignalChildren(PROVIDE, message.raw, has_payload=True)

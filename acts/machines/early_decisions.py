@@ -103,7 +103,7 @@ class EarlyDecisions:
         self._kept = [
             ReceivedDecision(read_decision(item["decision"]), item["scope"], item["replyTo"]) for item in data["early"]
         ]
-        self._seen = {(workflow_id, call, instance): tuple(above) for workflow_id, call, instance, above in data["seen"]}
+        self._seen = {(id_, call, instance): tuple(ancestors) for id_, call, instance, ancestors in data["seen"]}
 
 
 def _is_about(wait: PendingApproval, decision: Decision) -> bool:

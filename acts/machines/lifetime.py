@@ -39,6 +39,7 @@ class Lifetime:
     """The decisions about one run's end of life. The driver performs them."""
 
     _drain_after: int = field(default_factory=lambda: DRAIN_EVENTS)
+    _drain_after_bytes: int = field(default_factory=lambda: DRAIN_BYTES)
     _not_before: int = 0
     _is_draining: bool = False
 
@@ -54,11 +55,12 @@ class Lifetime:
 
     def drain_seconds(self, history: HistorySize) -> float | None:
         """None: no drain begins now. Else hold all starts, for so long; 0 means until it is quiet."""
-        long = history.events >= self._drain_after or history.bytes >= DRAIN_BYTES
+        long = history.events >= self._drain_after or history.bytes >= self._drain_after_bytes
         if self._is_draining or not long or not self.is_due(history):
             return None
         self._is_draining = True
         self._drain_after = history.events + DRAIN_EVENTS // 3
+        self._drain_after_bytes = history.bytes + DRAIN_BYTES // 3
         return DRAIN_SECONDS if history.events < LAST_EVENTS and history.bytes < LAST_BYTES else 0.0
 
     @property

@@ -150,6 +150,11 @@ class PlanRun(RunMachine):
         return self.setup.capabilities.price
 
     @property
+    def is_paused(self) -> bool:
+        """True while no Call starts."""
+        return self.walk.paused
+
+    @property
     def can_continue_as_new(self) -> bool:
         """True when nothing is in flight."""
         return self.walk.quiet and not self._starting
@@ -216,14 +221,15 @@ class PlanRun(RunMachine):
     def _provided(self, event: Provided, now: str) -> list[Any]:
         """A message joins the context of the plan, and of the children that walk its instances."""
         message = event.message
-        out: list[Any] = [
-            SignalChildren(PROVIDE, message.raw, has_payload=True, instance=message.instance, instances_only=True)
-        ]
+        signal = SignalChildren(
+            PROVIDE, message.raw, has_payload=True, instance=message.instance, instances_only=True
+        )  # fmt: skip
         try:
-            return self._perform(self.walk.provide(message, now), now) + out
+            commands = self.walk.provide(message, now)
         except InvalidRequest as error:
             self.note(f"a message was refused: {error.problems[0].message}")
-            return out
+            return [signal]
+        return [signal, *self._perform(commands, now)]  # a child that starts now has it in its Request
 
     def _pause(self, _event: PauseRequested, now: str) -> list[Any]:
         return [*self._perform(self.walk.pause(), now), SignalChildren(PAUSE)]

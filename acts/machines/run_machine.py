@@ -18,6 +18,7 @@ from acts.machines.approvals import Approvals, Decided, Note
 from acts.machines.budget import BudgetMachine, BudgetRefused, Granted, SendRecord
 from acts.machines.events import (
     Begin,
+    CancelRequested,
     ChildEnded,
     ChildStarted,
     DecisionReceived,
@@ -25,6 +26,7 @@ from acts.machines.events import (
     RecordDelivered,
     RecordLost,
     RecordReceived,
+    ResumeRequested,
     TimerFired,
 )
 from acts.tree.records import (
@@ -49,6 +51,8 @@ if TYPE_CHECKING:
 
 MAX_NOTES: Final = 20
 MAX_NOTE: Final = 300
+# What a run that is over still handles: other runs, and people, wait for an answer
+_AFTER_THE_END: Final = (DecisionReceived, RecordReceived, RecordDelivered, RecordLost)
 
 
 class RunMachine:
@@ -65,6 +69,7 @@ class RunMachine:
         self.finished: str | None = None
         self.is_cancelling = False
         self.has_not_begun = True
+        self._held_grants: list[Granted] = []
 
     # -- for subclasses ---------------------------------------------------------------------
 
@@ -81,6 +86,11 @@ class RunMachine:
     @property
     def phase(self) -> str:
         """``planning``, ``awaiting``, ``running``, ``paused``, or how the run ended."""
+        raise NotImplementedError
+
+    @property
+    def is_paused(self) -> bool:
+        """True while a person lets nothing start."""
         raise NotImplementedError
 
     @property
@@ -120,20 +130,26 @@ class RunMachine:
 
     def handle(self, event: Event, now: str) -> list[RunCommand]:
         """Take one event; returns the commands that follow from it, in order."""
-        if self.finished is not None and not isinstance(event, (RecordDelivered, RecordLost, DecisionReceived)):
+        if self.finished is not None and not isinstance(event, _AFTER_THE_END):
             return []
         if isinstance(event, Begin):
             self.has_not_begun = False
         shared = _SHARED.get(type(event))
-        return self._apply(shared(self, event, now) if shared is not None else self.react(event, now), now)
+        effects = list(shared(self, event, now) if shared is not None else self.react(event, now))
+        if isinstance(event, CancelRequested):
+            effects += self.approvals.refuse_open_updates("the run was cancelled before the decision was judged")
+        if isinstance(event, (CancelRequested, ResumeRequested)):
+            effects += self._held_grants
+            self._held_grants = []
+        return self._apply(effects, now)
 
     def flush(self, now: str) -> list[RunCommand]:
         """What the root should hear of after this task: one report each of approvals and of the budget."""
         return self._apply([*self.approvals.flush(), *self.budget.flush()], now)
 
-    def flush_approvals(self, now: str) -> list[RunCommand]:
-        """At the end: what waited here is closed. What requests cost stands in the run's result."""
-        return self._apply(self.approvals.flush(), now)
+    def flush_at_end(self, now: str) -> list[RunCommand]:
+        """At the end: what waited here is closed. What requests cost stands in the result; a cancelled run has none."""
+        return self.flush(now) if self.is_cancelling else self._apply(self.approvals.flush(), now)
 
     def child_of_instance(self, instance: str) -> str:
         """The name of the child that walks an instance."""
@@ -176,23 +192,20 @@ class RunMachine:
     def _child_ended(self, event: ChildEnded, now: str) -> list[Any]:
         """Take what a child says beside its result, then its result."""
         workflow_id = self.children.pop(event.key, None)
-        out: list[Any] = []
-        if event.accounting is not None:
-            out += self.budget.take(event.accounting.settled)
+        out: list[Any] = [*self.budget.child_ended(event.key, event.accounting)]
         if workflow_id is not None and event.report is None and workflow_id in self._cancelled:
             event = replace(event, report=self._cancelled.pop(workflow_id))
         self.usage.add((event.report or {}).get("usage"))
-        if workflow_id is not None and event.is_abrupt and not self.is_cancelling:
+        if workflow_id is not None and event.accounting is None and not self.is_cancelling:
             out += self._forget_run(workflow_id)
-        if self.position.is_root and workflow_id is not None:
-            self.approvals.forget(workflow_id)
+        elif workflow_id is not None and self.position.is_root:
+            out += self.approvals.forget(workflow_id)
         return [*out, *self.react(event, now)]
 
     def _forget_run(self, workflow_id: str) -> list[Any]:
         """A run below ended without a last word: the root frees what it held."""
         if self.position.is_root:
-            self.approvals.forget(workflow_id)
-            return list(self.budget.release(workflow_id))
+            return [*self.approvals.forget(workflow_id), *self.budget.release(workflow_id)]
         return [SendRecord(self.position.ancestors[0], RUN_ENDED, RunEnded(workflowId=workflow_id))]
 
     def _record_received(self, event: RecordReceived, now: str) -> list[Any]:
@@ -229,6 +242,10 @@ class RunMachine:
 
     def _record_lost(self, event: RecordLost, _now: str) -> list[Any]:
         kind, _, rest = event.key.partition("/")
+        if kind == "decision":
+            return list(self.approvals.undeliverable(rest))
+        if kind == "grant":
+            return list(self.budget.release(rest))
         if self.finished is not None:
             return []
         if kind == "pending":
@@ -237,11 +254,19 @@ class RunMachine:
             self.budget.report_delivered()
         elif kind == "budget":
             return list(self.budget.root_is_gone(int(rest)))
-        elif kind == "grant":
-            return list(self.budget.release(rest))
-        elif kind == "decision":
-            return list(self.approvals.undeliverable(event.key))
         return []
+
+    def _granted(self, effect: Granted, now: str) -> list[Any]:
+        """What the budget allows starts, unless the run is paused, or is over: then it goes back."""
+        if self.finished is not None or self.is_cancelling:
+            return list(self.budget.settle(effect.key, None))
+        if self.is_paused:
+            self._held_grants.append(effect)
+            return []
+        return self.on_granted(effect, now)
+
+    def _refused(self, effect: BudgetRefused, now: str) -> list[Any]:
+        return [] if self.finished is not None or self.is_cancelling else self.on_refused(effect, now)
 
     # -- carrying over ----------------------------------------------------------------------------
 
@@ -266,7 +291,7 @@ _SHARED: Final[dict[type, Callable[[RunMachine, Any, str], list[Any]]]] = {
 }
 _OWN_EFFECTS: Final[dict[type, Callable[[RunMachine, Any, str], list[Any]]]] = {
     Decided: lambda run, effect, now: run.on_decided(effect, now),
-    Granted: lambda run, effect, now: run.on_granted(effect, now),
-    BudgetRefused: lambda run, effect, now: run.on_refused(effect, now),
+    Granted: RunMachine._granted,  # noqa: SLF001
+    BudgetRefused: RunMachine._refused,  # noqa: SLF001
     Note: RunMachine._note,  # noqa: SLF001
 }

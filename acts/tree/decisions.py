@@ -55,7 +55,16 @@ class PendingApproval:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> PendingApproval:
-        """What ``to_json`` gave."""
+        """What ``to_json`` gave.
+
+        Raises:
+            KeyError, TypeError: it is something else.
+        """
+        texts = [data["workflowId"], data["what"], data["since"]]
+        optional = [data.get("call"), data.get("instance"), data.get("deadline"), data.get(INNER)]
+        texts += [text for text in optional if text is not None]
+        if type(data["version"]) is not int or not all(isinstance(text, str) for text in texts):
+            raise TypeError("a pending approval has texts, and a number as its version")
         named = ("workflowId", "what", "call", "instance", "version", "since", "deadline")
         about = {k: v for k, v in data.items() if k not in named}
         return cls(

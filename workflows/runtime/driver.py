@@ -171,7 +171,7 @@ class Driver:
         """Nothing is left undone: handlers have answered, and what is on its way to other runs has arrived."""
         while True:
             await self._empty_inbox()
-            await self._perform_all(self.run.flush_approvals(_now()))
+            await self._perform_all(self.run.flush_at_end(_now()))
             if self._nothing_left():
                 break
             await workflow.wait_condition(lambda: bool(self.inbox) or self._nothing_left())
