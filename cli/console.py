@@ -63,8 +63,8 @@ def console(*, stderr: bool = False, wrap: bool = False) -> Console:
 
 def clean(text: object, limit: int | None = None) -> str:
     """Text on one line, without control characters, of at most ``limit`` characters."""
-    shown = "".join(c if c.isprintable() else " " if c in "\n\t" else "�" for c in str(text))
-    return shown if limit is None or len(shown) <= limit else shown[: limit - 1] + "…"
+    line = "".join(c if c.isprintable() else " " if c in "\n\t" else "�" for c in str(text))
+    return line if limit is None or len(line) <= limit else line[: limit - 1] + "…"
 
 
 def clean_lines(text: str) -> list[str]:

@@ -182,10 +182,10 @@ def draw_waves(prepared: ValidatedPlan, report: Report | None = None) -> dict[st
     """A plan wave by wave, as JSON for a terminal::
 
         {calls, waveCount, instances?, moreReads: bool,
-         waves: [{calls, shown: [{id, kind, instance?, background?, states?: {state: count}, writes?,
+         waves: [{calls, first: [{id, kind, instance?, background?, states?: {state: count}, writes?,
                                   reads: ["<position of the writer> <condition><path>"], readCount}]}]}
 
-    ``calls`` and ``waveCount`` count everything; ``waves`` and ``shown`` are the first ones of each.
+    ``calls`` and ``waveCount`` count everything; ``waves`` and ``first`` are the first ones, see ``MAX_WAVES``.
     """
     counts = None if report is None else count_states(prepared, report)
     edges, more = find_edges(prepared)
@@ -199,8 +199,8 @@ def draw_waves(prepared: ValidatedPlan, report: Report | None = None) -> dict[st
     if instances > 1 and is_template(prepared.request, prepared.nodes):
         drawing["instances"] = instances
     for wave in waves[:MAX_WAVES]:
-        shown = [_draw_call(prepared.nodes[rank], reads.get(rank, []), counts) for rank in wave[:MAX_WAVE_CALLS]]
-        drawing["waves"].append({"calls": len(wave), "shown": shown})
+        first = [_draw_call(prepared.nodes[rank], reads.get(rank, []), counts) for rank in wave[:MAX_WAVE_CALLS]]
+        drawing["waves"].append({"calls": len(wave), "first": first})
     return drawing
 
 

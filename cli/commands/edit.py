@@ -111,15 +111,15 @@ class EditFile:
         try:
             edited = cls(read_source(str(path)), path)
         except CommandError as error:
-            raise CommandError(*error.blocks, _kept_note(path)) from None
+            raise CommandError(*error.blocks, _file_note(path)) from None
         if edited.source.value == before:
             edited.delete()
         return edited
 
     def unsent(self, *blocks: MessageBlock, code: int | None = None) -> CommandError:
         """The error of a text that is not sent; it names the file that keeps the text."""
-        kept = [] if self.path is None else [_kept_note(self.path)]
-        return CommandError(*blocks, *kept) if code is None else CommandError(*blocks, *kept, code=code)
+        notes = [] if self.path is None else [_file_note(self.path)]
+        return CommandError(*blocks, *notes) if code is None else CommandError(*blocks, *notes, code=code)
 
     def delete(self) -> None:
         """Remove the temporary file."""
@@ -127,7 +127,7 @@ class EditFile:
             self.path.unlink(missing_ok=True)
 
 
-def _kept_note(path: Path) -> MessageBlock:
+def _file_note(path: Path) -> MessageBlock:
     hint = f"correct it, and send it with --file {path}"
     return message(f"your text is kept in {path}", hint=hint, severity="note")
 
@@ -157,7 +157,7 @@ def run_editor(path: Path) -> None:
         raise command_error(text, hint="set EDITOR, or name a file with --file") from None
     if process.returncode != 0:
         text = f"the editor ended with code {process.returncode}, so nothing was sent"
-        raise CommandError(message(text), _kept_note(path))
+        raise CommandError(message(text), _file_note(path))
 
 
 def confirm() -> bool:

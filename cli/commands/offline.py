@@ -56,8 +56,8 @@ def simulate(file: str, inputs: Sequence[str], *, as_json: bool) -> int:
     if as_json:
         print_json(simulation)
         return code
-    known = {(p.code, p.pointer) for p in preflight.problems}
-    new = [p for p in problems_from_json(simulation["problems"]) if (p.code, p.pointer) not in known]
+    listed = {(p.code, p.pointer) for p in preflight.problems}
+    new = [p for p in problems_from_json(simulation["problems"]) if (p.code, p.pointer) not in listed]
     print_blocks(problem_blocks([*preflight.problems, *new], source))
     print_simulation(simulation)
     return code
@@ -138,8 +138,8 @@ def _summary(preflight: Preflight) -> str:
     request = preflight.request
     parts = [_count(preflight.calls, "call")]
     if preflight.agent and request is not None:
-        shown = [f"{parts[0]} to be shown to it"] if preflight.calls else []
-        parts = ["a task for an agent", clean(f"model {request.config.model}", 100), *shown]
+        calls = [f"{parts[0]} to be shown to it"] if preflight.calls else []
+        parts = ["a task for an agent", clean(f"model {request.config.model}", 100), *calls]
     elif request is not None and request.instances():
         parts.append(_count(len(request.instances()), "instance"))
     warnings = len(preflight.problems)

@@ -12,6 +12,9 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from rich.table import Table
+from rich.text import Text
+
 from acts.tree.decisions import APPROVE, PendingApproval
 from cli.command_errors import EXIT_DONE, message
 from cli.console import clean, console, print_blocks, print_err, print_json
@@ -22,7 +25,6 @@ from cli.runs.progress import MAX_CONCURRENT_QUERIES, add_parameters
 from cli.runs.run_reader import PLANNING_TYPES, RunReader, open_run
 
 if TYPE_CHECKING:
-    from rich.table import Table
     from temporalio.client import Client, WorkflowExecution
 
 # A detached delegate has no parent in this list, so it is the topmost run of its own
@@ -101,8 +103,6 @@ async def _read_all(client: Client, runs: Sequence[WorkflowExecution]) -> tuple[
 
 
 def _table(approvals: Sequence[RunApprovals]) -> Table:
-    from rich.text import Text
-
     table = new_table("run", "waits", "version", "since", "until", "to approve")
     for run, listed in approvals:
         for approval in listed:

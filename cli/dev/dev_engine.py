@@ -61,7 +61,7 @@ class Engine:
             readable, _, _ = select.select([self._pipe], [], [], CHECK_SECONDS)
             if readable:
                 return "the worker has ended by itself"
-            if not _is_alive(self.server):
+            if not _is_listening(self.server):
                 return "the server has ended by itself"
 
 
@@ -246,13 +246,7 @@ def _kill(child: subprocess.Popen[bytes]) -> None:
             child.stdin.close()
 
 
-def _is_alive(server: DevServer) -> bool:
-    """Whether the server's process runs: by ``waitid`` without reaping it, or by its port if the system lacks that."""
-    if hasattr(os, "waitid"):
-        try:
-            return os.waitid(os.P_PID, server.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
-        except ChildProcessError:
-            return False
+def _is_listening(server: DevServer) -> bool:
     host, _, port = server.address.rpartition(":")
     with socket.socket() as probe:
         probe.settimeout(CHECK_SECONDS)

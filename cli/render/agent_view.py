@@ -13,6 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Final
 
+from rich.text import Text
+
 from acts.language.errors import ExpressionError
 from acts.language.messages import DATA_TYPES, Data, Instruction, Request
 from acts.language.references import Path, parse
@@ -37,8 +39,6 @@ def print_ticks(request: Request, result: Mapping[str, Any]) -> None:
 
 
 def _print_line(label: str, text: str, style: str) -> None:
-    from rich.text import Text
-
     line = Text()
     line.append(f"  {label.ljust(_LABEL_COLUMNS)} ", "dim")
     line.append(clean(text, MAX_LINE), style)

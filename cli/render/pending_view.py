@@ -78,8 +78,10 @@ def parameter_lines(approval: PendingApproval, limit: int) -> list[str]:
     call = approval.about.get(WITH)
     if approval.call is None or not isinstance(call, Mapping):
         return []
-    shown = {k: v for k, v in call.items() if k not in META or k == "_scopes"}
-    rows = [f"{clean(k, 60)}  {clean(truncate(json.dumps(v, ensure_ascii=False), limit))}" for k, v in shown.items()]
+    parameters = {k: v for k, v in call.items() if k not in META or k == "_scopes"}
+    rows = [
+        f"{clean(k, 60)}  {clean(truncate(json.dumps(v, ensure_ascii=False), limit))}" for k, v in parameters.items()
+    ]
     return rows or ["no parameters"]
 
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
+
+from rich.columns import Columns
+from rich.console import Group, RenderableType
+from rich.live import Live
+from rich.spinner import Spinner
+from rich.text import Text
 
 from cli.console import clean, console
 from cli.render.pending_view import approval_lines
 from cli.render.tables import calls_table, counts_text, describe_call, headline, instances_table, usage_text
 from cli.runs.run_reader import read_approvals
-
-if TYPE_CHECKING:
-    from rich.console import Group, RenderableType
 
 SILENCE_SECONDS: Final = 3.0  # a worker that does not answer for so long is reported
 HEAD_ROWS: Final = 6  # rows of the terminal that the tables leave to everything else
@@ -69,9 +72,6 @@ class LiveTable:
     """Progress for a terminal: a table that changes in place."""
 
     def __init__(self, run: str) -> None:
-        from rich.live import Live
-        from rich.spinner import Spinner
-
         self._run = run
         self._status: Mapping[str, Any] = {}
         self._silence = 0.0
@@ -96,10 +96,6 @@ class LiveTable:
         self._silence = seconds
 
     def _frame(self) -> Group:
-        from rich.columns import Columns
-        from rich.console import Group
-        from rich.text import Text
-
         status = self._status
         calls = list(status.get("calls") or ())
         rows = self._console.height - HEAD_ROWS

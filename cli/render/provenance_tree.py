@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from rich.text import Text
+from rich.tree import Tree
 
 from acts.language.errors import truncate
 from acts.language.references import Path, any_reference
@@ -17,10 +20,6 @@ from acts.provenance import message_authors as authors
 from acts.provenance.message_authors import Author
 from acts.provenance.trace import ReferenceTrace, Source, ValueTrace
 from cli.console import clean
-
-if TYPE_CHECKING:
-    from rich.text import Text
-    from rich.tree import Tree
 
 MAX_VALUE: Final = 100
 MAX_PARAMETERS: Final = 20  # of one call; --json has all
@@ -44,8 +43,6 @@ _PLANNERS: Final = {
 
 def provenance_tree(trace: ValueTrace, parent: str | None = None) -> Tree:
     """A trace as a tree. ``parent`` is the run that passed this one its data."""
-    from rich.tree import Tree
-
     head = _text((f"{trace.path}", "bold"), (f" = {short_value(trace)}", ""))
     head.append("   from outside" if trace.outside else "   from the Request alone", _style(outside=trace.outside))
     tree = Tree(head, guide_style="dim")
@@ -173,8 +170,6 @@ def _compact(value: Json) -> str:
 
 
 def _text(*parts: tuple[str, str]) -> Text:
-    from rich.text import Text
-
     text = Text()
     for words, style in parts:
         text.append(clean(truncate(words, 400)), style)

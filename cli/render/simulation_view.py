@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from rich.text import Text
+
 from acts.simulation.forecast_vs_actual import FIGURES
 from cli.console import clean, console
 from cli.render.tables import MAX_ROWS, call_name, new_table
@@ -46,8 +48,6 @@ def _names(names: Sequence[str]) -> str:
 
 
 def _calls_table(calls: Sequence[Mapping[str, Any]]) -> Any:
-    from rich.text import Text
-
     table = new_table("call", "how", "reads", "writes", pad_edge=True, padding=(0, 1, 0, 2))
     for call in calls[:MAX_ROWS]:
         target = call.get("activity") or call.get("delegate")
@@ -111,15 +111,13 @@ def format_range(span: Mapping[str, float]) -> str:
 
 def print_forecast(title: str, table: Mapping[str, Any] | None) -> None:
     """Print a forecast beside the actual figures: the rows in which both are known and one is not 0."""
-    from rich.text import Text
-
-    shown = new_table("", "expected", "actual")
-    for column in shown.columns[1:]:
+    rows = new_table("", "expected", "actual")
+    for column in rows.columns[1:]:
         column.justify = "right"
     for name, row in (table or {}).items():
         expected, actual = row["expected"], row["actual"]
         if expected is not None and actual is not None and (expected["max"] or actual):
-            shown.add_row(Text(clean(name)), format_range(expected), f"{actual:,}")
-    if shown.row_count:
+            rows.add_row(Text(clean(name)), format_range(expected), f"{actual:,}")
+    if rows.row_count:
         console().print(f"\n{title}", style="bold")
-        console().print(shown)
+        console().print(rows)

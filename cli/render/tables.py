@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+from rich.table import Table
+from rich.text import Text
 
 from acts.language.errors import truncate
 from acts.views.state_marks import CALL_STATES, STATE_MARKS, UNKNOWN_MARK
@@ -13,10 +16,6 @@ from cli.command_errors import MessageBlock, message
 from cli.console import clean, clean_lines, console
 from cli.render.pending_view import print_decisions, rejection_text
 from cli.runs.run_outcome import Outcome
-
-if TYPE_CHECKING:
-    from rich.table import Table
-    from rich.text import Text
 
 STATE_STYLES: Final = {
     "running": "bold cyan", "awaiting": "bold magenta", "ready": "cyan", "pending": "dim", "completed": "green",
@@ -36,8 +35,6 @@ MAX_ROWS: Final = 200  # of a table or a value; --json has all of them
 
 def new_table(*titles: str, **options: Any) -> Table:
     """An empty table without borders; long cells are folded."""
-    from rich.table import Table
-
     table = Table(box=None, header_style="dim", **({"pad_edge": False} | options))
     for title in titles:
         table.add_column(title, overflow="fold", no_wrap=title in ("", "tick", "state"))
@@ -46,13 +43,11 @@ def new_table(*titles: str, **options: Any) -> Table:
 
 def calls_table(calls: Sequence[Mapping[str, Any]], limit: int | None = None) -> Table:
     """A row per call; if there are more than ``limit``, the important ones."""
-    from rich.text import Text
-
     ticks = ("tick",) if any(call.get("tick") for call in calls) else ()
     table = new_table(*ticks, "", "call", "state", "writes", "note")
-    shown, omitted = _select_rows(calls, limit)
+    selection, omitted = _select_rows(calls, limit)
     tick = None
-    for call in shown:
+    for call in selection:
         state = str(call.get("state", ""))
         own = [Text("" if call.get("tick") == tick else clean(call.get("tick") or ""), "dim")] if ticks else []
         tick = call.get("tick")
@@ -65,8 +60,6 @@ def calls_table(calls: Sequence[Mapping[str, Any]], limit: int | None = None) ->
 
 
 def _mark(state: str) -> Text:
-    from rich.text import Text
-
     return Text(STATE_MARKS.get(state, UNKNOWN_MARK), STATE_STYLES.get(state, ""))
 
 
@@ -93,14 +86,12 @@ def _select_rows(rows: Sequence[Mapping[str, Any]], limit: int | None) -> tuple[
         return list(rows), Counter()
     rank = {state: i for i, state in enumerate(_IMPORTANT_FIRST)}
     order = sorted(range(len(rows)), key=lambda i: rank.get(str(rows[i].get("state")), len(rank)))
-    shown = set(order[: max(limit - 1, 1)])
-    omitted = Counter(str(row.get("state")) for i, row in enumerate(rows) if i not in shown)
-    return [row for i, row in enumerate(rows) if i in shown], omitted
+    indices = set(order[: max(limit - 1, 1)])
+    omitted = Counter(str(row.get("state")) for i, row in enumerate(rows) if i not in indices)
+    return [row for i, row in enumerate(rows) if i in indices], omitted
 
 
 def _omitted_text(omitted: Mapping[str, int]) -> Text:
-    from rich.text import Text
-
     return Text(f"… and {sum(omitted.values())} more: {counts_text(omitted)}", "dim")
 
 
@@ -111,8 +102,6 @@ def counts_text(counts: Mapping[str, int]) -> str:
 
 def headline(status: str, run: str, *facts: str) -> Text:
     """``✓ completed  weather-1a2b  Plan  1.2 s``"""
-    from rich.text import Text
-
     text = Text()
     text.append(f"{STATE_MARKS.get(status, '·')} {clean(status)}", STATE_STYLES.get(status, ""))
     text.append(f"  {clean(run)}", "bold")
@@ -178,8 +167,6 @@ def usage_text(usage: Mapping[str, Any]) -> str:
 
 def _errors_table(errors: Sequence[Mapping[str, Any]]) -> Table:
     """The errors that an agent's model received, tick by tick."""
-    from rich.text import Text
-
     table = new_table("tick", "call", "error")
     for error in errors:
         text = clean(f"{error.get('code')}: {error.get('message')}", MAX_NOTE)
@@ -189,12 +176,10 @@ def _errors_table(errors: Sequence[Mapping[str, Any]]) -> Table:
 
 def instances_table(instances: Mapping[str, Any], limit: int | None = None) -> Table:
     """A row per instance of a batch, of its result or its status alone; if there are more, the important ones."""
-    from rich.text import Text
-
     table = new_table("", "instance", "status", "errors")
     items = [{"id": name, "state": _status(item), "item": item} for name, item in instances.items()]
-    shown, omitted = _select_rows(items, limit)
-    for row in shown:
+    selection, omitted = _select_rows(items, limit)
+    for row in selection:
         state = row["state"]
         errors = row["item"].get("errors") or [] if isinstance(row["item"], dict) else []
         text = "; ".join(clean(_short_error(e), 100) for e in errors if isinstance(e, dict))

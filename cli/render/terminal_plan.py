@@ -33,8 +33,8 @@ def _lines(drawing: Mapping[str, Any], columns: int) -> Iterator[str]:
     for number, wave in enumerate(waves):
         title = f"{'├' if number else '┌'}─ {number + 1} "
         yield title + "─" * (columns - len(title))
-        yield from map(_call_line, wave["shown"])
-        if (more := wave["calls"] - len(wave["shown"])) > 0:
+        yield from map(_call_line, wave["first"])
+        if (more := wave["calls"] - len(wave["first"])) > 0:
             yield f"│   and {_count(more, 'more call')}"
     if (more := drawing["waveCount"] - len(waves)) > 0:
         calls = drawing["calls"] - sum(wave["calls"] for wave in waves)

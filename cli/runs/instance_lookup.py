@@ -60,8 +60,8 @@ async def read_instance(run: RunReader, name: str) -> InstanceView:
 async def instance_names(run: RunReader) -> list[str]:
     """The instances of a run, as far as it can be read."""
     result = await run.result()
-    known = result if isinstance(result.get("instances"), dict) else await run.status() or {}
-    return list(known.get("instances") or ())
+    report = result if isinstance(result.get("instances"), dict) else await run.status() or {}
+    return list(report.get("instances") or ())
 
 
 def _item(item: Mapping[str, Any], name: str, run: Mapping[str, Any]) -> dict[str, Any]:

@@ -104,6 +104,6 @@ def _root_error(error: BaseException) -> dict[str, Any]:
     cause: BaseException = error
     while isinstance(cause, (exceptions.ActivityError, exceptions.ChildWorkflowError)) and cause.__cause__ is not None:
         cause = cause.__cause__
-    known = outcome_of_failure(cause).error if cause is not error else None
+    error_of_cause = outcome_of_failure(cause).error if cause is not error else None
     type_ = getattr(cause, "type", None) or type(cause).__name__
-    return {"type": type_, "message": str(getattr(cause, "message", cause)), **(known or {})}
+    return {"type": type_, "message": str(getattr(cause, "message", cause)), **(error_of_cause or {})}
