@@ -1,20 +1,26 @@
-"""What the tests of the command line share: the command itself, as a process, and a worker behind it."""
+"""Shared by the tests of the command line: the command, a worker, and waiting for states of runs."""
 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
+import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
+from temporalio.client import Client
 from typer.testing import CliRunner, Result
 
 import examples
+from acts.language.wire import PENDING, STATUS
 from cli.dev.temporal_server import DevServer
 from cli.main import app
+from tests.support import assert_eventually
 
 ROOT = Path(__file__).parents[2]
 COMMAND_SECONDS = 60  # it needs about one; a machine under full load many times that
@@ -23,13 +29,13 @@ Acts = Callable[..., Result]
 
 
 def clean_environment(**more: str) -> dict[str, str]:
-    """Ours, without what a developer's shell may say of servers and tools."""
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("TEMPORAL_", "ACTS_", "PYTHONIO"))}
-    return {**kept, "PYTHONPATH": str(ROOT), "PYTHONUTF8": "1", "TEMPORAL_CONFIG_FILE": os.devnull, **more}
+    """The environment without a developer's settings of servers and tools."""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("TEMPORAL_", "ACTS_", "PYTHONIO"))}
+    return {**environment, "PYTHONPATH": str(ROOT), "PYTHONUTF8": "1", "TEMPORAL_CONFIG_FILE": os.devnull, **more}
 
 
 def run_acts(*arguments: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """The command, to its end."""
+    """``acts ARGUMENTS`` in a process of its own."""
     return subprocess.run(
         [sys.executable, "-m", "cli", *arguments],
         cwd=cwd,
@@ -44,7 +50,7 @@ def run_acts(*arguments: str, cwd: Path, **environment: str) -> subprocess.Compl
 
 @pytest.fixture(scope="session")
 def worker(server: DevServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """A real worker process that serves the examples; yields the environment that leads to it."""
+    """A worker process that serves the examples; yields the environment of its clients."""
     environment = {
         "TEMPORAL_ADDRESS": server.address,
         "ACTS_TASK_QUEUE": f"cli-{os.getpid()}",
@@ -71,14 +77,60 @@ def worker(server: DevServer, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 @pytest.fixture
 def acts(worker: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Acts:
-    """``acts ARGUMENTS`` where the server and the worker are; in this process, because a new one costs a second."""
+    """``acts ARGUMENTS`` against the server and the worker; in this process, because a new one costs a second."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TEMPORAL_CONFIG_FILE", os.devnull)
     for name, value in worker.items():
         monkeypatch.setenv(name, value)
 
     def call(*arguments: str) -> Result:
-        with ThreadPoolExecutor(1) as own:  # a command runs a loop of its own, and this thread may have one
-            return own.submit(CliRunner().invoke, app, list(arguments), catch_exceptions=False).result()
+        with ThreadPoolExecutor(1) as thread:  # a command runs an event loop of its own, and this thread may have one
+            return thread.submit(CliRunner().invoke, app, list(arguments), catch_exceptions=False).result()
 
     return call
+
+
+@pytest.fixture
+def wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Room for every line of a table."""
+    monkeypatch.setenv("COLUMNS", "250")
+
+
+def new_name() -> str:
+    """An unused run id."""
+    return f"cli-{uuid.uuid4().hex[:8]}"
+
+
+def squeeze(text: str) -> str:
+    """A text without the spaces that make columns."""
+    return re.sub(r" +", " ", text)
+
+
+async def wait_for_state(client: Client, run: str, call: str, state: str) -> None:
+    """Wait until a call of a run has a state."""
+
+    async def look() -> bool:
+        status: dict[str, Any] = await client.get_workflow_handle(run).query(STATUS)
+        return any(c["id"] == call and c["state"] == state for c in status["calls"])
+
+    await assert_eventually(look, why=f"{call} is {state}")
+
+
+async def wait_for_end(client: Client, run: str) -> None:
+    """Wait until a run has ended."""
+
+    async def look() -> bool:
+        return (await client.get_workflow_handle(run).describe()).close_time is not None
+
+    await assert_eventually(look, why=f"{run} has ended")
+
+
+async def wait_for_approvals(client: Client, run: str, count: int = 1) -> list[Any]:
+    """The pending approvals of a run, once there are so many."""
+
+    async def look() -> list[Any]:
+        approvals: list[Any] = await client.get_workflow_handle(run).query(PENDING)
+        return approvals if len(approvals) == count else []
+
+    approvals: list[Any] = await assert_eventually(look, why=f"{run} has {count} pending approvals")
+    return approvals

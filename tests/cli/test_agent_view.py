@@ -11,10 +11,10 @@ from cli.render.agent_view import print_ticks
 from cli.render.tables import usage_text
 
 CALL = {"_tool": "add", "n": "†input.n", "list": [1], "_outputPath": "†state.a && †state.b"}
-LOST = {"_tool": "log", "text": "x"}
+SKIPPED = {"_tool": "log", "text": "x"}
 
 
-def written(path: str, **state: Any) -> dict[str, Any]:
+def state_message(path: str, **state: Any) -> dict[str, Any]:
     return {"type": "state", "kind": "state", "state": state, "_call": CALL, "_outputPath": path, "_date": "…"}
 
 
@@ -23,16 +23,16 @@ RESULT = {
     "output": {"sum": 3},
     "context": [
         {"type": "error", "data": {"call": None, "error": {"code": "invalidSolution", "message": "no"}}},
-        {"type": "plan", "plan": [CALL, LOST], "mode": "eager"},
-        written("†state.a", a=3),
-        written("†state.b", b=3),
+        {"type": "plan", "plan": [CALL, SKIPPED], "mode": "eager"},
+        state_message("†state.a", a=3),
+        state_message("†state.b", b=3),
     ],
     "calls": [{"id": "1:add", "tool": "add", "state": "completed", "tick": 2, "outputPath": "†state.a"}],
     "errors": [{"call": None, "tick": 1, "code": "invalidSolution", "message": "\x1b[31mno"}],
 }
 
 
-def test_each_tick_says_what_it_planned_and_what_came_of_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_tick_lists_its_plan_and_the_outcome_of_its_calls(capsys: pytest.CaptureFixture[str]) -> None:
     context = [{"role": "user", "content": "add 1\nand 2"}, {"type": "input", "n": 2}, {"type": "state", "schema": {}}]
     print_ticks(parse_request({"context": context}), RESULT)
     assert [line.strip() for line in capsys.readouterr().out.splitlines()] == [
@@ -58,5 +58,5 @@ def test_each_tick_says_what_it_planned_and_what_came_of_it(capsys: pytest.Captu
          "2 requests, 9 tokens in, 5 out, price unknown"),
     ],
 )  # fmt: skip
-def test_what_was_spent_is_told_as_far_as_it_is_known(usage: dict[str, Any], text: str) -> None:
+def test_the_usage_has_requests_tokens_and_the_price_if_known(usage: dict[str, Any], text: str) -> None:
     assert usage_text(usage) == text

@@ -16,7 +16,7 @@ from acts.language.wire import STATUS
 from cli.render.tables import print_outcome
 from cli.runs.run_outcome import Outcome
 from cli.text.preflight import EXAMPLES
-from tests.cli.conftest import Acts
+from tests.cli.conftest import Acts, new_name, squeeze
 from tests.support import assert_eventually
 
 REFUND = str(EXAMPLES / "refund" / "plan.yaml")
@@ -31,16 +31,7 @@ GREET = {
 }
 CALL = {"_tool": "greet", "language": "†input.language", "_outputPath": "†state.english"}
 
-
-@pytest.fixture(autouse=True)
-def wide(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Room for every line of a table, whoever runs the tests."""
-    monkeypatch.setenv("COLUMNS", "200")
-
-
-def squeezed(text: str) -> str:
-    """Without the spaces that make columns."""
-    return re.sub(r" +", " ", text)
+pytestmark = pytest.mark.usefixtures("wide_terminal")
 
 
 def script(worker: dict[str, str], *answers: dict[str, Any]) -> str:
@@ -62,7 +53,7 @@ def test_a_file_without_calls_is_run_as_an_agent_and_shown_tick_by_tick(acts: Ac
     done = acts("run", REPLAN)
     assert done.exit_code == 0, done.stderr
     assert "starting an Agent (no calls are given: scripted:replan/script plans them)" in done.stderr
-    shown = squeezed(done.stdout)
+    shown = squeeze(done.stdout)
     assert re.search(r"✓ completed replan-\w+ Agent [\d.]+ s 2 ticks", shown)
     assert "1 ✓ 1:processPayment completed †state.error card_declined: Your card was declined." in shown
     assert "\n – 2:confirmOrder skipped" in shown
@@ -71,14 +62,14 @@ def test_a_file_without_calls_is_run_as_an_agent_and_shown_tick_by_tick(acts: Ac
     assert re.search(r"usage 2 requests, [\d,]+ tokens in, \d+ out", shown)
 
 
-def test_watch_tells_the_calls_of_each_tick(acts: Acts) -> None:
+def test_watch_prints_the_calls_of_each_tick(acts: Acts) -> None:
     done = acts("run", REFUND, "--watch")
     assert done.exit_code == 0
     for words in ("planning, tick 1", "tick 1 1:checkBillingHistory completed", "tick 2 1:issueRefund completed"):
-        assert words in squeezed(done.stderr)
+        assert words in squeeze(done.stderr)
 
 
-def test_a_plan_beside_a_schema_is_shown_to_the_model_unless_the_command_says_otherwise(acts: Acts) -> None:
+def test_a_plan_with_a_schema_is_shown_to_the_model_unless_the_option_plan_is_given(acts: Acts) -> None:
     as_agent, as_plan = acts("run", TRIP, "--json"), acts("run", TRIP, "--json", "--plan")
     assert "starting an Agent (it has a schema and maxTicks, so its calls are shown to" in as_agent.stderr
     assert json.loads(as_agent.stdout)["output"]["hotel"] == "Pension Linde"
@@ -86,30 +77,28 @@ def test_a_plan_beside_a_schema_is_shown_to_the_model_unless_the_command_says_ot
     assert json.loads(as_plan.stdout)["state"]["hotel"]["name"] == "Hotel am Kanal"
 
 
-def test_what_the_model_was_told_is_told_to_people_too(acts: Acts) -> None:
+def test_the_errors_that_the_model_received_are_printed(acts: Acts) -> None:
     done = acts("run", REFUND, "--input", "amount=60")
     assert done.exit_code == 0
-    _, told = done.stdout.split("errors reported to the model")
-    assert "2 1:issueRefund more_than_paid: the last order cost 50.00; 60.00 are more than that" in squeezed(told)
+    _, errors = done.stdout.split("errors reported to the model")
+    assert "2 1:issueRefund more_than_paid: the last order cost 50.00; 60.00 are more than that" in squeeze(errors)
     assert "3 ticks" in done.stdout
 
 
-def test_what_went_wrong_in_an_instance_is_told_with_its_name(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_error_of_an_instance_has_its_name(capsys: pytest.CaptureFixture[str]) -> None:
     error = {"call": "1:screen", "tick": 1, "instance": "c57", "code": "unreadable", "message": "it is damaged"}
     print_outcome(Outcome("completed", {"status": "completed", "ticks": 2, "errors": [error]}), "run")
-    assert "1 1:screen [c57] unreadable: it is damaged" in squeezed(capsys.readouterr().out)
+    assert "1 1:screen [c57] unreadable: it is damaged" in squeeze(capsys.readouterr().out)
 
 
-def test_a_solution_that_does_not_validate_is_told_with_its_tick(
-    acts: Acts, worker: dict[str, str], tmp_path: Path
-) -> None:
+def test_an_invalid_solution_is_listed_with_its_tick(acts: Acts, worker: dict[str, str], tmp_path: Path) -> None:
     model = script(worker, {"solution": {"calls": [{"_tool": "gret"}]}}, {"solution": {"output": "sorry"}})
     done = acts("run", task(tmp_path, model))
     assert done.exit_code == 0
-    assert '1 1:gret unknownTool: unknown tool "gret" in call 1; known: greet' in squeezed(done.stdout)
+    assert '1 1:gret unknownTool: unknown tool "gret" in call 1; known: greet' in squeeze(done.stdout)
 
 
-def test_an_agent_that_reaches_a_limit_exits_with_1_and_keeps_what_was_done(acts: Acts, tmp_path: Path) -> None:
+def test_an_agent_that_reaches_a_limit_exits_with_1_and_prints_its_result(acts: Acts, tmp_path: Path) -> None:
     text = Path(RESEARCH).read_text("utf-8").replace("requests: 16", "requests: 3")
     (tmp_path / "short.yaml").write_text(text, "utf-8")
     done = acts("run", "short.yaml")
@@ -122,21 +111,21 @@ def test_an_agent_that_reaches_a_limit_exits_with_1_and_keeps_what_was_done(acts
 async def test_a_running_agent_is_shown_with_the_live_calls_of_its_tick(
     acts: Acts, worker: dict[str, str], client: Client, tmp_path: Path
 ) -> None:
-    name = f"cli-{uuid.uuid4().hex[:8]}"
+    name = new_name()
     model = script(worker, {"solution": {"calls": [CALL], "output": "†state.english"}})
     file = task(tmp_path, model, missing="wait")
-    started = acts("run", file, "--detach", "--id", name)
-    assert (started.exit_code, started.stdout) == (0, f"{name}\n")
+    detached = acts("run", file, "--detach", "--id", name)
+    assert (detached.exit_code, detached.stdout) == (0, f"{name}\n")
 
-    async def waits() -> bool:
+    async def is_awaiting() -> bool:
         try:
-            found = await client.get_workflow_handle(f"{name}/plan-1").query(STATUS)
+            answer = await client.get_workflow_handle(f"{name}/plan-1").query(STATUS)
         except RPCError:  # not there yet
             return False
-        return bool(found["calls"] and found["calls"][0]["state"] == "awaiting")
+        return bool(answer["calls"] and answer["calls"][0]["state"] == "awaiting")
 
-    await assert_eventually(waits, why="the call of the first tick waits")
-    shown = squeezed(acts("show", name).stdout)
+    await assert_eventually(is_awaiting, why="the call of the first tick waits")
+    shown = squeeze(acts("show", name).stdout)
     assert f"{name} Agent tick 1" in shown
     assert "1 ⏸ 1:greet awaiting waits for †input.language" in shown
     assert "usage 1 request, " in shown
@@ -149,12 +138,12 @@ async def test_a_running_agent_is_shown_with_the_live_calls_of_its_tick(
 
     acts("provide", name, json.dumps({"type": "input", "input": {"language": "en"}}))
 
-    async def over() -> bool:
+    async def has_ended() -> bool:
         return (await client.get_workflow_handle(name).describe()).close_time is not None
 
-    await assert_eventually(over, why="the agent is over")
-    found = json.loads(acts("show", name, "--json").stdout)
-    assert (found["result"]["output"], found["result"]["ticks"]) == (True, 1)
+    await assert_eventually(has_ended, why="the agent is over")
+    answer = json.loads(acts("show", name, "--json").stdout)
+    assert (answer["result"]["output"], answer["result"]["ticks"]) == (True, 1)
     child = acts("show", f"{name}/plan-1")
     assert "✓ completed" in child.stdout
     assert "✓ 1:greet" in acts("graph", f"{name}/plan-1").stdout

@@ -150,7 +150,7 @@ REQUESTS = [
 ]
 
 
-def said(output: str, words: tuple[str, ...]) -> bool:
+def contains_in_order(output: str, words: tuple[str, ...]) -> bool:
     """Whether all words stand in the output, one after the other."""
     at = 0
     for word in words:
@@ -161,66 +161,66 @@ def said(output: str, words: tuple[str, ...]) -> bool:
     return True
 
 
-def check(arguments: list[str], words: tuple[str, ...], given: bytes | None = None) -> None:
-    result = CliRunner().invoke(app, arguments, input=given)
+def check_refused(arguments: list[str], words: tuple[str, ...], stdin: bytes | None = None) -> None:
+    result = CliRunner().invoke(app, arguments, input=stdin)
     assert result.exit_code == 2, result.output
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exc_info
-    assert said(result.stderr, words), f"{words} not in: {result.stderr}"
+    assert contains_in_order(result.stderr, words), f"{words} not in: {result.stderr}"
     assert result.stdout == ""
 
 
 @pytest.mark.parametrize("case", [*TEXTS, *REQUESTS], ids=str)
-def test_a_bad_file_is_refused_with_its_place_and_a_remedy(
+def test_an_invalid_file_is_refused_with_the_line_and_a_hint(
     case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     content = case.content if isinstance(case.content, bytes) else case.content.encode()
     Path(case.name).write_bytes(content)
-    check(["validate", case.name], case.words)
+    check_refused(["validate", case.name], case.words)
 
 
 @pytest.mark.parametrize("command", ["run", "simulate", "graph"])
 @pytest.mark.parametrize("case", [TEXTS[1], REQUESTS[7]], ids=str)
-def test_every_command_says_the_same_of_it(
+def test_every_command_reports_the_same_error(
     command: str, case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path(case.name).write_bytes(str(case.content).encode())
-    check([command, case.name], case.words)
+    check_refused([command, case.name], case.words)
 
 
 def test_standard_input_is_read_and_named() -> None:
-    check(["validate", "-"], ("standard input:1:16", "not valid JSON"), b'{"context": [1,]}')
-    check(["validate", "-"], ("standard input:2", "the key 1 is not a string"), b"a: b\n1: 2")
-    check(["validate", "-"], ("standard input", "the file is empty"), b"")
+    check_refused(["validate", "-"], ("standard input:1:16", "not valid JSON"), b'{"context": [1,]}')
+    check_refused(["validate", "-"], ("standard input:2", "the key 1 is not a string"), b"a: b\n1: 2")
+    check_refused(["validate", "-"], ("standard input", "the file is empty"), b"")
 
 
-def test_a_missing_file_is_answered_with_near_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_of_a_missing_file_suggests_similar_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("weather.yaml").touch()
-    check(["validate", "wether.yaml"], ("wether.yaml", "there is no such file", "did you mean weather.yaml?"))
-    check(["graph", "weather.json"], ("there is no such file", "did you mean weather.yaml?"))
-    check(["run", "nowhere/plan.json"], ("there is no such file", "there is no folder nowhere either"))
+    check_refused(["validate", "wether.yaml"], ("wether.yaml", "there is no such file", "did you mean weather.yaml?"))
+    check_refused(["graph", "weather.json"], ("there is no such file", "did you mean weather.yaml?"))
+    check_refused(["run", "nowhere/plan.json"], ("there is no such file", "there is no folder nowhere either"))
 
 
-def test_what_is_no_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_or_an_invalid_name_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     folder = Path("some")
     folder.mkdir()
     (folder / "plan.json").touch()
-    check(["validate", "some"], ("this is a folder", "it holds: plan.json"))
-    check(["validate", "x" * 5000 + ".json"], ("the name is too long",))
-    check(["validate", "plan.json/x"], ("cannot be read",) if Path("plan.json").exists() else ("no such file",))
-    check(["validate", ""], ("is not the name of a file",))
+    check_refused(["validate", "some"], ("this is a folder", "it holds: plan.json"))
+    check_refused(["validate", "x" * 5000 + ".json"], ("the name is too long",))
+    check_refused(["validate", "plan.json/x"], ("cannot be read",) if Path("plan.json").exists() else ("no such file",))
+    check_refused(["validate", ""], ("is not the name of a file",))
 
 
-def test_an_endless_file_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_is_read_up_to_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source_text, "MAX_BYTES", 1024)
     path = tmp_path / "big.json"
     path.write_text(" " * 1025)
-    check(["validate", str(path)], ("big.json", "the file is larger than"))
+    check_refused(["validate", str(path)], ("big.json", "the file is larger than"))
     if os.access("/dev/zero", os.R_OK):
-        check(["validate", "/dev/zero"], ("/dev/zero", "the file is larger than"))
+        check_refused(["validate", "/dev/zero"], ("/dev/zero", "the file is larger than"))
 
 
 def test_control_characters_of_a_file_do_not_reach_the_terminal(tmp_path: Path) -> None:

@@ -28,8 +28,8 @@ COMMANDS = (
 )  # fmt: skip
 
 
-def acts(*arguments: str, given: str | None = None) -> Any:
-    return CliRunner().invoke(app, list(arguments), input=given, catch_exceptions=False)
+def acts(*arguments: str, stdin: str | None = None) -> Any:
+    return CliRunner().invoke(app, list(arguments), input=stdin, catch_exceptions=False)
 
 
 def test_help_lists_every_command_and_the_exit_codes() -> None:
@@ -75,7 +75,7 @@ def test_help_imports_nothing_that_is_slow() -> None:
 
 
 @pytest.mark.parametrize("command", ["validate", "simulate", "graph"])
-def test_looking_at_a_file_needs_no_temporal(command: str) -> None:
+def test_a_command_about_a_file_needs_no_temporal(command: str) -> None:
     assert "temporalio" not in imported_by(command, WEATHER)
 
 
@@ -83,20 +83,20 @@ def test_the_schema_needs_no_temporal() -> None:
     assert "temporalio" not in imported_by("schema")
 
 
-def test_validate_says_what_is_valid() -> None:
+def test_validate_prints_a_summary() -> None:
     result = acts("validate", WEATHER)
     assert (result.exit_code, result.stderr) == (0, "")
     assert "plan.yaml is valid: 4 calls" in result.stdout
 
 
 def test_validate_as_json_lists_the_problems() -> None:
-    result = acts("validate", "-", "--json", given='{"context": [{"type": "plan", "plan": [{"_tool": "x"}]}]}')
+    result = acts("validate", "-", "--json", stdin='{"context": [{"type": "plan", "plan": [{"_tool": "x"}]}]}')
     assert result.exit_code == 2
     assert [p["code"] for p in json.loads(result.stdout)] == ["unknownTool"]
     assert json.loads(acts("validate", WEATHER, "--json").stdout) == []
 
 
-def test_simulate_tells_waves_outcomes_and_a_forecast() -> None:
+def test_simulate_prints_waves_outcomes_and_a_forecast() -> None:
     result = acts("simulate", WEATHER)
     assert result.exit_code == 0
     for words in (
@@ -106,11 +106,11 @@ def test_simulate_tells_waves_outcomes_and_a_forecast() -> None:
         "0 model requests",
     ):
         assert words in result.stdout
-    found = json.loads(acts("simulate", WEATHER, "--json").stdout)
-    assert found["waves"] == [["1:askWeather"], ["2:planPicnic", "3:bookMuseum"], ["4:writeInvitation"]]
+    answer = json.loads(acts("simulate", WEATHER, "--json").stdout)
+    assert answer["waves"] == [["1:askWeather"], ["2:planPicnic", "3:bookMuseum"], ["4:writeInvitation"]]
 
 
-def test_simulate_of_a_template_says_for_how_many_instances_and_what_it_does_not_count() -> None:
+def test_the_forecast_of_a_template_names_its_children_and_what_it_does_not_count() -> None:
     result = acts("simulate", str(EXAMPLES / "moderation" / "plan.yaml"))
     assert result.exit_code == 0
     forecast = " ".join(result.stdout.partition("forecast")[2].split())
@@ -119,9 +119,7 @@ def test_simulate_of_a_template_says_for_how_many_instances_and_what_it_does_not
 
 
 @pytest.mark.parametrize(("command", "what"), [("simulate", "the simulation"), ("graph", "the drawing")])
-def test_what_only_the_worker_knows_is_named_where_a_plan_cannot_be_followed_without_it(
-    command: str, what: str, tmp_path: Path
-) -> None:
+def test_simulate_and_graph_name_the_tools_that_only_the_worker_knows(command: str, what: str, tmp_path: Path) -> None:
     calls = [{"_tool": "makeTea"}, {"_tool": "pour", "tea": "†state.tea"}]
     context = [{"type": "tool", "tool": "makeTea"}, {"type": "tool", "tool": "pour"}, {"type": "plan", "plan": calls}]
     (tmp_path / "tea.json").write_text(json.dumps({"context": context}), "utf-8")
@@ -135,31 +133,31 @@ def test_what_only_the_worker_knows_is_named_where_a_plan_cannot_be_followed_wit
     )
 
 
-def test_graph_draws_for_the_terminal_and_for_a_browser() -> None:
+def test_graph_draws_for_the_terminal_and_as_mermaid() -> None:
     drawn = acts("graph", FANOUT)
     assert drawn.exit_code == 0
     assert "13 calls in 2 waves" in drawn.stdout
     assert acts("graph", FANOUT, "--mermaid").stdout.startswith("flowchart TD\n")
 
 
-def test_a_task_for_an_agent_is_valid_but_has_no_plan_to_look_at() -> None:
+def test_a_task_for_an_agent_is_valid_but_has_no_plan_to_simulate_or_draw() -> None:
     task = '{"config": {"model": "scripted:x"}, "context": [{"type": "text", "text": "hello"}]}'
-    assert "a task for an agent" in acts("validate", "-", given=task).stdout
+    assert "a task for an agent" in acts("validate", "-", stdin=task).stdout
     for command in ("simulate", "graph"):
-        result = acts(command, "-", given=task)
+        result = acts(command, "-", stdin=task)
         assert result.exit_code == 2
         assert "its agent makes one when it runs" in result.stderr
 
 
 def test_validate_says_that_a_plan_is_only_shown_to_an_agent() -> None:
-    found = acts("validate", TRIP).stdout
-    assert "a task for an agent, model scripted:trip/script, 2 calls to be shown to it" in found
+    answer = acts("validate", TRIP).stdout
+    assert "a task for an agent, model scripted:trip/script, 2 calls to be shown to it" in answer
     assert "plan.yaml is valid: 2 calls\n" in acts("validate", TRIP, "--plan").stdout
     assert "an agent needs a model to plan" in acts("validate", WEATHER, "--agent").stderr
 
 
 @pytest.mark.parametrize(("command", "words"), [("simulate", "1:bookFlight, 2:bookHotel"), ("graph", "• 2:bookHotel")])
-def test_the_plan_that_an_agent_is_given_can_be_looked_at(command: str, words: str) -> None:
+def test_the_plan_that_an_agent_is_shown_is_simulated_and_drawn(command: str, words: str) -> None:
     result = acts(command, TRIP)
     assert result.exit_code == 0
     assert words in result.stdout
@@ -174,7 +172,7 @@ def test_an_example_of_an_agent_has_no_plan_to_look_at_before_it_runs(command: s
     assert f"acts run {REFUND}" in result.stderr
 
 
-def test_the_help_of_run_says_what_makes_a_file_an_agent() -> None:
+def test_the_help_of_run_says_which_file_is_for_an_agent() -> None:
     text = " ".join(acts("run", "--help").output.split())
     assert "--agent" in text
     assert "config.model and without calls is for an agent" in text
@@ -195,15 +193,15 @@ def test_schema_prints_a_schema() -> None:
     ],
 )  # fmt: skip
 def test_an_input_is_json_or_a_string(text: str, value: Any) -> None:
-    found = add_inputs({"context": []}, [f"k={text}"])
-    assert found == {"context": [{"type": "input", "input": {"k": value}}]}
+    answer = add_inputs({"context": []}, [f"k={text}"])
+    assert answer == {"context": [{"type": "input", "input": {"k": value}}]}
 
 
-def test_inputs_are_one_message_after_all_others_and_the_request_is_left_alone() -> None:
+def test_inputs_are_one_message_after_all_others_and_the_request_is_not_changed() -> None:
     request = {"context": [{"type": "input", "input": {"city": "Lisbon", "people": 4}}]}
-    found = add_inputs(request, ["city=Bergen", "n=1"])
+    answer = add_inputs(request, ["city=Bergen", "n=1"])
     assert request == {"context": [{"type": "input", "input": {"city": "Lisbon", "people": 4}}]}
-    assert found["context"][1:] == [{"type": "input", "input": {"city": "Bergen", "n": 1}}]
+    assert answer["context"][1:] == [{"type": "input", "input": {"city": "Bergen", "n": 1}}]
 
 
 @pytest.mark.parametrize(
@@ -224,12 +222,12 @@ def test_a_wrong_input_is_refused(inputs: list[str], words: str) -> None:
     assert words in result.stderr
 
 
-def test_inputs_do_not_hide_what_is_wrong_with_a_context() -> None:
-    assert "context is a list of Messages" in acts("validate", "-", "-i", "a=1", given='{"context": {}}').stderr
+def test_inputs_do_not_hide_a_problem_of_the_context() -> None:
+    assert "context is a list of Messages" in acts("validate", "-", "-i", "a=1", stdin='{"context": {}}').stderr
 
 
 @pytest.mark.parametrize(
-    ("given", "start"),
+    ("file", "start"),
     [
         ("examples/weather/plan.yaml", "weather-"),
         ("orders.json", "orders-"),
@@ -238,8 +236,8 @@ def test_inputs_do_not_hide_what_is_wrong_with_a_context() -> None:
         ("/plan.json", "run-"),
     ],
 )
-def test_an_id_names_the_file_and_is_new(given: str, start: str) -> None:
-    first, second = new_id(given), new_id(given)
+def test_an_id_names_the_file_and_is_new(file: str, start: str) -> None:
+    first, second = new_id(file), new_id(file)
     assert first.startswith(start)
     assert first != second
 
@@ -255,7 +253,7 @@ def test_an_id_names_the_file_and_is_new(given: str, start: str) -> None:
         ('{"type": "data", "data": {"a": 1, "a": 2}}', "occurs twice"),
     ],
 )  # fmt: skip
-def test_a_message_that_cannot_be_provided_is_refused_before_a_server_is_asked(message: str, words: str) -> None:
+def test_an_invalid_message_is_refused_before_the_command_connects(message: str, words: str) -> None:
     result = acts("provide", "some-run", message)
     assert result.exit_code == 2
     assert words in result.stderr
@@ -264,7 +262,7 @@ def test_a_message_that_cannot_be_provided_is_refused_before_a_server_is_asked(m
 # -- the terminal -------------------------------------------------------------------------------------------------
 
 
-def test_colors_are_off_where_no_terminal_looks(tmp_path: Path) -> None:
+def test_colors_are_off_without_a_terminal(tmp_path: Path) -> None:
     for environment in ({}, {"NO_COLOR": "1"}, {"TERM": "dumb"}):
         assert "\x1b" not in run_acts("simulate", WEATHER, cwd=tmp_path, **environment).stdout
 
@@ -281,7 +279,7 @@ def test_json_stays_json_whatever_the_terminal(tmp_path: Path) -> None:
     assert json.loads(done.stdout)["calls"][0]["writes"] == ["†state.receipt", "†state.error"]
 
 
-def test_a_reader_that_leaves_early_is_no_error_of_ours(tmp_path: Path) -> None:
+def test_a_closed_pipe_causes_no_traceback(tmp_path: Path) -> None:
     arguments = [sys.executable, "-m", "cli", "schema"]
     with subprocess.Popen(
         arguments, cwd=tmp_path, env=clean_environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -310,7 +308,7 @@ def test_a_reader_that_leaves_early_is_no_error_of_ours(tmp_path: Path) -> None:
         ["diff", "x"],
     ],
 )
-def test_without_a_server_the_exit_code_is_3_and_the_remedy_is_named(arguments: list[str], tmp_path: Path) -> None:
+def test_without_a_server_the_exit_code_is_3_and_a_hint_says_what_to_do(arguments: list[str], tmp_path: Path) -> None:
     done = run_acts(*arguments, cwd=tmp_path, TEMPORAL_ADDRESS="127.0.0.1:1")
     assert done.returncode == 3
     assert "no Temporal server answers at 127.0.0.1:1" in done.stderr

@@ -54,12 +54,12 @@ class Dev:
     state: Path
 
     def __getitem__(self, label: str) -> str:
-        found = re.search(rf"^  {label} +(.*)$", self.printed, re.MULTILINE)
-        assert found is not None, self.printed
-        return found.group(1)
+        match = re.search(rf"^  {label} +(.*)$", self.printed, re.MULTILINE)
+        assert match is not None, self.printed
+        return match.group(1)
 
     @property
-    def family(self) -> list[int]:
+    def processes(self) -> list[int]:
         """Itself, and its children: the worker and the server."""
         everybody = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
         return [self.process.pid, *(pid for pid in everybody if (stat(pid) or ["", "0"])[1] == str(self.process.pid))]
@@ -67,17 +67,17 @@ class Dev:
     @property
     def server(self) -> int:
         """The process of the server."""
-        found = find_dev_server(self.state)
-        assert found is not None
-        return found.pid
+        match = find_dev_server(self.state)
+        assert match is not None
+        return match.pid
 
     @property
     def worker(self) -> int:
         """The process of the worker."""
-        (found,) = set(self.family) - {self.process.pid, self.server}
-        return found
+        (match,) = set(self.processes) - {self.process.pid, self.server}
+        return match
 
-    def ends(self) -> tuple[int, str]:
+    def wait(self) -> tuple[int, str]:
         """Its exit code and what it printed last."""
         rest, _ = self.process.communicate(timeout=STOP_SECONDS)
         return self.process.returncode, rest
@@ -126,22 +126,22 @@ def stat(pid: int) -> list[str] | None:
         return None
 
 
-def lives(pid: int) -> bool:
-    found = stat(pid)
-    return found is not None and found[0] != "Z"
+def is_alive(pid: int) -> bool:
+    match = stat(pid)
+    return match is not None and match[0] != "Z"
 
 
-async def all_gone(pids: list[int]) -> None:
+async def wait_until_ended(pids: list[int]) -> None:
     async def look() -> bool:
-        return not any(lives(pid) for pid in pids)
+        return not any(is_alive(pid) for pid in pids)
 
     await assert_eventually(look, why=f"none of {pids} lives")
 
 
-async def test_a_plan_runs_on_what_it_started_and_ctrl_c_stops_all_of_it(start: Start, tmp_path: Path) -> None:
+async def test_a_plan_runs_on_the_dev_server_and_ctrl_c_stops_everything(start: Start, tmp_path: Path) -> None:
     dev = start("--no-ui")
-    family = dev.family
-    assert len(family) == 3
+    processes = dev.processes
+    assert len(processes) == 3
     assert "askWeather" in dev["worker"]
     assert "--no-ui" in dev["Web UI"]
     done = run_acts("run", str(EXAMPLES / "weather" / "plan.yaml"), cwd=tmp_path, ACTS_STATE=str(dev.state))
@@ -149,9 +149,9 @@ async def test_a_plan_runs_on_what_it_started_and_ctrl_c_stops_all_of_it(start: 
     assert str(dev.state / "examples" / "weather") in done.stdout
 
     dev.process.send_signal(signal.SIGINT)
-    code, last = dev.ends()
+    code, last = dev.wait()
     assert (code, last) == (0, f"stopped; the state is in {dev.state}\n")
-    await all_gone(family)
+    await wait_until_ended(processes)
     assert find_dev_server(dev.state) is None
     after = run_acts("show", "x", cwd=tmp_path, ACTS_STATE=str(dev.state))
     assert after.returncode in (2, 3)  # another server may run on 7233; ours does not
@@ -165,7 +165,7 @@ context:
 """
 
 
-def test_the_examples_find_their_definitions_and_the_users_own_come_first(start: Start, tmp_path: Path) -> None:
+def test_the_examples_find_their_delegates_and_the_users_own_come_first(start: Start, tmp_path: Path) -> None:
     own = tmp_path / "definitions"
     own.mkdir()
     (own / "translator.json").write_text(
@@ -176,39 +176,41 @@ def test_the_examples_find_their_definitions_and_the_users_own_come_first(start:
     state = {"ACTS_STATE": str(dev.state)}
     example = run_acts("run", str(EXAMPLES / "loan" / "plan.yaml"), cwd=tmp_path, **state)
     assert example.returncode == 0, example.stderr
-    found = run_acts("run", "plan.yaml", "--json", cwd=tmp_path, **state)
-    assert found.returncode == 0, found.stderr
-    assert json.loads(found.stdout)["state"] == {"answer": "mine"}
+    match = run_acts("run", "plan.yaml", "--json", cwd=tmp_path, **state)
+    assert match.returncode == 0, match.stderr
+    assert json.loads(match.stdout)["state"] == {"answer": "mine"}
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
-async def test_nothing_is_left_however_it_is_stopped(start: Start, number: signal.Signals) -> None:
+async def test_no_process_remains_however_it_is_stopped(start: Start, number: signal.Signals) -> None:
     dev = start("--no-ui")
-    family = dev.family
+    processes = dev.processes
     dev.process.send_signal(number)
-    code, _ = dev.ends()
+    code, _ = dev.wait()
     assert code == (-number if number == signal.SIGKILL else 0)
-    await all_gone(family)
+    await wait_until_ended(processes)
 
 
-async def test_a_signal_to_the_whole_group_is_a_stop_like_any_other(start: Start) -> None:
+async def test_a_signal_to_the_process_group_stops_everything(start: Start) -> None:
     """What a terminal does with Ctrl-C, as far as our own processes go."""
     dev = start("--no-ui")
-    family = dev.family
+    processes = dev.processes
     for pid in (dev.worker, dev.process.pid):
         os.kill(pid, signal.SIGINT)
-    assert dev.ends()[0] == 0
-    await all_gone(family)
+    assert dev.wait()[0] == 0
+    await wait_until_ended(processes)
 
 
-async def test_an_activity_that_does_not_end_keeps_nobody(start: Start, tmp_path: Path) -> None:
+async def test_an_activity_that_does_not_end_does_not_block_the_stop(start: Start, tmp_path: Path) -> None:
     (tmp_path / "stubborn_tools.py").write_text(STUBBORN)
     (tmp_path / "stubborn.yaml").write_text(STUBBORN_PLAN)
     dev = start("--no-ui", "--activities", "stubborn_tools", cwd=tmp_path)
-    family = dev.family
+    processes = dev.processes
     mark = tmp_path / "mark"
-    begun = run_acts("run", "stubborn.yaml", "--detach", "-i", f"mark={mark}", cwd=tmp_path, ACTS_STATE=str(dev.state))
-    assert begun.returncode == 0, begun.stderr
+    detached = run_acts(
+        "run", "stubborn.yaml", "--detach", "-i", f"mark={mark}", cwd=tmp_path, ACTS_STATE=str(dev.state)
+    )
+    assert detached.returncode == 0, detached.stderr
 
     async def runs() -> bool:
         return mark.exists()
@@ -219,43 +221,43 @@ async def test_an_activity_that_does_not_end_keeps_nobody(start: Start, tmp_path
     line = dev.process.stdout.readline()
     assert "running Activities have up to 3 s" in line
     dev.process.send_signal(signal.SIGINT)
-    assert dev.ends()[0] == 0
-    await all_gone(family)
+    assert dev.wait()[0] == 0
+    await wait_until_ended(processes)
 
 
 @pytest.mark.parametrize(("victim", "code"), [("worker", 1), ("server", 3)])
-async def test_when_one_ends_by_itself_all_of_it_ends(start: Start, victim: str, code: int) -> None:
+async def test_if_the_server_or_the_worker_ends_the_other_is_stopped(start: Start, victim: str, code: int) -> None:
     dev = start("--no-ui")
-    family = dev.family
+    processes = dev.processes
     os.kill(dev.worker if victim == "worker" else dev.server, signal.SIGKILL)
-    ended, last = dev.ends()
+    ended, last = dev.wait()
     assert ended == code
     assert f"the {victim} has ended by itself" in last
-    await all_gone(family)
+    await wait_until_ended(processes)
 
 
-def test_a_usual_port_that_is_taken_is_replaced_and_that_is_said(start: Start) -> None:
-    with socket.socket() as taken:
+def test_a_default_port_in_use_is_replaced_and_noted(start: Start) -> None:
+    with socket.socket() as other:
         with suppress(OSError):  # then another program has it, which is as good
-            taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            taken.bind(("127.0.0.1", 7233))
-            taken.listen()
+            other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            other.bind(("127.0.0.1", 7233))
+            other.listen()
         dev = start("--no-ui")
     assert not dev["server"].startswith("127.0.0.1:7233,")
     assert "port 7233 is used" in dev["note"]
 
 
-def test_a_port_that_was_asked_for_and_is_taken_is_refused(tmp_path: Path) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
+def test_a_requested_port_in_use_is_an_error(tmp_path: Path) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
         done = run_acts("dev", "--state", "s", "--no-ui", "--port", str(port), cwd=tmp_path)
     assert done.returncode == 3
     assert f"cannot listen on 127.0.0.1:{port}" in done.stderr
 
 
-def test_one_server_per_folder(start: Start, tmp_path: Path) -> None:
+def test_a_state_folder_has_one_server(start: Start, tmp_path: Path) -> None:
     dev = start("--no-ui")
     again = run_acts("dev", "--state", str(dev.state), "--no-ui", cwd=tmp_path)
     assert again.returncode == 3
@@ -269,7 +271,7 @@ def test_a_module_that_cannot_be_loaded_is_named(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_a_port_that_is_taken_is_told_and_so_are_two() -> None:
+def test_the_note_about_replaced_ports_names_one_or_both() -> None:
     assert replaced_ports_note([7233]) == "port 7233 is used by another program, so a free one was chosen"
     both = "the ports 7233 and 8233 are used by other programs, so free ones were chosen"
     assert replaced_ports_note([7233, 8233]) == both
@@ -283,14 +285,14 @@ def test_an_example_is_offered_only_where_the_worker_has_it(monkeypatch: pytest.
     assert next_command(Path("other"), "my_tools") == "ACTS_STATE=other acts run FILE --watch"
 
 
-def test_the_web_ui_answers_where_it_is_said_to_be(start: Start) -> None:
+def test_the_web_ui_answers_at_the_printed_address(start: Start) -> None:
     address = urlsplit(start()["Web UI"])
     with closing(http.client.HTTPConnection(address.hostname or "", address.port, timeout=10)) as connection:
         connection.request("GET", "/")
         assert connection.getresponse().status == 200
 
 
-def test_the_demo_runs_its_plans_and_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_the_demo_runs_its_plans_and_leaves_no_files(tmp_path: Path) -> None:
     done = run_acts("demo", cwd=tmp_path, ACTS_ACTIVITIES="ignored.by.the.demo", TMPDIR=str(tmp_path))
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("✓ completed") == 4

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import uuid
 from pathlib import Path
 from typing import Any
 
@@ -15,40 +14,36 @@ from temporalio.client import Client, WorkflowFailureError
 from cli.render.tables import MAX_FAILURES, failure_blocks, instances_table
 from cli.runs.run_outcome import Outcome
 from cli.text.preflight import EXAMPLES
-from tests.cli.conftest import Acts
+from tests.cli.conftest import Acts, new_name
 
 RULES: list[dict[str, Any]] = [
     {"type": "tool", "tool": "screenComment"},
     {"type": "plan", "plan": [{"_tool": "screenComment", "text": "†state.text"}]},
 ]
 
-
-@pytest.fixture(autouse=True)
-def wide(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Room for every line of a table, whoever runs the tests."""
-    monkeypatch.setenv("COLUMNS", "250")
+pytestmark = pytest.mark.usefixtures("wide_terminal")
 
 
-def test_the_request_of_an_instance_that_is_refused_is_told_whole(acts: Acts, tmp_path: Path) -> None:
+def test_the_problems_of_an_instances_request_are_printed_in_full(acts: Acts, tmp_path: Path) -> None:
     batch = [
         *RULES, {"type": "state", "_instance": "a", "text": "A fine tram."},
         {"type": "state", "_instance": "b", "txt": "A fine bus."},
     ]  # fmt: skip
     (tmp_path / "batch.json").write_text(json.dumps({"context": batch}), "utf-8")
-    name = f"cli-{uuid.uuid4().hex[:8]}"
+    name = new_name()
     done = acts("run", "batch.json", "--id", name)
     assert done.exit_code == 1
-    for told in (done, acts("show", name)):
-        assert "None" not in told.stdout + told.stderr
-        assert "error: instance b: the request has 1 problem:" in told.stderr
-        assert "\n  - [unknownReference] " in told.stderr
-        assert "†state.text" in told.stderr
-        assert "✗  b         failed     the request has 1 problem" in told.stdout
+    for output in (done, acts("show", name)):
+        assert "None" not in output.stdout + output.stderr
+        assert "error: instance b: the request has 1 problem:" in output.stderr
+        assert "\n  - [unknownReference] " in output.stderr
+        assert "†state.text" in output.stderr
+        assert "✗  b         failed     the request has 1 problem" in output.stdout
 
 
-def test_a_failure_is_told_with_its_advice(acts: Acts, tmp_path: Path) -> None:
+def test_a_failure_is_printed_in_full(acts: Acts, tmp_path: Path) -> None:
     long = "Atlantis" + "!" * 300
-    done = acts("run", str(EXAMPLES / "weather" / "plan.yaml"), "-i", f"city={long}", "--id", f"cli-{uuid.uuid4()}")
+    done = acts("run", str(EXAMPLES / "weather" / "plan.yaml"), "-i", f"city={long}", "--id", new_name())
     assert done.exit_code == 1
     (block,) = [text for text in done.stderr.split("error: ") if "[unknown_city]" in text]
     assert block.startswith("call 1:askWeather: ")
@@ -63,7 +58,7 @@ def delegating(folder: Path, **written: str) -> str:
     return "brief.json"
 
 
-def test_a_delegate_that_is_not_there_is_told_with_the_one_that_was_meant(acts: Acts, tmp_path: Path) -> None:
+def test_the_error_of_a_missing_delegate_suggests_a_similar_name(acts: Acts, tmp_path: Path) -> None:
     done = acts("run", delegating(tmp_path, _outputPath="†state.brief"))
     assert done.exit_code == 1
     assert 'did you mean "summarize"? there are: ' in done.stdout
@@ -71,8 +66,8 @@ def test_a_delegate_that_is_not_there_is_told_with_the_one_that_was_meant(acts: 
     assert "; looked for summarise.json in " in done.stderr
 
 
-async def test_of_a_run_that_nobody_waited_for_the_reason_is_told(acts: Acts, client: Client, tmp_path: Path) -> None:
-    name = f"cli-{uuid.uuid4().hex[:8]}"
+async def test_the_failure_of_a_detached_run_has_its_reason(acts: Acts, client: Client, tmp_path: Path) -> None:
+    name = new_name()
     assert acts("run", delegating(tmp_path), "--id", name).exit_code == 0
     with pytest.raises(WorkflowFailureError):
         await client.get_workflow_handle(f"{name}/1:brief").result()
@@ -88,8 +83,8 @@ def test_an_error_of_a_whole_instance_has_no_call() -> None:
         {"call": "2:pay", "code": "broke", "message": "no money"}, {"code": "odd", "message": "said of nothing"},
         {"call": "3:pay", "code": "broke", "message": "errors reported to the model", "tick": 1},
     ]  # fmt: skip
-    found = [(b.where, b.head) for b in failure_blocks(Outcome("partial", {"errors": errors}))]
-    assert found == [
+    blocks = [(b.where, b.head) for b in failure_blocks(Outcome("partial", {"errors": errors}))]
+    assert blocks == [
         ("instance b", "the request has 1 problem:\n- x [InvalidRequest]"),
         ("call 1:pay of instance c", "no money [broke]"), ("call 2:pay", "no money [broke]"),
     ]  # fmt: skip
@@ -98,8 +93,8 @@ def test_an_error_of_a_whole_instance_has_no_call() -> None:
     assert "the request has 1 problem: - x; 1:pay: no money" in screen.file.getvalue()  # type: ignore[attr-defined]
 
 
-def test_of_very_many_failures_the_first_are_told_and_the_others_counted() -> None:
+def test_the_first_of_very_many_failures_are_listed_and_the_others_counted() -> None:
     errors = [{"call": f"{n}:x", "code": "c", "message": "m"} for n in range(MAX_FAILURES + 3)]
-    found = failure_blocks(Outcome("failed", {"errors": errors}))
-    assert (len(found), found[-1].head) == (MAX_FAILURES + 1, "… and 3 more failures; --json has all")
+    blocks = failure_blocks(Outcome("failed", {"errors": errors}))
+    assert (len(blocks), blocks[-1].head) == (MAX_FAILURES + 1, "… and 3 more failures; --json has all")
     assert len(failure_blocks(Outcome("failed", {"errors": errors[:MAX_FAILURES]}))) == MAX_FAILURES

@@ -16,7 +16,7 @@ from acts.simulation.forecast_vs_actual import compare, relative_error
 from cli.runs.run_forecast import PROPOSED
 from cli.text import yaml_text
 from cli.text.preflight import EXAMPLES
-from tests.cli.conftest import Acts
+from tests.cli.conftest import Acts, new_name
 from tests.examples.running import started
 
 # Agents propose each plan, as lazy ones do by themselves; that nobody decides takes the least time
@@ -74,9 +74,9 @@ def told(acts: Acts, name: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("example", RUNS)
-def test_calls_and_requests_are_exact_and_events_and_bytes_near(acts: Acts, example: str) -> None:
+def test_the_forecast_of_a_plan_holds(acts: Acts, example: str) -> None:
     file, *more = RUNS[example]
-    name = f"cli-{uuid.uuid4().hex[:8]}"
+    name = new_name()
     assert acts("run", str(EXAMPLES / file), "--id", name, *more).exit_code == 0
     table = told(acts, name)
     near(example, table)
@@ -104,7 +104,7 @@ def _chain(tool: str, count: int) -> list[dict[str, Any]]:
     ],
     ids=["approved", "local", "background", "latent"],
 )  # fmt: skip
-def test_other_ways_to_run_a_call_are_forecast_too(
+def test_approved_local_detached_and_latent_calls_have_a_forecast(
     acts: Acts, worker: dict[str, str], tmp_path: Path, plan: Any, mode: str, config: dict[str, Any]
 ) -> None:
     script = f"script-{uuid.uuid4().hex[:8]}"
@@ -116,7 +116,7 @@ def test_other_ways_to_run_a_call_are_forecast_too(
     model = {"model": f"scripted:{script}"} if "translate" in used else {}
     request = {"config": {**config, **model}, "context": [*context, {"type": "plan", "plan": plan, "mode": mode}]}
     (tmp_path / "a.json").write_text(json.dumps(request), "utf-8")
-    name = f"cli-{uuid.uuid4().hex[:8]}"
+    name = new_name()
     done = acts("run", "a.json", "--plan", "--id", name)
     assert done.exit_code == 0, done.stdout + done.stderr
     table = told(acts, name)
@@ -126,7 +126,7 @@ def test_other_ways_to_run_a_call_are_forecast_too(
 
 
 @pytest.mark.parametrize("per_child", [1, 4])
-async def test_a_batch_is_forecast_and_each_of_its_children(
+async def test_a_batch_and_each_of_its_children_have_a_forecast(
     acts: Acts, client: Client, tmp_path: Path, per_child: int
 ) -> None:
     own = [{"type": "state", "state": {"lang": "en" * n}, "_instance": f"person {n}"} for n in range(1, 21)]
@@ -136,7 +136,7 @@ async def test_a_batch_is_forecast_and_each_of_its_children(
     (tmp_path / "a.json").write_text(json.dumps({"config": {"instancesPerChild": per_child}, "context": context}))
     simulated = json.loads(acts("simulate", "a.json", "--json").stdout)
     assert (simulated["runs"], "each" in simulated) == (20 // per_child, per_child == 1)
-    name = f"cli-{uuid.uuid4().hex[:8]}"
+    name = new_name()
     assert acts("run", "a.json", "--plan", "--id", name).exit_code == 0
     near("batch", told(acts, name))
     if per_child == 1:
@@ -146,8 +146,8 @@ async def test_a_batch_is_forecast_and_each_of_its_children(
         assert all(abs(relative_error(table[close]) or 0) <= 0.2 for close in ("events", "bytes")), table
 
 
-def test_the_forecast_holds_for_what_another_worker_does(acts: Acts, worker: dict[str, str], tmp_path: Path) -> None:
-    name = f"cli-{uuid.uuid4().hex[:8]}"
+def test_the_forecast_of_a_foreign_worker_holds(acts: Acts, worker: dict[str, str], tmp_path: Path) -> None:
+    name = new_name()
     program, env = EXAMPLES / "foreign" / "worker.py", {"TEMPORAL_ADDRESS": worker["TEMPORAL_ADDRESS"]}
     with started([sys.executable, str(program)], tmp_path / "foreign.log", tmp_path, env):
         assert acts("run", str(EXAMPLES / "foreign" / "plan.yaml"), "--id", name).exit_code == 0
@@ -155,7 +155,7 @@ def test_the_forecast_holds_for_what_another_worker_does(acts: Acts, worker: dic
 
 
 @pytest.mark.parametrize(("example", "lazy"), AGENTS.items())
-async def test_the_plans_that_an_agent_proposes_are_forecast_and_its_result_says_how_that_came_out(
+async def test_the_result_of_an_agent_compares_the_forecasts_of_its_plans(
     acts: Acts, client: Client, tmp_path: Path, example: str, *, lazy: bool
 ) -> None:
     request = yaml_text.parse((EXAMPLES / example / "plan.yaml").read_text("utf-8"))
@@ -163,7 +163,7 @@ async def test_the_plans_that_an_agent_proposes_are_forecast_and_its_result_says
     request["config"]["approve"] = SOON if lazy else {**SOON, "plan": True}
     request["context"] += [LAZY] * lazy
     (tmp_path / "plan.json").write_text(json.dumps(request), "utf-8")
-    name = f"cli-{uuid.uuid4().hex[:8]}"
+    name = new_name()
     done = acts("run", "plan.json", "--agent", "--id", name)
     assert (done.exit_code, PROPOSED in done.stdout) == (0, True), done.stdout + done.stderr
     table = told(acts, name)
@@ -193,6 +193,6 @@ def test_every_example_is_forecast_here() -> None:
 
 
 def test_an_agent_that_proposes_nothing_has_no_forecast(acts: Acts) -> None:
-    name = f"cli-{uuid.uuid4().hex[:8]}"
+    name = new_name()
     acts("run", str(EXAMPLES / "replan" / "plan.yaml"), "--id", name)
     assert "forecast" not in json.loads(acts("show", name, "--json").stdout)

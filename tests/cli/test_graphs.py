@@ -11,11 +11,9 @@ from temporalio.client import Client
 
 from cli.commands.diff import instance_run_id
 from cli.text.preflight import EXAMPLES
-from tests.cli.conftest import Acts
-from tests.cli.test_decide import waits
-from tests.cli.test_runs import new_name
+from tests.cli.conftest import Acts, new_name, wait_for_approvals
 
-ASKED = str(EXAMPLES / "moderation" / "asked.yaml")
+APPROVED_BATCH = str(EXAMPLES / "moderation" / "asked.yaml")
 WEATHER = str(EXAMPLES / "weather" / "plan.yaml")
 LOAN = str(EXAMPLES / "loan" / "plan.yaml")
 GREETINGS = str(EXAMPLES / "greetings" / "plan.yaml")
@@ -30,7 +28,7 @@ def tools_of_the_worker_alone(acts: Acts, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("COLUMNS", "200")
 
 
-def batch(folder: Path, **config: Any) -> str:
+def write_batch(folder: Path, **config: Any) -> str:
     """A file with four comments to moderate, one of them rude."""
     tools = [{"type": "tool", "tool": f"{name}Comment"} for name in ("screen", "publish", "remove")]
     calls = [
@@ -44,9 +42,9 @@ def batch(folder: Path, **config: Any) -> str:
     return "batch.json"
 
 
-def ran(acts: Acts, given: str) -> str:
+def run_file(acts: Acts, request_file: str) -> str:
     name = new_name()
-    done = acts("run", given, "--id", name)
+    done = acts("run", request_file, "--id", name)
     assert done.exit_code == 0, done.stderr
     return name
 
@@ -54,10 +52,8 @@ def ran(acts: Acts, given: str) -> str:
 # -- pictures ----------------------------------------------------------------------
 
 
-def test_the_graph_of_a_batch_counts_its_instances_though_only_the_worker_knows_the_tools(
-    acts: Acts, tmp_path: Path
-) -> None:
-    name = ran(acts, batch(tmp_path))
+def test_the_graph_of_a_batch_counts_its_instances(acts: Acts, tmp_path: Path) -> None:
+    name = run_file(acts, write_batch(tmp_path))
     drawn = acts("graph", name)
     assert (drawn.exit_code, drawn.stderr) == (0, "")
     assert "3 calls in 2 waves, for each of 4 instances\n" in drawn.stdout
@@ -71,7 +67,7 @@ def test_the_graph_of_a_batch_counts_its_instances_though_only_the_worker_knows_
 
 
 def test_a_child_of_several_instances_draws_each_call_once(acts: Acts, tmp_path: Path) -> None:
-    name = ran(acts, batch(tmp_path, instancesPerChild=3))
+    name = run_file(acts, write_batch(tmp_path, instancesPerChild=3))
     drawn = acts("graph", f"{name}/c1").stdout
     assert "3 calls in 2 waves, for each of 3 instances\n" in drawn
     assert "✓ 2:publishComment [2 completed, 1 skipped]" in drawn
@@ -82,7 +78,7 @@ def test_a_child_of_several_instances_draws_each_call_once(acts: Acts, tmp_path:
 
 
 def test_the_plan_of_an_agents_tick_has_the_states_of_its_instances(acts: Acts) -> None:
-    name = ran(acts, GREETINGS)
+    name = run_file(acts, GREETINGS)
     for run in (name, f"{name}/plan-1"):
         drawn = acts("graph", run).stdout
         assert [drawn.count(f"✓ {i}:translate @{i_}") for i, i_ in enumerate("①②③", 1)] == [1, 1, 1]
@@ -91,8 +87,8 @@ def test_the_plan_of_an_agents_tick_has_the_states_of_its_instances(acts: Acts) 
     assert "this run has ended, and had no plan" in below.stderr
 
 
-def test_a_delegate_that_runs_a_plan_as_it_stands_is_drawn_by_the_run_that_walks_it(acts: Acts) -> None:
-    turn = f"{ran(acts, LOAN)}/plan-1/1:payMonth"
+def test_the_graph_of_a_delegate_with_a_fixed_plan_is_that_of_the_run_that_executes_it(acts: Acts) -> None:
+    turn = f"{run_file(acts, LOAN)}/plan-1/1:payMonth"
     drawn = acts("graph", turn)
     assert drawn.exit_code == 0
     assert f"its plan is executed by {turn}/plan" in drawn.stderr
@@ -102,15 +98,15 @@ def test_a_delegate_that_runs_a_plan_as_it_stands_is_drawn_by_the_run_that_walks
     assert "the plan has not changed" in compared.stderr
 
 
-def test_without_a_worker_the_plan_is_drawn_as_it_was_started(
+def test_without_a_worker_the_plan_of_the_request_is_drawn(
     acts: Acts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plain, many = ran(acts, WEATHER), ran(acts, batch(tmp_path))
+    plain, many = run_file(acts, WEATHER), run_file(acts, write_batch(tmp_path))
 
-    async def nobody(*_: Any, **__: Any) -> None:
+    async def no_answer(*_: Any, **__: Any) -> None:
         return None
 
-    monkeypatch.setattr("cli.runs.run_reader.RunReader.query", nobody)
+    monkeypatch.setattr("cli.runs.run_reader.RunReader.query", no_answer)
     drawn = acts("graph", plain)
     assert "no worker answers; the plan that the run was started with:" in drawn.stderr
     assert "– 3:bookMuseum" in drawn.stdout
@@ -120,10 +116,10 @@ def test_without_a_worker_the_plan_is_drawn_as_it_was_started(
     assert "set ACTS_ACTIVITIES" in refused.stderr
 
 
-async def test_while_instances_go_on_the_graph_says_how_many(acts: Acts, client: Client) -> None:
+async def test_the_graph_counts_running_instances(acts: Acts, client: Client) -> None:
     name = new_name()
-    acts("run", ASKED, "--detach", "--id", name)
-    await waits(client, name, 2)
+    acts("run", APPROVED_BATCH, "--detach", "--id", name)
+    await wait_for_approvals(client, name, 2)
     drawn = acts("graph", name).stdout
     assert "▶ 3:removeComment [3 skipped, 2 open]" in drawn
     await client.get_workflow_handle(name).terminate(reason="the test is over")
@@ -133,11 +129,11 @@ async def test_while_instances_go_on_the_graph_says_how_many(acts: Acts, client:
 # -- what was edited ---------------------------------------------------------------
 
 
-def compare(acts: Acts, name: str) -> None:
+def check_diff(acts: Acts, name: str) -> None:
     """A batch and its instance c4, in which a call was edited."""
-    told = acts("diff", name).stderr
-    assert f"the plan of the instance c4 was edited: acts diff {name}/c4\n" in told
-    assert "instance c2" not in told
+    diff = acts("diff", name).stderr
+    assert f"the plan of the instance c4 was edited: acts diff {name}/c4\n" in diff
+    assert "instance c2" not in diff
     shown = acts("diff", f"{name}/c4")
     assert shown.exit_code == 0
     assert "-  comment: †state.rude\n" in shown.stdout
@@ -145,32 +141,32 @@ def compare(acts: Acts, name: str) -> None:
     assert "the plan has not changed" in acts("diff", f"{name}/c2").stderr
 
 
-async def test_an_edit_inside_an_instance_is_told_and_shown(
+async def test_an_edit_inside_an_instance_is_named_and_shown(
     acts: Acts, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = new_name()
-    acts("run", ASKED, "--detach", "--id", name)
-    await waits(client, name, 2)
+    acts("run", APPROVED_BATCH, "--detach", "--id", name)
+    await wait_for_approvals(client, name, 2)
     assert "was edited" not in acts("diff", name).stderr
     call = {"_tool": "removeComment", "comment": {"text": "hello", "why": "manners"}}
     (tmp_path / "call.json").write_text(json.dumps(call), "utf-8")
     edited = acts("edit", name, "--instance", "c4", "--call", "3:removeComment", "--file", "call.json", "--yes")
     assert edited.exit_code == 0, edited.stderr
-    compare(acts, name)
+    check_diff(acts, name)
 
-    async def nothing(_: Any) -> list[Any]:
+    async def no_approvals(_: Any) -> list[Any]:
         return []
 
     with monkeypatch.context() as patch:  # as after the approval, while the call still runs
-        patch.setattr("cli.runs.run_reader.RunReader.pending", nothing)
-        compare(acts, name)
+        patch.setattr("cli.runs.run_reader.RunReader.pending", no_approvals)
+        check_diff(acts, name)
     for run in ("c2", "c4"):
         assert acts("approve", name, "--workflow-id", f"{name}/{run}").exit_code == 0
     await client.get_workflow_handle(name).result()
-    compare(acts, name)
+    check_diff(acts, name)
 
 
-def test_a_run_below_that_an_edit_names_has_the_tick_of_an_agent_in_its_id() -> None:
+def test_the_id_of_an_agents_instance_has_the_tick() -> None:
     record = {"decision": "edit", "call": "1:a", "instance": "c4", "version": 1}
     assert instance_run_id("run", record) == "run/c4"
     assert instance_run_id("run", {**record, "tick": 2}) == "run/plan-2/c4"

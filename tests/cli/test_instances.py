@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from tests.cli.conftest import Acts
-from tests.cli.test_decide import squeezed, waits
+from tests.cli.conftest import Acts, new_name, squeeze, wait_for_approvals
 from tests.support import assert_eventually
 
 ENGLISH: dict[str, Any] = {
@@ -33,14 +32,10 @@ SHARED = [
       for n in NAMES),
 ]  # fmt: skip
 
-
-@pytest.fixture(autouse=True)
-def wide(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Room for every line of a table, whoever runs the tests."""
-    monkeypatch.setenv("COLUMNS", "250")
+pytestmark = pytest.mark.usefixtures("wide_terminal")
 
 
-def file(folder: Path, plan: list[Any], **config: Any) -> str:
+def write_batch(folder: Path, plan: list[Any], **config: Any) -> str:
     context = [
         {"type": "tool", "tool": {"english": ENGLISH}}, {"type": "plan", "plan": plan},
         *({"type": "state", "_instance": n, "name": n, "language": "en"} for n in NAMES),
@@ -49,73 +44,69 @@ def file(folder: Path, plan: list[Any], **config: Any) -> str:
     return "batch.json"
 
 
-def new_name() -> str:
-    return f"cli-{uuid.uuid4().hex[:8]}"
-
-
-async def waiting(acts: Acts, client: Client, given: str, count: int) -> str:
+async def start_waiting(acts: Acts, client: Client, request_file: str, count: int) -> str:
     name = new_name()
-    begun = acts("run", given, "--detach", "--id", name)
-    assert begun.exit_code == 0, begun.stderr
-    await waits(client, name, count)
+    detached = acts("run", request_file, "--detach", "--id", name)
+    assert detached.exit_code == 0, detached.stderr
+    await wait_for_approvals(client, name, count)
     return name
 
 
-async def all_waiting(client: Client, run: str, call: str) -> list[Any]:
+async def wait_in_all_instances(client: Client, run: str, call: str) -> list[Any]:
     """The waits of a Call, once it waits in every instance."""
 
     async def look() -> list[Any]:
-        found = [w for w in await client.get_workflow_handle(run).query("pending") if w["call"] == call]
-        return found if len(found) == len(NAMES) else []
+        answer = [w for w in await client.get_workflow_handle(run).query("pending") if w["call"] == call]
+        return answer if len(answer) == len(NAMES) else []
 
-    found: list[Any] = await assert_eventually(look, why=f"{call} waits in every instance")
-    return found
+    answer: list[Any] = await assert_eventually(look, why=f"{call} waits in every instance")
+    return answer
 
 
-async def test_an_instance_that_the_run_itself_walks_is_shown_while_it_goes_on_and_after(
+async def test_an_instance_that_the_run_itself_executes_is_shown_while_it_runs_and_after(
     acts: Acts, client: Client, tmp_path: Path
 ) -> None:
-    name = await waiting(acts, client, file(tmp_path, SHARED, approve={"calls": True}), 1)
+    name = await start_waiting(acts, client, write_batch(tmp_path, SHARED, approve={"calls": True}), 1)
     acts("approve", name)
-    await waits(client, name, 4)
+    await wait_for_approvals(client, name, 4)
     shown = acts("show", name, "--instance", "c2").stdout
     assert f"{name} [c2]" in shown
-    assert "⏸ 3:english awaiting" in squeezed(shown)
+    assert "⏸ 3:english awaiting" in squeeze(shown)
     assert "2:english" not in shown
     assert '"name": "c2"' in shown
     assert f"acts approve {name} --call 3:english" in shown
-    there = acts("show", f"{name}/c1")
-    assert there.exit_code == 2
-    assert f'there is no run "{name}/c1"' in there.stderr
-    assert f"that is an instance: acts show {name} --instance c1" in there.stderr
+    missing = acts("show", f"{name}/c1")
+    assert missing.exit_code == 2
+    assert f'there is no run "{name}/c1"' in missing.stderr
+    assert f"that is an instance: acts show {name} --instance c1" in missing.stderr
     for call in ("2:english", "3:english", "4:english", "5:english"):
         acts("approve", name, "--call", call)
     await client.get_workflow_handle(name).result()
-    over = acts("show", name, "--instance", "c2").stdout
-    assert f"✓ completed  {name} [c2]" in over
-    assert "✓ 3:english completed †state.mine" in squeezed(over)
-    assert " approved 3:english [c2] (version 1)" in over
+    after = acts("show", name, "--instance", "c2").stdout
+    assert f"✓ completed  {name} [c2]" in after
+    assert "✓ 3:english completed †state.mine" in squeeze(after)
+    assert " approved 3:english [c2] (version 1)" in after
     assert f"acts show {name} --instance c1" in acts("show", f"{name}/c1").stderr
 
 
-async def test_an_instance_that_shares_a_child_is_shown_while_it_goes_on_and_after(
+async def test_an_instance_in_a_shared_child_is_shown_while_it_runs_and_after(
     acts: Acts, client: Client, tmp_path: Path
 ) -> None:
-    given = file(tmp_path, TEMPLATE, approve={"calls": True}, instancesPerChild=3)
-    name = await waiting(acts, client, given, 4)
+    request_file = write_batch(tmp_path, TEMPLATE, approve={"calls": True}, instancesPerChild=3)
+    name = await start_waiting(acts, client, request_file, 4)
     shown = acts("show", name, "--instance", "c3").stdout
     assert f"{name} [c3]  in {name}/c1" in shown
-    assert "⏸ 1:english awaiting" in squeezed(shown)
+    assert "⏸ 1:english awaiting" in squeeze(shown)
     assert (shown.count("acts approve"), shown.count("acts edit")) == (1, 0)
-    assert squeezed(acts("show", name).stdout).count("acts edit") == 1  # c4 has a child of its own
+    assert squeeze(acts("show", name).stdout).count("acts edit") == 1  # c4 has a child of its own
     assert '"name": "c3"' in shown
     assert f"acts show {name} --instance c2" in acts("show", f"{name}/c2").stderr
-    found = json.loads(acts("show", name, "--instance", "c2", "--json").stdout)
-    assert (found["id"], found["instance"]["id"], found["instance"]["run"]) == (name, "c2", f"{name}/c1")
-    assert [c["state"] for c in found["instance"]["calls"]] == ["awaiting", "pending"]
+    answer = json.loads(acts("show", name, "--instance", "c2", "--json").stdout)
+    assert (answer["id"], answer["instance"]["id"], answer["instance"]["run"]) == (name, "c2", f"{name}/c1")
+    assert [c["state"] for c in answer["instance"]["calls"]] == ["awaiting", "pending"]
 
     for call in ("1:english", "2:english"):
-        for wait in await all_waiting(client, name, call):
+        for wait in await wait_in_all_instances(client, name, call):
             decided = acts(
                 "approve", name, "-c", call, "--instance", wait["instance"], "--workflow-id", wait["workflowId"]
             )
@@ -123,17 +114,17 @@ async def test_an_instance_that_shares_a_child_is_shown_while_it_goes_on_and_aft
     await client.get_workflow_handle(name).result()
     assert acts("show", f"{name}/c1").stdout.count("acts show") == 1
     for run in (name, f"{name}/c1"):
-        over = squeezed(acts("show", run, "--instance", "c2").stdout)
-        assert f"✓ completed {run} [c2]" in over
-        assert "✓ 2:english completed †state.last" in over
-        assert '"last": false' in over
+        after = squeeze(acts("show", run, "--instance", "c2").stdout)
+        assert f"✓ completed {run} [c2]" in after
+        assert "✓ 2:english completed †state.last" in after
+        assert '"last": false' in after
     assert f"one of them: acts show {name} --instance c1" in acts("show", name).stdout
 
 
-async def test_an_instance_with_a_child_of_its_own_is_shown_by_its_batch(
+async def test_an_instance_with_a_child_of_its_own_is_shown_by_the_batch(
     acts: Acts, client: Client, tmp_path: Path
 ) -> None:
-    name = await waiting(acts, client, file(tmp_path, TEMPLATE, approve={"calls": True}, maxParallel=2), 2)
+    name = await start_waiting(acts, client, write_batch(tmp_path, TEMPLATE, approve={"calls": True}, maxParallel=2), 2)
     acts("approve", name, "--instance", "c1", "--workflow-id", f"{name}/c1", "--call", "1:english")
     assert f"{name} [c2]  in {name}/c2" in acts("show", name, "--instance", "c2").stdout
     later = acts("show", name, "--instance", "c4")
@@ -141,9 +132,9 @@ async def test_an_instance_with_a_child_of_its_own_is_shown_by_its_batch(
     await client.get_workflow_handle(name).cancel()
 
 
-def test_an_instance_that_is_not_there_is_refused_with_those_that_are(acts: Acts, tmp_path: Path) -> None:
+def test_the_error_of_an_unknown_instance_lists_the_instances(acts: Acts, tmp_path: Path) -> None:
     name = new_name()
-    assert acts("run", file(tmp_path, SHARED), "--id", name).exit_code == 0
+    assert acts("run", write_batch(tmp_path, SHARED), "--id", name).exit_code == 0
     done = acts("show", name, "--instance", "c11")
     assert done.exit_code == 2
     assert f'the run {name} has no instance "c11"' in done.stderr
@@ -152,22 +143,20 @@ def test_an_instance_that_is_not_there_is_refused_with_those_that_are(acts: Acts
     assert (nothing.exit_code, "that is an instance" in nothing.stderr) == (2, False)
 
 
-async def test_of_a_batch_that_was_cancelled_the_instances_are_shown(
-    acts: Acts, client: Client, tmp_path: Path
-) -> None:
-    given = file(tmp_path, TEMPLATE, approve={"calls": True})
-    name = await waiting(acts, client, given, 4)
+async def test_the_instances_of_a_cancelled_batch_are_shown(acts: Acts, client: Client, tmp_path: Path) -> None:
+    request_file = write_batch(tmp_path, TEMPLATE, approve={"calls": True})
+    name = await start_waiting(acts, client, request_file, 4)
     assert acts("cancel", name).exit_code == 0
 
     async def look() -> bool:
         return (await client.get_workflow_handle(name).describe()).close_time is not None
 
     await assert_eventually(look, why="the batch is over")
-    shown = squeezed(acts("show", name).stdout)
+    shown = squeeze(acts("show", name).stdout)
     assert "⊘ cancelled" in shown
     for instance in NAMES:
         assert f"⊘ {instance} cancelled" in shown
-    one = squeezed(acts("show", name, "--instance", "c2").stdout)
+    one = squeeze(acts("show", name, "--instance", "c2").stdout)
     assert f"⊘ cancelled {name} [c2]" in one
     assert "⊘ 1:english cancelled" in one
 
@@ -178,15 +167,15 @@ async def test_an_instance_of_an_agents_plan_is_shown_by_the_agent(
     script = f"script-{uuid.uuid4().hex[:8]}"
     answers = [{"when": {"tick": 1}, "solution": {"calls": TEMPLATE}}, {"when": {"tick": 2}, "solution": {"output": 1}}]
     (Path(worker["ACTS_SCRIPTS"]) / f"{script}.json").write_text(json.dumps({"answers": answers}), "utf-8")
-    given = file(tmp_path, [], model=f"scripted:{script}", approve={"calls": True}, instancesPerChild=2)
-    name = await waiting(acts, client, given, 4)
+    request_file = write_batch(tmp_path, [], model=f"scripted:{script}", approve={"calls": True}, instancesPerChild=2)
+    name = await start_waiting(acts, client, request_file, 4)
     assert f"{name} [c2]  in {name}/plan-1/c1" in acts("show", name, "--instance", "c2").stdout
     assert f"acts show {name}/plan-1 --instance c2" in acts("show", f"{name}/plan-1/c2").stderr
     for call in ("1:english", "2:english"):
-        for wait in await all_waiting(client, name, call):
+        for wait in await wait_in_all_instances(client, name, call):
             acts("approve", name, "-c", call, "--instance", wait["instance"], "--workflow-id", wait["workflowId"])
     await client.get_workflow_handle(name).result()
     for run in (name, f"{name}/plan-1"):
-        over = acts("show", run, "--instance", "c2").stdout
-        assert f"✓ completed  {run} [c2]" in over
-        assert '"last": false' in over
+        after = acts("show", run, "--instance", "c2").stdout
+        assert f"✓ completed  {run} [c2]" in after
+        assert '"last": false' in after

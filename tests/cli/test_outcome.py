@@ -63,7 +63,7 @@ CASES: list[tuple[BaseException, str, int, Any]] = [
 ]
 
 
-def beneath(error: exceptions.FailureError, cause: BaseException) -> BaseException:
+def chain(error: exceptions.FailureError, cause: BaseException) -> BaseException:
     """A failure of what a run was there for, as the server tells it: the reason is its cause."""
     error.__cause__ = cause
     return error
@@ -84,34 +84,36 @@ def activity() -> exceptions.FailureError:
 
 
 @pytest.mark.parametrize(
-    ("cause", "told"),
+    ("cause", "error"),
     [
-        (beneath(child(), ApplicationError("gone", type="ModelError")), {"type": "ModelError", "message": "gone"}),
-        (beneath(child(), beneath(activity(), ApplicationError("bad", type="E"))), {"type": "E", "message": "bad"}),
-        (beneath(child(), ApplicationError("1 failed", RESULT, type="PlanFailed")),
+        (chain(child(), ApplicationError("gone", type="ModelError")), {"type": "ModelError", "message": "gone"}),
+        (chain(child(), chain(activity(), ApplicationError("bad", type="E"))), {"type": "E", "message": "bad"}),
+        (chain(child(), ApplicationError("1 failed", RESULT, type="PlanFailed")),
          {"type": "PlanFailed", "message": "1 failed"}),
-        (beneath(activity(), exceptions.TimeoutError("late", type=None, last_heartbeat_details=[])),
+        (chain(activity(), exceptions.TimeoutError("late", type=None, last_heartbeat_details=[])),
          {"type": "Timeout", "message": "late"}),
-        (beneath(child(), CancelledError("by hand")), {"type": "Cancelled", "message": "by hand"}),
-        (beneath(child(), ApplicationError("bad", [PROBLEM], type="InvalidRequest")),
+        (chain(child(), CancelledError("by hand")), {"type": "Cancelled", "message": "by hand"}),
+        (chain(child(), ApplicationError("bad", [PROBLEM], type="InvalidRequest")),
          {"type": "InvalidRequest", "message": "bad", "problems": [PROBLEM]}),
         (child(), {"type": "ChildWorkflowError", "message": "Child Workflow execution failed"}),
     ],
 )  # fmt: skip
-def test_of_what_failed_below_a_run_the_reason_is_told_and_its_result_is_not_taken_for_the_runs(
-    cause: BaseException, told: Any
+def test_the_error_of_a_failed_child_is_its_root_cause_and_its_result_is_not_the_runs(
+    cause: BaseException, error: Any
 ) -> None:
     outcome = outcome_of_failure(cause)
-    assert (outcome.status, outcome.code, outcome.result, outcome.error) == ("failed", 1, None, told)
+    assert (outcome.status, outcome.code, outcome.result, outcome.error) == ("failed", 1, None, error)
 
 
 def as_json(outcome: Outcome) -> Any:
-    found = outcome.to_json()
-    return found["error"] if isinstance(found, dict) and set(found) == {"status", "error"} else found
+    problem = outcome.to_json()
+    return problem["error"] if isinstance(problem, dict) and set(problem) == {"status", "error"} else problem
 
 
 @pytest.mark.parametrize(("cause", "status", "code", "shown"), CASES, ids=lambda c: type(c).__name__)
-def test_a_failure_is_told(cause: BaseException, status: str, code: int, shown: Any) -> None:
+def test_each_failure_has_a_status_a_code_and_an_error(
+    cause: BaseException, status: str, code: int, shown: Any
+) -> None:
     outcome = outcome_of_failure(cause)
     assert (outcome.status, outcome.code, as_json(outcome)) == (status, code, shown)
 
@@ -123,6 +125,6 @@ def test_only_a_completed_run_exits_with_0(status: str, code: int) -> None:
     assert Outcome(status, {"status": status}).code == code
 
 
-def test_problems_come_back_as_they_were() -> None:
-    (found,) = outcome_of_failure(ApplicationError("bad", [PROBLEM], type="InvalidRequest")).problems
-    assert found.to_json() == PROBLEM
+def test_problems_survive_the_failure() -> None:
+    (problem,) = outcome_of_failure(ApplicationError("bad", [PROBLEM], type="InvalidRequest")).problems
+    assert problem.to_json() == PROBLEM

@@ -34,20 +34,20 @@ def codes(problems: list[Problem]) -> list[str]:
 CALL = {"_tool": "add", "n": 1, "_outputPath": "†state.x"}
 
 
-def test_a_registered_tool_that_is_not_here_is_a_warning() -> None:
+def test_a_registered_tool_that_is_not_loaded_is_a_warning() -> None:
     assert codes(run_preflight(request(CALL)).problems) == ["unseenTool:warning"]
 
 
-def test_it_is_an_error_where_nothing_is_left_to_the_worker() -> None:
+def test_a_tool_that_is_not_loaded_is_an_error_if_strict() -> None:
     assert [p.code for p in run_preflight(request(CALL), strict=True).errors] == ["unknownTool", "unknownTool"]
 
 
-def test_what_an_unseen_tool_may_write_can_be_read() -> None:
-    found = run_preflight(request({"_tool": "add", "n": "†state.total", "_outputPath": "†state.x"}))
-    assert codes(found.problems) == ["unknownReference:warning", "unseenTool:warning"]
+def test_a_reference_to_what_an_unseen_tool_may_write_is_a_warning() -> None:
+    preflight = run_preflight(request({"_tool": "add", "n": "†state.total", "_outputPath": "†state.x"}))
+    assert codes(preflight.problems) == ["unknownReference:warning", "unseenTool:warning"]
 
 
-def test_tools_are_unseen_where_they_may_write_what_is_read() -> None:
+def test_a_tool_is_unseen_if_it_may_write_what_is_read() -> None:
     reads = {"_tool": "add", "n": "†state.nobody", "_outputPath": "†state.x"}
     assert run_preflight(request(reads)).unseen == ("add",)
     assert run_preflight(request(CALL)).unseen == ()
@@ -55,28 +55,28 @@ def test_tools_are_unseen_where_they_may_write_what_is_read() -> None:
     assert run_preflight(request(reads), strict=True).unseen == ()
 
 
-def test_a_call_of_an_unseen_tool_still_has_sound_expressions() -> None:
+def test_the_expressions_of_an_unseen_tools_call_are_checked() -> None:
     assert [p.code for p in run_preflight(request({"_tool": "add", "n": "†state."})).errors] == ["invalidExpression"]
 
 
-def test_a_tool_whose_activity_may_be_served_is_no_latent_one_for_sure() -> None:
-    found = run_preflight(request(CALL, tool=TOOL))
-    assert codes(found.problems) == ["noModel:warning"]
-    assert "if the worker serves an Activity" in (found.problems[0].hint or "")
+def test_a_tool_whose_activity_the_worker_may_serve_is_a_warning() -> None:
+    preflight = run_preflight(request(CALL, tool=TOOL))
+    assert codes(preflight.problems) == ["noModel:warning"]
+    assert "if the worker serves an Activity" in (preflight.problems[0].hint or "")
     assert [p.code for p in run_preflight(request(CALL, tool=TOOL), strict=True).errors] == ["noModel"]
 
 
-def test_an_unknown_tool_of_a_call_stays_an_error() -> None:
+def test_an_unknown_tool_of_a_call_is_an_error() -> None:
     assert [p.code for p in run_preflight(request({"_tool": "nope"}, tool=TOOL)).errors] == ["unknownTool"]
 
 
-def test_tools_of_the_environment_are_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tools_of_the_environment_are_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "add.json").write_text(
         '{"properties": {"_tool": {"const": "add"}, "_activity": {"const": "add"}, "n": {"type": "number"}}}'
     )
     monkeypatch.setenv("ACTS_TOOLS", str(tmp_path))
-    found = run_preflight(request({"_tool": "add", "n": "x"}))
-    assert [p.code for p in found.errors] == ["schemaMismatch"]
+    preflight = run_preflight(request({"_tool": "add", "n": "x"}))
+    assert [p.code for p in preflight.errors] == ["schemaMismatch"]
 
 
 def test_an_environment_that_cannot_be_loaded_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,7 +85,7 @@ def test_an_environment_that_cannot_be_loaded_is_named(monkeypatch: pytest.Monke
         run_preflight(request(CALL))
 
 
-def test_nothing_is_loaded_for_a_request_that_leaves_nothing_to_the_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_loaded_for_a_request_that_needs_nothing_of_the_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ACTS_ACTIVITIES", "no_such_module_here")
     fixed = {"properties": {**TOOL["properties"], "_activity": {"const": "add"}}}  # type: ignore[dict-item]
     assert run_preflight(request(CALL, tool=fixed)).problems == []
@@ -116,20 +116,20 @@ KINDS: list[tuple[dict[str, Any], list[Any], dict[str, Any], bool, str]] = [
 
 
 @pytest.mark.parametrize(("config", "calls", "more", "agent", "why"), KINDS)
-def test_what_a_request_is_run_as_follows_from_what_it_has(
+def test_a_request_is_run_as_a_plan_or_an_agent(
     config: dict[str, Any],
     calls: list[Any],
     more: dict[str, Any],
     agent: bool,  # noqa: FBT001 - a column of the table
     why: str,
 ) -> None:
-    found = run_preflight({**request(*calls, tool=TOOL, **config), **more})
-    assert (found.agent, found.errors) == (agent, [])
-    assert found.why.startswith(why)
-    assert bool(found.why) is bool(why)
+    preflight = run_preflight({**request(*calls, tool=TOOL, **config), **more})
+    assert (preflight.agent, preflight.errors) == (agent, [])
+    assert preflight.why.startswith(why)
+    assert bool(preflight.why) is bool(why)
 
 
-def test_the_command_line_has_the_last_word_on_what_it_is() -> None:
+def test_an_option_overrides_what_a_request_is_run_as() -> None:
     task, plan = request(tool=TOOL, **MODEL), request(CALL, tool=TOOL, **MODEL)
     assert (run_preflight(task, agent=False).agent, run_preflight(plan, agent=True).agent) == (False, True)
     assert [p.code for p in run_preflight(request(CALL, tool=TOOL), agent=True).errors] == ["noModel"]
@@ -144,7 +144,7 @@ def test_an_agent_needs_no_plan_message_but_a_model() -> None:
     assert [p.code for p in run_preflight({**task, "config": MODEL}, agent=False).errors] == ["noPlan"]
 
 
-def test_a_plan_that_is_only_shown_is_not_checked_as_if_it_ran() -> None:
+def test_a_plan_that_a_model_is_shown_is_not_validated_as_a_plan() -> None:
     assert run_preflight(request({"_tool": "gone"}, tool=TOOL, **MODEL), agent=True).problems == []
 
 
@@ -155,11 +155,11 @@ AGENT_PROBLEMS: list[tuple[dict[str, Any], str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("given", "code", "at"), AGENT_PROBLEMS, ids=[f"{c}-{a}" for _, c, a in AGENT_PROBLEMS])
-def test_what_an_agent_cannot_begin_with_is_told_before_it_begins(given: dict[str, Any], code: str, at: str) -> None:
-    found = [(p.code, p.pointer) for p in run_preflight({"config": MODEL, **given}).errors]
-    assert found == [(code, at)]
+@pytest.mark.parametrize(("request_part", "code", "at"), AGENT_PROBLEMS, ids=[f"{c}-{a}" for _, c, a in AGENT_PROBLEMS])
+def test_the_problems_of_an_agents_request_are_reported(request_part: dict[str, Any], code: str, at: str) -> None:
+    preflight = [(p.code, p.pointer) for p in run_preflight({"config": MODEL, **request_part}).errors]
+    assert preflight == [(code, at)]
 
 
-def test_a_tool_of_an_agent_that_is_not_here_is_a_warning() -> None:
+def test_a_tool_of_an_agent_that_is_not_loaded_is_a_warning() -> None:
     assert codes(run_preflight(request(**MODEL)).problems) == ["unseenTool:warning"]

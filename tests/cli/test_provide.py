@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from tests.cli.conftest import Acts
-from tests.cli.test_instances import SHARED, TEMPLATE, file, waiting
+from tests.cli.conftest import Acts, new_name
+from tests.cli.test_instances import SHARED, TEMPLATE, start_waiting, write_batch
 
 
 def message(**more: Any) -> str:
@@ -20,10 +20,12 @@ def message(**more: Any) -> str:
 
 @pytest.mark.parametrize("plan", [SHARED, TEMPLATE], ids=["the run walks them", "children walk them"])
 @pytest.mark.parametrize("key", ["_instance", "instance"])
-async def test_a_message_for_an_instance_that_is_not_there_is_not_sent(
+async def test_a_message_for_an_unknown_instance_is_not_sent(
     acts: Acts, client: Client, tmp_path: Path, plan: list[Any], key: str
 ) -> None:
-    name = await waiting(acts, client, file(tmp_path, plan, approve={"calls": True}), 1 if plan is SHARED else 4)
+    name = await start_waiting(
+        acts, client, write_batch(tmp_path, plan, approve={"calls": True}), 1 if plan is SHARED else 4
+    )
     wrong = acts("provide", name, message(**{key: "c11"}))
     assert (wrong.exit_code, "has the message" in wrong.stderr) == (2, False)
     assert f'the run {name} has no instance "c11"' in wrong.stderr
@@ -36,8 +38,8 @@ async def test_a_message_for_an_instance_that_is_not_there_is_not_sent(
     await client.get_workflow_handle(name).cancel()
 
 
-async def test_a_message_that_the_run_refuses_ends_with_its_words(acts: Acts, client: Client, tmp_path: Path) -> None:
-    name = await waiting(acts, client, file(tmp_path, SHARED, approve={"calls": True}), 1)
+async def test_the_error_of_a_refused_message_is_the_runs_reason(acts: Acts, client: Client, tmp_path: Path) -> None:
+    name = await start_waiting(acts, client, write_batch(tmp_path, SHARED, approve={"calls": True}), 1)
     onto_text = {"_instance": "c1", "_outputPath": "†state.name", "_outputMethod": "push", "state": {"name": 1}}
     for _ in range(2):
         wrong = acts("provide", name, message(**onto_text))
@@ -47,10 +49,12 @@ async def test_a_message_that_the_run_refuses_ends_with_its_words(acts: Acts, cl
     await client.get_workflow_handle(name).cancel()
 
 
-def test_where_no_worker_answers_a_message_waits(acts: Acts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_worker_a_message_is_sent_and_waits(
+    acts: Acts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("ACTS_TASK_QUEUE", f"nobody-{uuid.uuid4().hex[:8]}")
-    name = f"cli-{uuid.uuid4().hex[:8]}"
-    acts("run", file(tmp_path, SHARED), "--detach", "--id", name)
+    name = new_name()
+    acts("run", write_batch(tmp_path, SHARED), "--detach", "--id", name)
     done = acts("provide", name, message(_instance="c11"))
     assert done.exit_code == 0
     assert "will get the message when a worker runs" in done.stderr

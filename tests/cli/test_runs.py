@@ -3,44 +3,19 @@
 from __future__ import annotations
 
 import json
-import uuid
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 from temporalio.client import Client
 
-from acts.language.wire import STATUS
 from cli.text.preflight import EXAMPLES
-from tests.cli.conftest import Acts
-from tests.support import assert_eventually
+from tests.cli.conftest import Acts, new_name, wait_for_end, wait_for_state
 
 WEATHER = str(EXAMPLES / "weather" / "plan.yaml")
 PAYMENT = str(EXAMPLES / "payment" / "plan.yaml")
 WAIT = str(EXAMPLES / "wait" / "plan.yaml")
 GUEST = {"type": "input", "input": {"guest": {"name": "Ada", "people": 2}}}
-
-
-def new_name() -> str:
-    return f"cli-{uuid.uuid4().hex[:8]}"
-
-
-async def settled(client: Client, run: str, call: str, state: str) -> None:
-    """Wait until a call of a run has a state."""
-
-    async def look() -> bool:
-        found: dict[str, Any] = await client.get_workflow_handle(run).query(STATUS)
-        return any(c["id"] == call and c["state"] == state for c in found["calls"])
-
-    await assert_eventually(look, why=f"{call} is {state}")
-
-
-async def over(client: Client, run: str) -> None:
-    async def look() -> bool:
-        return (await client.get_workflow_handle(run).describe()).close_time is not None
-
-    await assert_eventually(look, why=f"{run} is over")
 
 
 def test_run_waits_for_the_result_and_shows_it(acts: Acts) -> None:
@@ -59,7 +34,7 @@ def test_run_as_json_prints_the_result_and_nothing_else(acts: Acts) -> None:
     assert {c["id"]: c["state"] for c in result["calls"]}["3:bookMuseum"] == "skipped"
 
 
-def test_a_plan_that_fails_exits_with_1_and_keeps_what_was_done(acts: Acts) -> None:
+def test_a_plan_that_fails_exits_with_1_and_prints_its_result(acts: Acts) -> None:
     done = acts("run", WEATHER, "-i", "city=Atlantis", "--json")
     assert done.exit_code == 1
     result = json.loads(done.stdout)
@@ -70,7 +45,7 @@ def test_a_plan_that_fails_exits_with_1_and_keeps_what_was_done(acts: Acts) -> N
     assert 'unknown_city: no weather for "Atlantis"' in shown.stdout
 
 
-def test_watch_tells_each_change_where_no_terminal_looks(acts: Acts) -> None:
+def test_watch_prints_each_change_without_a_terminal(acts: Acts) -> None:
     done = acts("run", PAYMENT, "--watch")
     assert done.exit_code == 0
     for words in ("1:processPayment completed", "2:confirmOrder skipped", "3:reportFailure completed"):
@@ -78,7 +53,7 @@ def test_watch_tells_each_change_where_no_terminal_looks(acts: Acts) -> None:
     assert "card_declined" in done.stdout
 
 
-def test_what_only_the_worker_can_refuse_is_told_with_the_lines_of_the_file(acts: Acts, tmp_path: Path) -> None:
+def test_problems_that_the_worker_reports_have_the_lines_of_the_file(acts: Acts, tmp_path: Path) -> None:
     request = {"context": [{"type": "tool", "tool": "noSuchTool"}, {"type": "plan", "plan": [{"_tool": "noSuchTool"}]}]}
     (tmp_path / "a.json").write_text(json.dumps(request, indent=1))
     done = acts("run", "a.json")
@@ -87,11 +62,11 @@ def test_what_only_the_worker_can_refuse_is_told_with_the_lines_of_the_file(acts
     assert 'a.json:5: no tool "noSuchTool" is registered with the worker' in done.stderr
 
 
-async def test_a_detached_run_can_be_shown_drawn_fed_and_shown_again(acts: Acts, client: Client) -> None:
+async def test_a_detached_run_is_shown_drawn_and_provided_with_a_message(acts: Acts, client: Client) -> None:
     name = new_name()
-    started = acts("run", WAIT, "--detach", "--id", name)
-    assert (started.exit_code, started.stdout) == (0, f"{name}\n")
-    await settled(client, name, "2:bookRoom", "awaiting")
+    detached = acts("run", WAIT, "--detach", "--id", name)
+    assert (detached.exit_code, detached.stdout) == (0, f"{name}\n")
+    await wait_for_state(client, name, "2:bookRoom", "awaiting")
 
     shown = acts("show", name)
     assert shown.exit_code == 0
@@ -105,7 +80,7 @@ async def test_a_detached_run_can_be_shown_drawn_fed_and_shown_again(acts: Acts,
     assert (progress["id"], progress["status"], progress["progress"]["phase"]) == (name, "running", "awaiting")
 
     assert acts("provide", name, json.dumps(GUEST)).exit_code == 0
-    await over(client, name)
+    await wait_for_end(client, name)
     after = acts("show", name)
     assert "✓ completed" in after.stdout
     assert '"guest": "Ada"' in after.stdout
@@ -116,14 +91,14 @@ async def test_a_detached_run_can_be_shown_drawn_fed_and_shown_again(acts: Acts,
 async def test_a_run_is_paused_resumed_and_cancelled(acts: Acts, client: Client, tmp_path: Path) -> None:
     name = new_name()
     acts("run", WAIT, "--detach", "--id", name)
-    await settled(client, name, "2:bookRoom", "awaiting")
+    await wait_for_state(client, name, "2:bookRoom", "awaiting")
     assert acts("pause", name).exit_code == 0
     assert "⏸ paused" in acts("show", name).stdout
     (tmp_path / "guest.yaml").write_text("type: input\ninput: {guest: {name: Ada, people: 2}}\n")
     assert acts("provide", name, "guest.yaml").exit_code == 0
-    await settled(client, name, "2:bookRoom", "ready")
+    await wait_for_state(client, name, "2:bookRoom", "ready")
     assert acts("cancel", name).exit_code == 0
-    await over(client, name)
+    await wait_for_end(client, name)
     assert "⊘ cancelled" in acts("show", name).stdout
     for command in ("pause", "resume", "cancel"):
         late = acts(command, name)
@@ -131,14 +106,14 @@ async def test_a_run_is_paused_resumed_and_cancelled(acts: Acts, client: Client,
         assert f'the run "{name}" has ended' in late.stderr
 
 
-async def test_resume_lets_a_paused_run_go_on(acts: Acts, client: Client) -> None:
+async def test_a_paused_run_is_resumed(acts: Acts, client: Client) -> None:
     name = new_name()
     acts("run", WAIT, "--detach", "--id", name)
-    await settled(client, name, "2:bookRoom", "awaiting")
+    await wait_for_state(client, name, "2:bookRoom", "awaiting")
     acts("pause", name)
     acts("provide", name, json.dumps(GUEST))
     assert acts("resume", name).exit_code == 0
-    await over(client, name)
+    await wait_for_end(client, name)
 
 
 async def test_an_id_in_use_is_refused(acts: Acts, client: Client) -> None:
@@ -154,7 +129,7 @@ async def test_an_id_in_use_is_refused(acts: Acts, client: Client) -> None:
 
 
 @pytest.mark.parametrize("command", [["show"], ["pause"], ["cancel"], ["graph"]])
-def test_a_run_that_is_not_there_is_named(acts: Acts, command: list[str]) -> None:
+def test_a_missing_run_is_an_error(acts: Acts, command: list[str]) -> None:
     done = acts(command[0], "no-such-run", *command[1:])
     assert done.exit_code == 2
     assert 'there is no run "no-such-run"' in done.stderr
@@ -176,7 +151,7 @@ def test_a_request_that_is_too_large_is_refused_before_it_is_sent(acts: Acts, tm
     assert "a run takes at most" in done.stderr
 
 
-def test_without_a_worker_the_run_says_what_it_waits_for(acts: Acts, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_worker_run_and_show_say_so(acts: Acts, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ACTS_TASK_QUEUE", new_name())
     monkeypatch.setattr("cli.runs.run_reader.QUERY_TIMEOUT", timedelta(seconds=1))
     done = acts("run", WEATHER, "--detach")

@@ -174,32 +174,32 @@ BAD_CALLS: list[Any] = [
 ]
 
 
-def test_it_is_a_schema_of_the_dialect_it_names() -> None:
+def test_the_schema_is_valid_in_its_dialect() -> None:
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
     assert SCHEMA["$schema"] == jsonschema.Draft202012Validator.META_SCHEMA["$id"]
 
 
 @pytest.mark.parametrize("request_", GOOD, ids=str)
-def test_what_the_engine_reads_it_accepts(request_: Any) -> None:
+def test_the_schema_accepts_what_the_engine_accepts(request_: Any) -> None:
     parse_request(request_)
     assert [e.message for e in VALIDATOR.iter_errors(request_)] == []
 
 
 @pytest.mark.parametrize("request_", BAD, ids=str)
-def test_what_the_engine_refuses_by_shape_it_refuses(request_: Any) -> None:
+def test_the_schema_refuses_what_the_engine_refuses_by_shape(request_: Any) -> None:
     assert [p for p in validate(request_) if p.fatal and p.code != "noPlan"]
     assert not VALIDATOR.is_valid(request_)
 
 
 @pytest.mark.parametrize("call", BAD_CALLS, ids=str)
-def test_a_call_that_cannot_be_is_refused(call: Any) -> None:
+def test_an_invalid_call_is_refused(call: Any) -> None:
     request = context({"type": "tool", "tool": {"t": ANY_CALL}}, {"type": "plan", "plan": [call]})
     assert [p for p in validate(request) if p.fatal]
     assert not VALIDATOR.is_valid(request)
 
 
 @pytest.mark.parametrize("file", sorted(EXAMPLES.glob("*/*.yaml")), ids=lambda f: f"{f.parent.name}/{f.name}")
-def test_the_examples_fit(file: Any) -> None:
+def test_the_examples_are_valid(file: Any) -> None:
     assert [e.message for e in VALIDATOR.iter_errors(read_source(str(file)).value)] == []
 
 

@@ -51,7 +51,7 @@ def number_in_json_alone(text: str) -> bool:
 
 @given(values, st.sampled_from([None, 0, 2]))
 @settings(deadline=None)
-def test_json_is_read_as_python_reads_it_and_every_value_has_a_place(value: Any, indent: int | None) -> None:
+def test_json_is_read_as_python_reads_it_and_every_value_has_a_position(value: Any, indent: int | None) -> None:
     text = json.dumps(value, indent=indent)
     assert json_text.parse(text) == value
     assert [path for path, _ in json_text.positions(text)] == list(paths(value))
@@ -59,7 +59,7 @@ def test_json_is_read_as_python_reads_it_and_every_value_has_a_place(value: Any,
 
 @given(values)
 @settings(deadline=None)
-def test_json_is_yaml_and_every_value_has_the_same_place(value: Any) -> None:
+def test_json_is_yaml_and_every_value_has_the_same_position(value: Any) -> None:
     text = json.dumps(value, indent=2, ensure_ascii=False)  # YAML has no escapes of surrogate pairs
     assert yaml_text.parse(text) == value
     assert list(yaml_text.positions(text)) == list(json_text.positions(text))
@@ -67,7 +67,7 @@ def test_json_is_yaml_and_every_value_has_the_same_place(value: Any) -> None:
 
 @given(values)
 @settings(deadline=None)
-def test_yaml_that_was_written_by_a_library_comes_back(value: Any) -> None:
+def test_yaml_of_a_library_parses_to_the_same_value(value: Any) -> None:
     assume(not any(map(number_in_json_alone, strings(value))))
     text = yaml.safe_dump(value, allow_unicode=True)
     assert yaml_text.parse(text) == value
@@ -86,10 +86,10 @@ def test_yaml_that_was_written_by_a_library_comes_back(value: Any) -> None:
         ("†state.x || †state.y", "†state.x || †state.y"), ("|\n    a\n    b", "a\nb"), (">-\n    a\n    b", "a b"),
     ],
 )  # fmt: skip
-def test_a_plain_scalar_is_what_json_would_read_or_a_string(text: str, value: Any) -> None:
-    found = yaml_text.parse(f"a: {text}")["a"]
-    assert found == value
-    assert type(found) is type(value)
+def test_a_plain_scalar_is_a_json_value_or_a_string(text: str, value: Any) -> None:
+    result = yaml_text.parse(f"a: {text}")["a"]
+    assert result == value
+    assert type(result) is type(value)
 
 
 def test_aliases_are_values() -> None:
@@ -101,7 +101,7 @@ def test_aliases_are_values() -> None:
 
 
 @pytest.mark.parametrize("name", ["MAX_ALIASED", "MAX_DEPTH"])
-def test_what_is_just_allowed_is_read(name: str) -> None:
+def test_a_text_at_the_limit_is_read(name: str) -> None:
     if name == "MAX_DEPTH":
         text = "[" * 100 + "1" + "]" * 100
         assert yaml_text.parse(text) == json_text.parse(text) == json.loads(text)
@@ -127,7 +127,7 @@ def test_depth_through_aliases_is_bounded() -> None:
         ("YAML", '\na:\n  - 1\n  - b/c:\n      "~": 2\n'),
     ],
 )
-def test_a_pointer_leads_to_a_line_or_to_what_is_around_it(format_: Any, text: str) -> None:
+def test_a_pointer_has_the_position_of_its_value_or_of_the_nearest_around_it(format_: Any, text: str) -> None:
     source = parse_source("x", text, format_)
     lines = {
         "": None,
@@ -148,14 +148,14 @@ def test_a_pointer_leads_to_a_line_or_to_what_is_around_it(format_: Any, text: s
         assert line in (None, place.line), pointer
 
 
-def test_a_long_line_is_cut_around_what_is_meant() -> None:
+def test_a_long_line_is_cut_around_the_position() -> None:
     text = json.dumps({"a": ["x" * 50] * 20_000 + ["here"]})
     shown = parse_source("x", text, "JSON").excerpt("/a/20000")
     assert len(shown) < 120
     assert '"here"' in shown
 
 
-def test_numbers_beyond_a_float_are_refused_and_long_ones_kept() -> None:
+def test_a_number_beyond_a_float_is_refused_and_a_long_one_is_exact() -> None:
     assert json_text.parse("12345678901234567890123") == 12345678901234567890123
     assert math.isinf(json_text.parse("1e999"))  # refused by ``parse`` below, as everything that is not JSON is
     with pytest.raises(Exception, match="not a JSON number"):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import uuid
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -17,8 +16,7 @@ from acts.language.wire import PLAN
 from cli.dev.temporal_server import DevServer
 from cli.main import app
 from cli.text.preflight import EXAMPLES
-from tests.cli.conftest import Acts
-from tests.cli.test_runs import over, settled
+from tests.cli.conftest import Acts, new_name, wait_for_end, wait_for_state
 from tests.workflow.conftest import engine_on
 
 WEATHER = str(EXAMPLES / "weather" / "plan.yaml")
@@ -28,18 +26,10 @@ REPLAN = str(EXAMPLES / "replan" / "plan.yaml")
 # What a stranger may write: markup, a color, a line of its own
 HOSTILE = "Ada [bold red]x[/] \x1b[31m\nthe Request"
 
-
-@pytest.fixture(autouse=True)
-def wide(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Room for every line of a tree, whoever runs the tests."""
-    monkeypatch.setenv("COLUMNS", "250")
+pytestmark = pytest.mark.usefixtures("wide_terminal")
 
 
-def new_name() -> str:
-    return f"why-{uuid.uuid4().hex[:8]}"
-
-
-def ran(acts: Acts, file: str, *more: str, code: int = 0) -> str:
+def run_file(acts: Acts, file: str, *more: str, code: int = 0) -> str:
     """A run that is over."""
     name = new_name()
     done = acts("run", file, "--id", name, *more)
@@ -47,7 +37,7 @@ def ran(acts: Acts, file: str, *more: str, code: int = 0) -> str:
     return name
 
 
-def tree(acts: Acts, *arguments: str) -> list[str]:
+def why_lines(acts: Acts, *arguments: str) -> list[str]:
     """The lines of the tree, each with two spaces per level for the lines that rich draws."""
     done = acts("why", *arguments)
     assert done.exit_code == 0, done.stderr
@@ -55,15 +45,15 @@ def tree(acts: Acts, *arguments: str) -> list[str]:
     return [" " * ((len(line) - len(line.lstrip())) // 2) + line.strip() for line in shown]
 
 
-def undated(line: str) -> str:
+def without_date(line: str) -> str:
     """A line without its date."""
     return "  ".join(part for part in line.split("  ") if not (part.endswith("Z") and part[:2] == "20"))
 
 
-def test_a_value_is_told_back_to_what_the_request_gave(acts: Acts) -> None:
-    name = ran(acts, WEATHER, "--input", "city=Bergen")
-    found = [undated(line) for line in tree(acts, name, "†state.museum.what")]
-    assert found == [
+def test_a_value_is_traced_back_to_the_request(acts: Acts) -> None:
+    name = run_file(acts, WEATHER, "--input", "city=Bergen")
+    answer = [without_date(line) for line in why_lines(acts, name, "†state.museum.what")]
+    assert answer == [
         '†state.museum.what = "the museum, with 4 tickets"   from outside',
         "  3:bookMuseum  Activity bookMuseum",
         '    weather  †state.rainy = {"celsius": 9, "city": "Bergen", "sky": "rain"}',
@@ -75,60 +65,60 @@ def test_a_value_is_told_back_to_what_the_request_gave(acts: Acts) -> None:
     ]
 
 
-def test_what_the_request_gave_is_not_from_outside_and_what_was_not_needed_is_said(acts: Acts) -> None:
-    name = ran(acts, WEATHER)
-    assert tree(acts, name, "input.city")[0] == '†input.city = "Lisbon"   from the Request alone'
-    shown = tree(acts, name, "state.invitation.text")
+def test_a_value_of_the_request_is_not_from_outside_and_unneeded_paths_are_marked(acts: Acts) -> None:
+    name = run_file(acts, WEATHER)
+    assert why_lines(acts, name, "input.city")[0] == '†input.city = "Lisbon"   from the Request alone'
+    shown = why_lines(acts, name, "state.invitation.text")
     assert any(line.strip() == "outing  †state.picnic || †state.museum" for line in shown)
     assert any(line.strip() == "†state.museum: not needed" for line in shown)
 
 
-def test_the_ticks_of_an_agent_are_told_and_who_planned(acts: Acts) -> None:
-    name = ran(acts, REPLAN)
-    shown = [undated(line).strip() for line in tree(acts, name, "state.apology")]
+def test_the_trace_of_an_agent_has_ticks_and_planners(acts: Acts) -> None:
+    name = run_file(acts, REPLAN)
+    shown = [without_date(line).strip() for line in why_lines(acts, name, "state.apology")]
     assert "1:reportFailure  Activity reportFailure  tick 2  planned by the model" in shown
     assert "1:processPayment  Activity processPayment  tick 1  failed: card_declined  planned by the model" in shown
     assert shown[-1] == "the Request, /context/3"
-    plan = tree(acts, f"{name}/plan-2", "state.error.code")
+    plan = why_lines(acts, f"{name}/plan-2", "state.error.code")
     assert plan[-1].strip() == f"passed by the parent run {name} (message 1)"
     assert plan[0].endswith("from outside")
 
 
-def test_a_depth_cuts_the_tree_and_says_so(acts: Acts) -> None:
-    name = ran(acts, WEATHER)
-    shown = tree(acts, name, "state.picnic", "--depth", "1")
+def test_a_depth_limits_the_tree(acts: Acts) -> None:
+    name = run_file(acts, WEATHER)
+    shown = why_lines(acts, name, "state.picnic", "--depth", "1")
     assert len(shown) == 2
     assert shown[1].endswith("(more with --depth)")
 
 
-async def test_a_run_that_waits_tells_who_would_write_and_later_what_was_provided(acts: Acts, client: Client) -> None:
+async def test_a_running_plan_names_possible_writers_and_later_what_was_provided(acts: Acts, client: Client) -> None:
     name = new_name()
     acts("run", WAIT, "--detach", "--id", name)
-    await settled(client, name, "2:bookRoom", "awaiting")
+    await wait_for_state(client, name, "2:bookRoom", "awaiting")
     nothing = acts("why", name, "state.booking")
     assert nothing.exit_code == 2
     assert "there is no value at †state.booking" in nothing.stderr
     assert "2:bookRoom, which is awaiting" in nothing.stderr
-    assert tree(acts, name, "state.quote.cents")[0] == "†state.quote.cents = 21600   from outside"
+    assert why_lines(acts, name, "state.quote.cents")[0] == "†state.quote.cents = 21600   from outside"
 
     guest = {"type": "input", "input": {"guest": {"name": HOSTILE, "people": 2}}}
     assert acts("provide", name, json.dumps(guest)).exit_code == 0
-    await over(client, name)
+    await wait_for_end(client, name)
     done = acts("why", name, "state.booking.guest")
     assert "\x1b" not in done.stdout
-    shown = tree(acts, name, "state.booking.guest")
+    shown = why_lines(acts, name, "state.booking.guest")
     assert shown[0] == '†state.booking.guest = "Ada [bold red]x[/] \\u001b[31m\\nthe Request"   from outside'
     assert shown[-1].strip() == "provided to the run (message 3)"
 
 
-def test_json_has_all_of_it(acts: Acts) -> None:
-    name = ran(acts, REFUND)
+def test_why_as_json_has_the_whole_trace(acts: Acts) -> None:
+    name = run_file(acts, REFUND)
     done = acts("why", name, "state.refund", "--json")
-    found = json.loads(done.stdout)
-    assert (found["path"], found["outside"], found["value"]["cents"]) == ("†state.refund", True, 5000)
-    (source,) = found["sources"]
-    told = {k: source[k] for k in ("origin", "id", "tool", "tick", "plannedBy", "method", "outputPath")}
-    assert told == {
+    answer = json.loads(done.stdout)
+    assert (answer["path"], answer["outside"], answer["value"]["cents"]) == ("†state.refund", True, 5000)
+    (source,) = answer["sources"]
+    facts = {k: source[k] for k in ("origin", "id", "tool", "tick", "plannedBy", "method", "outputPath")}
+    assert facts == {
         "origin": "activity", "id": "1:issueRefund", "tool": "issueRefund", "tick": 2, "plannedBy": "model",
         "method": "set", "outputPath": "†state.refund",
     }  # fmt: skip
@@ -147,16 +137,18 @@ def request(*calls: dict[str, Any], context: list[dict[str, Any]]) -> dict[str, 
     return {"context": [{"type": "tool", "tool": tools}, *context, {"type": "plan", "plan": list(calls)}]}
 
 
-def test_the_instances_of_a_batch_are_told_by_what_their_children_wrote(acts: Acts, tmp_path: Path) -> None:
+def test_the_values_of_a_batchs_instances_are_traced(acts: Acts, tmp_path: Path) -> None:
     texts = {"one": "the sun and the moon", "two": "der Mond und die Sonne"}
     plan = request(
         {"_tool": "detect", "text": "†state.text", "_outputPath": "†state.language"},
         context=[{"type": "state", "text": text, "_instance": name} for name, text in texts.items()],
     )
     (tmp_path / "batch.json").write_text(json.dumps(plan))
-    name = ran(acts, "batch.json")
+    name = run_file(acts, "batch.json")
     for instance, place, language in (("one", 1, "en"), ("two", 2, "de")):
-        assert [undated(line).strip() for line in tree(acts, name, "state.language", "--instance", instance)] == [
+        assert [
+            without_date(line).strip() for line in why_lines(acts, name, "state.language", "--instance", instance)
+        ] == [
             f'†state.language = "{language}"   from outside',
             "1:detect  Activity detectLanguage",
             f'text  †state.text = "{texts[instance]}"',
@@ -164,7 +156,7 @@ def test_the_instances_of_a_batch_are_told_by_what_their_children_wrote(acts: Ac
         ]
 
 
-def test_an_instance_is_told_in_its_own_view(acts: Acts, tmp_path: Path) -> None:
+def test_a_value_of_an_instance_is_traced_in_its_own_view(acts: Acts, tmp_path: Path) -> None:
     plan = request(
         {"_tool": "detect", "text": "†state.text", "_outputPath": "†state.language"},
         {"_tool": "english", "language": "†state.language", "_scopes": ["†state.who"], "_outputPath": "†state.english",
@@ -175,8 +167,8 @@ def test_an_instance_is_told_in_its_own_view(acts: Acts, tmp_path: Path) -> None
         ],
     )  # fmt: skip
     (tmp_path / "two.json").write_text(json.dumps(plan))
-    name = ran(acts, "two.json")
-    assert [undated(line) for line in tree(acts, name, "state.english", "--instance", "one")] == [
+    name = run_file(acts, "two.json")
+    assert [without_date(line) for line in why_lines(acts, name, "state.english", "--instance", "one")] == [
         "†state.english = true   from outside",
         "  2:english  Activity isEnglish",
         '    language  †state.language = "en"',
@@ -206,9 +198,7 @@ def test_an_instance_is_told_in_its_own_view(acts: Acts, tmp_path: Path) -> None
         ("†state.a || †state.b", ["is several paths", "ask for one of them"]),
     ],
 )
-def test_a_path_that_leads_nowhere_is_answered_with_advice(
-    acts: Acts, weather: str, where: str, words: list[str]
-) -> None:
+def test_the_error_of_a_path_without_a_value_has_a_hint(acts: Acts, weather: str, where: str, words: list[str]) -> None:
     done = acts("why", weather, where)
     assert (done.exit_code, done.stdout) == (2, "")
     for word in words:
@@ -224,16 +214,16 @@ def weather_runs() -> dict[str, str]:
 def weather(acts: Acts, weather_runs: dict[str, str]) -> str:
     """One run of the weather example, which all cases of a table ask."""
     if "name" not in weather_runs:
-        weather_runs["name"] = ran(acts, WEATHER)
+        weather_runs["name"] = run_file(acts, WEATHER)
     return weather_runs["name"]
 
 
-def test_a_run_that_is_not_there_is_said(acts: Acts) -> None:
+def test_why_of_a_missing_run_is_an_error(acts: Acts) -> None:
     done = acts("why", "no-such-run", "state")
     assert (done.exit_code, 'there is no run "no-such-run"' in done.stderr) == (2, True)
 
 
-async def test_without_a_worker_nobody_can_tell(acts: Acts, client: Client) -> None:
+async def test_why_of_a_running_plan_needs_a_worker(acts: Acts, client: Client) -> None:
     name = new_name()
     handle = await client.start_workflow(PLAN, {"context": []}, id=name, task_queue=f"nobody-{name}")
     done = acts("why", name, "state")
@@ -241,7 +231,7 @@ async def test_without_a_worker_nobody_can_tell(acts: Acts, client: Client) -> N
     await handle.terminate("the test is over")
 
 
-async def test_of_a_run_that_is_over_its_result_tells_even_without_a_worker(
+async def test_a_run_that_has_ended_is_traced_from_its_result_without_a_worker(
     acts: Acts, client: Client, server: DevServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tools = {
@@ -267,7 +257,7 @@ async def test_of_a_run_that_is_over_its_result_tells_even_without_a_worker(
     assert "no worker answers" in done.stderr
 
 
-async def test_where_a_result_was_too_large_for_the_context_its_pages_are_asked_for(
+async def test_a_context_that_is_too_large_for_the_result_is_read_page_by_page(
     acts: Acts, client: Client, server: DevServer
 ) -> None:
     tools = {"big": {"properties": {"n": {}, "_outputPath": {}, "_outputMethod": {}}}}
@@ -283,16 +273,16 @@ async def test_where_a_result_was_too_large_for_the_context_its_pages_are_asked_
     assert "2:big  Activity big" in done.stdout
 
 
-async def test_a_run_that_was_refused_has_no_context(acts: Acts, client: Client, worker: dict[str, str]) -> None:
+async def test_a_run_with_an_invalid_request_has_no_context(acts: Acts, client: Client, worker: dict[str, str]) -> None:
     name = new_name()
     await client.start_workflow(PLAN, {"context": []}, id=name, task_queue=worker["ACTS_TASK_QUEUE"])
-    await over(client, name)
+    await wait_for_end(client, name)
     done = acts("why", name, "state")
     assert (done.exit_code, "has no context to read" in done.stderr) == (2, True)
     assert f"acts show {name}" in done.stderr
 
 
-async def test_a_workflow_of_another_kind_is_refused(acts: Acts, client: Client) -> None:
+async def test_a_workflow_of_another_type_is_refused(acts: Acts, client: Client) -> None:
     name = new_name()
     handle = await client.start_workflow("Other", {}, id=name, task_queue=f"nobody-{name}")
     done = acts("why", name, "state")
@@ -301,5 +291,5 @@ async def test_a_workflow_of_another_kind_is_refused(acts: Acts, client: Client)
 
 
 @pytest.mark.parametrize("depth", ["0", "51", "x"])
-def test_a_depth_is_a_number_that_a_person_can_read(depth: str) -> None:
+def test_the_depth_is_a_number_from_1_to_50(depth: str) -> None:
     assert CliRunner().invoke(app, ["why", "run", "state", "--depth", depth]).exit_code == 2
