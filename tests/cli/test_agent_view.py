@@ -1,4 +1,4 @@
-"""An agent's run as text, from nothing but its Request and its result."""
+"""The run of an agent as text, from its Request and its result alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command line and agents: what is started, what is seen of each tick, how it ends."""
+"""Agents on the command line: what is started, what each tick shows, how the run ends."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ async def test_a_running_agent_is_shown_with_the_live_calls_of_its_tick(
     async def is_awaiting() -> bool:
         try:
             answer = await client.get_workflow_handle(f"{name}/plan-1").query(STATUS)
-        except RPCError:  # not there yet
+        except RPCError:  # not started yet
             return False
         return bool(answer["calls"] and answer["calls"][0]["state"] == "awaiting")
 

@@ -1,4 +1,4 @@
-"""Whatever is wrong with a file ends as one readable block and exit code 2, never as a traceback."""
+"""Every error of a file is one readable message and exit code 2, never a traceback."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DEEP = 10_000
 
 @dataclass(frozen=True)
 class Case:
-    """A file by its name and content, and words that must be said of it (in this order)."""
+    """A file by its name and content, and the words of its error, in this order."""
 
     name: str
     content: str | bytes
@@ -50,7 +50,7 @@ LAUGHS = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
 )
 
 TEXTS = [
-    # -- JSON that is none
+    # -- invalid JSON
     Case("a.json", '{"context": [1,]}', ("a.json:1:16", "not valid JSON", "no comma before a closing")),
     Case("a.json", '{"context": [\n  {"type": text}]}', ("a.json:2:12", "found 't'", '{"type": text}')),
     Case("a.json", "{'context': []}", ("a.json:1:2", "double quotes")),
@@ -68,7 +68,7 @@ TEXTS = [
     Case("a.json", "[" * 300 + "]" * 300, ("nested deeper than 100 levels",), "300 lists"),
     Case("a.json", '{"context":\n["\\ud800"]}', ("a.json:2", "lone surrogate", "/context/0")),
     Case("a.json", '{"context": [{"\\udfff": 1}]}', ("lone surrogate",)),
-    # -- YAML that is none, or not JSON's
+    # -- invalid YAML, or YAML that JSON lacks
     Case("a.yaml", "context:\n\t- 1", ("a.yaml:2:1", "not valid YAML", "never with tabs")),
     Case("a.yaml", "context: a: b", ("a.yaml:1:11", "in quotes")),
     Case("a.yaml", "context: @x", ("a.yaml:1:10", "begins with @ in quotes")),
@@ -91,7 +91,7 @@ TEXTS = [
     Case("a.yaml", 'a: "\\ud800"', ("not valid YAML",)),
     Case("a.yaml", "a: x\x07y", ("a.yaml:1:5", "U+0007 is not allowed")),
     Case("a.yaml", "a: " + "1" * 5000, ("more digits than can be read",), "a YAML number of 5,000 digits"),
-    # -- no text at all
+    # -- not a text
     Case("a.json", "", ("the file is empty",)),
     Case("a.yaml", " \n\n", ("the file is empty",)),
     Case("a.json", b"\x89PNG\r\n\x1a\n\x00\x00", ("this is not a text file", "NUL")),
@@ -101,7 +101,7 @@ TEXTS = [
 ]
 
 REQUESTS = [
-    # -- a value, but no Request
+    # -- a value, but not a Request
     Case("a.json", "[]", ("a Request is an object {config, context, schema}, not list",)),
     Case("a.yaml", "# only a comment", ("a Request is an object", "not null")),
     Case("a.yaml", "2024-01-01", ("a Request is an object", "not string"), "a date is a string"),
@@ -151,7 +151,7 @@ REQUESTS = [
 
 
 def contains_in_order(output: str, words: tuple[str, ...]) -> bool:
-    """Whether all words stand in the output, one after the other."""
+    """Whether the output has all words, in this order."""
     at = 0
     for word in words:
         at = output.find(word, at)

@@ -1,4 +1,4 @@
-"""The commands that need no server, and what every command has in common."""
+"""The commands that need no server, and what all commands have in common."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ except SystemExit:
 
 
 def imported_by(*arguments: str) -> set[str]:
-    """The top-level modules that a command has imported at its end."""
+    """The top-level modules that a command imports."""
     done = subprocess.run(
         [sys.executable, "-c", IMPORTED, *arguments],
         cwd=ROOT, env=clean_environment(), capture_output=True, text=True, timeout=60, check=True,

@@ -1,4 +1,4 @@
-"""What waits for a person, decided from the command line: a real server, a real worker."""
+"""Decisions about pending approvals from the command line, with a real server and worker."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ async def test_a_decision_that_cannot_be_applied_is_one_error(
     await client.get_workflow_handle(name).terminate()
 
 
-@pytest.mark.parametrize("command", [["approve"], ["reject", "--reason", "no"], ["edit"], ["diff"]])
+@pytest.mark.parametrize("command", [["approve"], ["reject", "--reason", "no"], ["edit"], ["diff"], ["pending"]])
 def test_a_decision_about_a_missing_run_is_an_error(acts: Acts, command: list[str]) -> None:
     done = acts(command[0], "no-such-run", *command[1:])
     assert done.exit_code == 2
@@ -199,7 +199,7 @@ async def test_an_update_without_an_answer_does_not_hang(
 
 
 def use_editor(folder: Path, monkeypatch: pytest.MonkeyPatch, old: str, new: str) -> None:
-    """An editor that replaces a text."""
+    """Set an editor that replaces a text."""
     program = f"import pathlib,sys; p=pathlib.Path(sys.argv[1]); p.write_text(p.read_text('utf-8').replace({old!r}, {new!r}), 'utf-8')"  # noqa: E501
     (folder / "editor.py").write_text(program, "utf-8")
     monkeypatch.setenv("TMPDIR", str(folder))
@@ -368,6 +368,12 @@ async def test_the_calls_of_an_agents_plan_are_decided_by_the_agents_id(
     assert [(w["call"], w["workflowId"]) for w in listed] == [
         ("1:english", f"{name}/plan-1"), ("2:english", f"{name}/plan-1"),
     ]  # fmt: skip
+    of_root, of_plan = acts("pending", name), acts("pending", f"{name}/plan-1")
+    assert (of_root.stdout.count("1:english"), of_root.stderr) == (2, "")
+    assert f"{name}/plan-1 is part of the run {name}, and lists only its own approvals" in of_plan.stderr
+    assert f"`acts pending {name}` lists those of the whole tree" in of_plan.stderr
+    missing = acts("approve", f"{name}/plan-1", "--call", "9:english")
+    assert f"`acts pending {name}` lists those of its tree" in missing.stderr
     (tmp_path / "call.yaml").write_text("_tool: english\nlanguage: en\n_outputPath: †state.second\n", "utf-8")
     done = acts("edit", name, "--call", "2:english", "--file", "call.yaml", "--yes")
     assert done.exit_code == 0, done.stderr

@@ -1,4 +1,4 @@
-"""``acts dev`` and ``acts demo``: everything comes up, and nothing is left, however it ends."""
+"""``acts dev`` and ``acts demo``: everything starts, and no process remains, however it ends."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ context:
 
 @dataclass
 class Dev:
-    """``acts dev`` as a process, with all that it printed until it was up."""
+    """``acts dev`` as a process, with its output until it was ready."""
 
     process: subprocess.Popen[str]
     printed: str
@@ -60,7 +60,7 @@ class Dev:
 
     @property
     def processes(self) -> list[int]:
-        """Itself, and its children: the worker and the server."""
+        """Its own process, the worker and the server."""
         everybody = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
         return [self.process.pid, *(pid for pid in everybody if (stat(pid) or ["", "0"])[1] == str(self.process.pid))]
 
@@ -78,7 +78,7 @@ class Dev:
         return match
 
     def wait(self) -> tuple[int, str]:
-        """Its exit code and what it printed last."""
+        """The exit code, and the output since it was ready."""
         rest, _ = self.process.communicate(timeout=STOP_SECONDS)
         return self.process.returncode, rest
 
@@ -88,7 +88,7 @@ Start = Callable[..., Dev]
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    """Starts ``acts dev`` with the state in the test's folder; whatever is left at the end is killed."""
+    """Start ``acts dev`` with the state in the test's folder; a process that remains at the end is killed."""
     started: list[subprocess.Popen[str]] = []
 
     def call(*arguments: str, cwd: Path = ROOT, **environment: str) -> Dev:
@@ -119,7 +119,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 
 def stat(pid: int) -> list[str] | None:
-    """State, parent, … of a process as Linux has them; None when there is none."""
+    """State, parent, … of a process, as Linux lists them; None if there is no such process."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -154,7 +154,7 @@ async def test_a_plan_runs_on_the_dev_server_and_ctrl_c_stops_everything(start: 
     await wait_until_ended(processes)
     assert find_dev_server(dev.state) is None
     after = run_acts("show", "x", cwd=tmp_path, ACTS_STATE=str(dev.state))
-    assert after.returncode in (2, 3)  # another server may run on 7233; ours does not
+    assert after.returncode in (2, 3)  # another server may run on 7233
 
 
 DELEGATING_PLAN = """
@@ -192,7 +192,7 @@ async def test_no_process_remains_however_it_is_stopped(start: Start, number: si
 
 
 async def test_a_signal_to_the_process_group_stops_everything(start: Start) -> None:
-    """What a terminal does with Ctrl-C, as far as our own processes go."""
+    """As a terminal does for Ctrl-C, but only to the processes of the command."""
     dev = start("--no-ui")
     processes = dev.processes
     for pid in (dev.worker, dev.process.pid):
@@ -238,7 +238,7 @@ async def test_if_the_server_or_the_worker_ends_the_other_is_stopped(start: Star
 
 def test_a_default_port_in_use_is_replaced_and_noted(start: Start) -> None:
     with socket.socket() as other:
-        with suppress(OSError):  # then another program has it, which is as good
+        with suppress(OSError):  # another program uses it, which has the same effect
             other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             other.bind(("127.0.0.1", 7233))
             other.listen()

@@ -1,4 +1,4 @@
-"""What failed in a run, told in full: by ``acts run`` as by ``acts show``."""
+"""Failures of a run, printed in full by ``acts run`` and ``acts show``."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_failure_is_printed_in_full(acts: Acts, tmp_path: Path) -> None:
 
 
 def delegating(folder: Path, **written: str) -> str:
-    """A plan whose one Call goes to a delegate that is not there."""
+    """A plan whose one Call goes to a missing delegate."""
     tool = {"properties": {"_delegate": {"const": "summarise"}, "_outputPath": {"type": "string"}}}
     context = [{"type": "tool", "tool": {"brief": tool}}, {"type": "plan", "plan": [{"_tool": "brief", **written}]}]
     (folder / "brief.json").write_text(json.dumps({"context": context}), "utf-8")

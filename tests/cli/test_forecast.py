@@ -1,4 +1,4 @@
-"""The forecast of each example beside what the example really came to, as `acts show` tells it."""
+"""The forecast of each example beside its actual figures, as `acts show` prints them."""
 
 from __future__ import annotations
 
@@ -10,28 +10,31 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from temporalio.client import Client
 
-from acts.simulation.forecast_vs_actual import compare, relative_error
+from acts.simulation.forecast_vs_actual import relative_error
 from cli.runs.run_forecast import PROPOSED
 from cli.text import yaml_text
 from cli.text.preflight import EXAMPLES
 from tests.cli.conftest import Acts, new_name
 from tests.examples.running import started
 
-# Agents propose each plan, as lazy ones do by themselves; that nobody decides takes the least time
+# Each plan of an agent is proposed, and approved as soon as possible
 SOON = {"timeout": "100ms", "onTimeout": "approve"}
 LAZY = {"type": "plan", "plan": [], "mode": "lazy"}
 AGENTS = {
     "refund": True, "replan": True, "research": False, "translation": True, "trip": False,
-    # Lazy: what people are asked by ``approve.plan``, they are asked about the plans of delegates too
+    # lazy, because ``approve.plan`` holds for the plans of delegates too
     "greetings": True, "loan": True, "moderation": True, "music": True, "speaker": True, "summary": True,
 }  # fmt: skip
-REQUESTS, TALKS = {"requests"}, {"requests", "events", "bytes"}
+REQUESTS = {"requests"}
+# Figures that delegates and children add to
 UNFORESEEN = {
-    "greetings": REQUESTS, "loan": REQUESTS, "moderation": TALKS, "speaker": REQUESTS, "summary": REQUESTS,
-    "music": TALKS,
+    "greetings": REQUESTS, "loan": REQUESTS, "speaker": REQUESTS, "summary": REQUESTS, "moderation": None,
+    "music": None,
 }  # fmt: skip
+EXACT = {"calls", "requests"}
+TOLERANCE = 0.25
+
 GUEST = '{"name": "Ada", "people": 2}'
 RUNS = {
     "fanout": ["fanout/plan.yaml"], "linear": ["linear/plan.yaml"], "accepted": ["payment/accepted.yaml"],
@@ -53,24 +56,23 @@ LATENT = {
 }  # fmt: skip
 
 
-def near(example: str, table: dict[str, Any]) -> None:
-    """Calls and requests are exact, events and bytes no more than a fifth outside of what was told.
+def check_table(example: str, table: dict[str, Any]) -> None:
+    """Calls and requests are within the forecast, all other known figures near it.
 
-    What delegates ask a model for is not forecast, nor what they say to a keeper of a budget.
+    Of an example whose figures are unforeseen (None), only the calls are checked.
     """
-    print(  # noqa: T201
-        example,
-        *(f"{k} {table[k]['expected']} {table[k]['actual']} {relative_error(table[k]) or 0:+.0%}" for k in table),
-    )
-    for exact in {"calls", "requests"} - UNFORESEEN.get(example, set()):
-        assert table[exact]["expected"]["min"] <= table[exact]["actual"] <= table[exact]["expected"]["max"], exact
-    for close in {"events", "bytes"} - UNFORESEEN.get(example, set()):
-        assert abs(relative_error(table[close]) or 0) <= 0.2, (close, table[close])
+    unforeseen = UNFORESEEN.get(example, set())
+    for name, row in table.items():
+        error = relative_error(row)
+        if error is None or (name != "calls" and (unforeseen is None or name in unforeseen)):
+            continue
+        assert abs(error) <= (0 if name in EXACT else TOLERANCE), (name, row)
+    assert table["calls"]["actual"] is not None
 
 
-def told(acts: Acts, name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(acts("show", name, "--json").stdout)["forecast"]
-    return found
+def forecast_of(acts: Acts, name: str) -> dict[str, Any]:
+    table: dict[str, Any] = json.loads(acts("show", name, "--json").stdout)["forecast"]
+    return table
 
 
 @pytest.mark.parametrize("example", RUNS)
@@ -78,8 +80,8 @@ def test_the_forecast_of_a_plan_holds(acts: Acts, example: str) -> None:
     file, *more = RUNS[example]
     name = new_name()
     assert acts("run", str(EXAMPLES / file), "--id", name, *more).exit_code == 0
-    table = told(acts, name)
-    near(example, table)
+    table = forecast_of(acts, name)
+    check_table(example, table)
     shown = acts("show", name).stdout
     assert "forecast of the plan as it was started" in shown
     assert f"{table['calls']['actual']:,}" in shown
@@ -108,8 +110,8 @@ def test_approved_local_detached_and_latent_calls_have_a_forecast(
     acts: Acts, worker: dict[str, str], tmp_path: Path, plan: Any, mode: str, config: dict[str, Any]
 ) -> None:
     script = f"script-{uuid.uuid4().hex[:8]}"
-    said = {"when": {"tool": "translate"}, "output": "good", "path": "†state.t"}
-    (Path(worker["ACTS_SCRIPTS"]) / f"{script}.json").write_text(json.dumps({"answers": [said]}), "utf-8")
+    answer = {"when": {"tool": "translate"}, "output": "good", "path": "†state.t"}
+    (Path(worker["ACTS_SCRIPTS"]) / f"{script}.json").write_text(json.dumps({"answers": [answer]}), "utf-8")
     tools = {"english": ENGLISH, "quick": _local(ENGLISH), "translate": LATENT}
     used = {call["_tool"] for call in plan}
     context = [{"type": "tool", "tool": {k: v for k, v in tools.items() if k in used}}]
@@ -119,16 +121,12 @@ def test_approved_local_detached_and_latent_calls_have_a_forecast(
     name = new_name()
     done = acts("run", "a.json", "--plan", "--id", name)
     assert done.exit_code == 0, done.stdout + done.stderr
-    table = told(acts, name)
-    print(*(f"{k} {table[k]['expected']} {table[k]['actual']} {relative_error(table[k]) or 0:+.0%}" for k in table))  # noqa: T201
-    for close in ("events", "bytes", "tokens"):
-        assert abs(relative_error(table[close]) or 0) <= 0.25, (close, table[close])
+    table = forecast_of(acts, name)
+    check_table("other", table)
 
 
 @pytest.mark.parametrize("per_child", [1, 4])
-async def test_a_batch_and_each_of_its_children_have_a_forecast(
-    acts: Acts, client: Client, tmp_path: Path, per_child: int
-) -> None:
+def test_a_batch_and_each_of_its_children_have_a_forecast(acts: Acts, tmp_path: Path, per_child: int) -> None:
     own = [{"type": "state", "state": {"lang": "en" * n}, "_instance": f"person {n}"} for n in range(1, 21)]
     plan = [{"_tool": "english", "language": lang, "_outputPath": f"†state.{to}"}
             for lang, to in (("†state.lang", "a"), ("†state.a", "b"))]  # fmt: skip
@@ -138,12 +136,7 @@ async def test_a_batch_and_each_of_its_children_have_a_forecast(
     assert (simulated["runs"], "each" in simulated) == (20 // per_child, per_child == 1)
     name = new_name()
     assert acts("run", "a.json", "--plan", "--id", name).exit_code == 0
-    near("batch", told(acts, name))
-    if per_child == 1:
-        info = (await client.get_workflow_handle(f"{name}/person 7").describe()).raw_description.workflow_execution_info
-        actual = {"events": info.history_length, "bytes": info.history_size_bytes}
-        table = compare(simulated["each"], actual)
-        assert all(abs(relative_error(table[close]) or 0) <= 0.2 for close in ("events", "bytes")), table
+    check_table("batch", forecast_of(acts, name))
 
 
 def test_the_forecast_of_a_foreign_worker_holds(acts: Acts, worker: dict[str, str], tmp_path: Path) -> None:
@@ -151,12 +144,12 @@ def test_the_forecast_of_a_foreign_worker_holds(acts: Acts, worker: dict[str, st
     program, env = EXAMPLES / "foreign" / "worker.py", {"TEMPORAL_ADDRESS": worker["TEMPORAL_ADDRESS"]}
     with started([sys.executable, str(program)], tmp_path / "foreign.log", tmp_path, env):
         assert acts("run", str(EXAMPLES / "foreign" / "plan.yaml"), "--id", name).exit_code == 0
-    near("foreign", told(acts, name))
+    check_table("foreign", forecast_of(acts, name))
 
 
 @pytest.mark.parametrize(("example", "lazy"), AGENTS.items())
-async def test_the_result_of_an_agent_compares_the_forecasts_of_its_plans(
-    acts: Acts, client: Client, tmp_path: Path, example: str, *, lazy: bool
+def test_the_result_of_an_agent_compares_the_forecasts_of_its_plans(
+    acts: Acts, tmp_path: Path, example: str, *, lazy: bool
 ) -> None:
     request = yaml_text.parse((EXAMPLES / example / "plan.yaml").read_text("utf-8"))
     assert isinstance(request, dict)
@@ -166,19 +159,11 @@ async def test_the_result_of_an_agent_compares_the_forecasts_of_its_plans(
     name = new_name()
     done = acts("run", "plan.json", "--agent", "--id", name)
     assert (done.exit_code, PROPOSED in done.stdout) == (0, True), done.stdout + done.stderr
-    table = told(acts, name)
-    near(example, table)
+    table = forecast_of(acts, name)
+    check_table(example, table)
     result = json.loads(acts("show", name, "--json").stdout)["result"]
     assert result["forecast"] == table
-    assert set(table) & UNFORESEEN.get(example, set()) == set()
-    ticks = {call["tick"] for call in result["calls"]}
-    counted = [(await client.get_workflow_handle(f"{name}/plan-{tick}").describe()) for tick in ticks]
-    events, bytes_ = (sum(getattr(c.raw_description.workflow_execution_info, f"history_{what}") for c in counted)
-                      for what in ("length", "size_bytes"))  # fmt: skip
-    if "events" in table:
-        assert table["events"]["actual"] == events
-        # The run cannot see what came in during the task before its last: see workflows/extent.py
-        assert abs(table["bytes"]["actual"] - bytes_) < 0.25 * bytes_
+    assert set(table) & (UNFORESEEN.get(example) or set()) == set()
     if "requests" in table:
         assert table["requests"]["actual"] == result["usage"]["requests"] - result["ticks"]
 

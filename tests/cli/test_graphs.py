@@ -1,4 +1,4 @@
-"""Pictures of runs, and what became of their plans: batches, what is below them, and what only the worker knows."""
+"""Graphs and diffs of runs: batches, their instances, delegates, and Tools that only the worker knows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TEXTS = {"c1": "The tram is quiet.", "c2": "You are a liar.", "c3": "Where is th
 
 @pytest.fixture(autouse=True)
 def tools_of_the_worker_alone(acts: Acts, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a command line knows that was not told what the worker loads; and room for long lines."""
+    """The command line loads no Tools of the worker; and room for long lines."""
     assert acts
     monkeypatch.delenv("ACTS_ACTIVITIES")
     monkeypatch.setenv("COLUMNS", "200")
@@ -49,7 +49,7 @@ def run_file(acts: Acts, request_file: str) -> str:
     return name
 
 
-# -- pictures ----------------------------------------------------------------------
+# -- graphs ------------------------------------------------------------------------
 
 
 def test_the_graph_of_a_batch_counts_its_instances(acts: Acts, tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ async def test_the_graph_counts_running_instances(acts: Acts, client: Client) ->
     assert "2 open" in acts("graph", name).stdout
 
 
-# -- what was edited ---------------------------------------------------------------
+# -- edits -------------------------------------------------------------------------
 
 
 def check_diff(acts: Acts, name: str) -> None:

@@ -1,4 +1,4 @@
-"""One instance of a batch, looked at from the command line: whoever walks it, and whether it goes on or is over."""
+"""One instance of a batch on the command line, whichever run executes it, while it runs and after."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TEMPLATE = [
     {"_tool": "english", "language": "†state.language", "_outputPath": "†state.english"},
     {"_tool": "english", "language": "fr", "note": "†state.english", "_outputPath": "†state.last"},
 ]
-# A global Call writes what those of instances read: no child can walk them
+# A global Call writes what those of instances read: no child can execute them
 SHARED = [
     {"_tool": "english", "language": "en", "_outputPath": "†state.shared"},
     *({"_tool": "english", "_instance": n, "language": "en", "note": "†state.shared", "_outputPath": "†state.mine"}
@@ -53,7 +53,7 @@ async def start_waiting(acts: Acts, client: Client, request_file: str, count: in
 
 
 async def wait_in_all_instances(client: Client, run: str, call: str) -> list[Any]:
-    """The waits of a Call, once it waits in every instance."""
+    """The approvals of a Call, once it waits in every instance."""
 
     async def look() -> list[Any]:
         answer = [w for w in await client.get_workflow_handle(run).query("pending") if w["call"] == call]

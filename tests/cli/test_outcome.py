@@ -1,4 +1,4 @@
-"""What a failed workflow means to a person: a status, a result, problems, an exit code."""
+"""The outcome of a failed workflow: a status, a result, problems, an exit code."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ CASES: list[tuple[BaseException, str, int, Any]] = [
 
 
 def chain(error: exceptions.FailureError, cause: BaseException) -> BaseException:
-    """A failure of what a run was there for, as the server tells it: the reason is its cause."""
+    """A failure of a child or activity as the server reports it: the reason is its cause."""
     error.__cause__ = cause
     return error
 

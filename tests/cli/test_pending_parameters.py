@@ -1,4 +1,4 @@
-"""What a Call that waits would be called with, as a person is shown it before the decision."""
+"""The parameters of a pending Call, which a person sees before the decision."""
 
 from __future__ import annotations
 

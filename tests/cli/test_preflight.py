@@ -1,4 +1,4 @@
-"""What this environment does not know of the worker is a warning; what no worker could make right is an error."""
+"""A problem that depends on the worker is a warning; one that every worker reports is an error."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_the_examples_are_checked_with_their_own_tools(monkeypatch: pytest.Monke
 
 MODEL = {"model": "scripted:x"}
 KINDS: list[tuple[dict[str, Any], list[Any], dict[str, Any], bool, str]] = [
-    # config, calls, what else the Request has; what it is, and what is said of it
+    # config, calls, other keys of the Request; is it for an agent, and why
     ({}, [CALL], {}, False, ""),
     ({}, [], {}, False, ""),
     ({"maxTicks": 5}, [CALL], {"schema": {}}, False, ""),

@@ -1,4 +1,4 @@
-"""Messages that a run does not take are refused where they are sent."""
+"""A message that a run refuses is an error of ``acts provide``."""
 
 from __future__ import annotations
 

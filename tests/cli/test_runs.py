@@ -1,4 +1,4 @@
-"""The commands that talk to a server: a real one, with a real worker in a process of its own."""
+"""The commands that need a server, with a real server and a worker process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The JSON Schema for editors accepts what the engine accepts, and refuses what it can see to be wrong."""
+"""The JSON Schema for editors accepts what the engine accepts, and refuses invalid shapes."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ BAD: list[Any] = [
     context({"type": "plan", "plan": [], "mode": "fast"}),
 ]
 
-# What only the validator of plans refuses, and the schema already sees
+# Calls that the validator of plans refuses, and the schema too
 BAD_CALLS: list[Any] = [
     "t",
     {},

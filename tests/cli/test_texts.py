@@ -1,4 +1,4 @@
-"""JSON and YAML texts: the same values, and the place of every one of them."""
+"""JSON and YAML texts: the same values, and the position of each."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def paths(value: Any, at: Path = ()) -> Iterator[Path]:
 
 
 def strings(value: Any) -> Iterator[str]:
-    """Every text of a value, keys among them."""
+    """Every string of a value, keys included."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
@@ -71,7 +71,7 @@ def test_yaml_of_a_library_parses_to_the_same_value(value: Any) -> None:
     assume(not any(map(number_in_json_alone, strings(value))))
     text = yaml.safe_dump(value, allow_unicode=True)
     assert yaml_text.parse(text) == value
-    assert {path for path, _ in yaml_text.positions(text)} <= set(paths(value))  # what an alias repeats has one place
+    assert {path for path, _ in yaml_text.positions(text)} <= set(paths(value))  # copies of an alias share one
 
 
 @pytest.mark.parametrize(
@@ -157,6 +157,6 @@ def test_a_long_line_is_cut_around_the_position() -> None:
 
 def test_a_number_beyond_a_float_is_refused_and_a_long_one_is_exact() -> None:
     assert json_text.parse("12345678901234567890123") == 12345678901234567890123
-    assert math.isinf(json_text.parse("1e999"))  # refused by ``parse`` below, as everything that is not JSON is
+    assert math.isinf(json_text.parse("1e999"))  # ``parse_source`` refuses it, as everything that is not JSON
     with pytest.raises(Exception, match="not a JSON number"):
         parse_source("x", "[1e999]", "JSON")

@@ -1,4 +1,4 @@
-"""``acts why``: where a value came from, asked of real runs, going on and over."""
+"""``acts why``: where a value of a real run came from, while it runs and after it has ended."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ WEATHER = str(EXAMPLES / "weather" / "plan.yaml")
 WAIT = str(EXAMPLES / "wait" / "plan.yaml")
 REFUND = str(EXAMPLES / "refund" / "plan.yaml")
 REPLAN = str(EXAMPLES / "replan" / "plan.yaml")
-# What a stranger may write: markup, a color, a line of its own
+# Text from outside: markup, a color, a line break
 HOSTILE = "Ada [bold red]x[/] \x1b[31m\nthe Request"
 
 pytestmark = pytest.mark.usefixtures("wide_terminal")
 
 
 def run_file(acts: Acts, file: str, *more: str, code: int = 0) -> str:
-    """A run that is over."""
+    """A run that has ended."""
     name = new_name()
     done = acts("run", file, "--id", name, *more)
     assert done.exit_code == code, done.stderr
@@ -38,7 +38,7 @@ def run_file(acts: Acts, file: str, *more: str, code: int = 0) -> str:
 
 
 def why_lines(acts: Acts, *arguments: str) -> list[str]:
-    """The lines of the tree, each with two spaces per level for the lines that rich draws."""
+    """The lines of the tree, each indented by two spaces per level."""
     done = acts("why", *arguments)
     assert done.exit_code == 0, done.stderr
     shown = done.stdout.translate(str.maketrans("├└│─", "    ")).splitlines()
@@ -46,7 +46,7 @@ def why_lines(acts: Acts, *arguments: str) -> list[str]:
 
 
 def without_date(line: str) -> str:
-    """A line without its date."""
+    """A line without the date."""
     return "  ".join(part for part in line.split("  ") if not (part.endswith("Z") and part[:2] == "20"))
 
 
@@ -212,7 +212,7 @@ def weather_runs() -> dict[str, str]:
 
 @pytest.fixture
 def weather(acts: Acts, weather_runs: dict[str, str]) -> str:
-    """One run of the weather example, which all cases of a table ask."""
+    """One run of the weather example, shared by all cases of a table."""
     if "name" not in weather_runs:
         weather_runs["name"] = run_file(acts, WEATHER)
     return weather_runs["name"]
