@@ -16,7 +16,7 @@ from acts.language.errors import CallError, DecisionRefused, EngineError
 from acts.language.messages import parse_request
 from acts.language.wire import CANCELLED, DELEGATE, INSTANCE, LIMIT_EXCEEDED
 from acts.machines.call_state import SETTLED
-from acts.machines.instance_results import TOLD
+from acts.machines.instance_results import REPORT_KEYS
 from acts.machines.walk import Walk
 from acts.plan.planned_call import UNIT
 from acts.plan.validate import validate_parsed
@@ -249,7 +249,7 @@ def instances_of(node: PlannedCall, found: Any, failed: CallError | None = None)
     if isinstance(found, dict) and isinstance(found.get("instances"), dict):
         return dict(found["instances"])
     if isinstance(found, dict) and "status" in found:
-        return {node.members[0]: {k: found[k] for k in TOLD if k in found}}
+        return {node.members[0]: {k: found[k] for k in REPORT_KEYS if k in found}}
     why = failed or CallError("EngineError", "the child that walked it said nothing of it")
     error = {"call": None, "code": why.code, "message": why.message}
     status = "cancelled" if why.code == CANCELLED else "failed"
