@@ -23,12 +23,12 @@ from typing import Any, Final
 from temporalio.api.workflow.v1 import WorkflowExecutionInfo
 from temporalio.client import Client, WorkflowHandle
 from temporalio.common import RawValue
-from workflows.runtime.payloads import decode
 
 from acts.language.wire import PLAN
 from benchmarks import shapes
 from benchmarks.shapes import Shape
 from cli.dev.temporal_server import DevServer, dev_server
+from workflows.runtime.payloads import decode
 
 ROOT: Final = Path(__file__).parents[1]
 ENGINE: Final = ("worker",)

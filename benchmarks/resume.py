@@ -28,13 +28,13 @@ from typing import Any, Final
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import WorkflowHandle
 from temporalio.common import RawValue
-from workflows.runtime.payloads import decode
 
 from acts.language.wire import PLAN
 from benchmarks import live, shapes
 from benchmarks.live import Bench, Process
 from benchmarks.shapes import Shape
 from benchmarks.tables import Table, alone, median, say
+from workflows.runtime.payloads import decode
 
 ROUNDS: Final = 3
 KILL_AFTER: Final = 8

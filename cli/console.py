@@ -67,6 +67,16 @@ def clean(text: object, limit: int | None = None) -> str:
     return line if limit is None or len(line) <= limit else line[: limit - 1] + "…"
 
 
+def compact_json(value: Any) -> str:
+    """A value as JSON on one line."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def count_text(number: int, noun: str) -> str:
+    """``1 call``, ``2,000 calls``"""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def clean_lines(text: str) -> list[str]:
     """The lines of a text, each without control characters."""
     return [clean(line) for line in text.splitlines()] or [""]

@@ -90,34 +90,61 @@ def command(function: Callable[..., ExitCode]) -> Callable[..., ExitCode]:
 
 File = Annotated[str, typer.Argument(metavar="FILE", help="A request in JSON or YAML; - is standard input.")]
 Run = Annotated[str, typer.Argument(metavar="ID", help="The id of a run.")]
+AnyRun = Annotated[str | None, typer.Argument(metavar="ID", help="The id of a run (default: all runs).")]
+FileOrRun = Annotated[str, typer.Argument(metavar="FILE|ID", help="A request, or the id of a run.")]
+ValuePath = Annotated[str, typer.Argument(metavar="PATH", help="The path of a value, like state.order[0].price.")]
+Message = Annotated[
+    str, typer.Argument(metavar="MESSAGE", help="A data, input or state message: JSON, or a file that holds it.")
+]
 Inputs = Annotated[
     list[str] | None,
     typer.Option("--input", "-i", metavar="KEY=JSON", help="Add to the input; a value that is not JSON is a string."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON only.")]
-State = Annotated[Path, typer.Option(envvar="ACTS_STATE", help="The folder of the state; one server per folder.")]
-Port = Annotated[int | None, typer.Option(min=1, max=65535, help="Of the server (default 7233, or a free one).")]
-UiPort = Annotated[int | None, typer.Option(min=1, max=65535, help="Of the Web UI (default 8233, or a free one).")]
+AsMermaid = Annotated[bool, typer.Option("--mermaid", help="As a Mermaid flowchart.")]
 Agent = Annotated[
     bool | None,
     typer.Option("--agent/--plan", help="What to run the file as (default: see above).", show_default=False),
 ]
+Watch = Annotated[bool, typer.Option("--watch", "-w", help="Show every call as it happens.")]
+NewId = Annotated[str | None, typer.Option("--id", help="The id of the run (default: a new one).")]
+Detach = Annotated[bool, typer.Option("--detach", "-d", help="Start it, print its id, do not wait.")]
+RunId = Annotated[str | None, typer.Option(help="One of several runs of the same id (default: the latest).")]
+OneInstance = Annotated[
+    str | None, typer.Option(metavar="NAME", help="One instance of a batch, whichever run executes it.")
+]
+InstanceView = Annotated[str | None, typer.Option(metavar="NAME", help="In the view of an instance.")]
+Depth = Annotated[int, typer.Option(min=1, max=50, help="How many calls back.")]
+Strict = Annotated[
+    bool, typer.Option("--strict", help="A tool that this environment does not load is an error, not a warning.")
+]
+State = Annotated[Path, typer.Option(envvar="ACTS_STATE", help="The folder of the state; one server per folder.")]
+Port = Annotated[int | None, typer.Option(min=1, max=65535, help="Of the server (default 7233, or a free one).")]
+UiPort = Annotated[int | None, typer.Option(min=1, max=65535, help="Of the Web UI (default 8233, or a free one).")]
+Ui = Annotated[bool, typer.Option("--ui/--no-ui", help="Serve the Web UI.")]
+MODULES_HELP: Final = "Python modules with Activities, comma separated (default: the examples)."
+Modules = Annotated[str | None, typer.Option(envvar="ACTS_ACTIVITIES", metavar="MODULES", help=MODULES_HELP)]
+# Of a decision
+Call = Annotated[str | None, typer.Option("--call", "-c", metavar="CALL", help="One call, like 2:refund.")]
+Instance = Annotated[str | None, typer.Option(metavar="NAME", help="One of several instances.")]
+Below = Annotated[
+    str | None, typer.Option("--workflow-id", metavar="ID", help="One of several waiting runs below this one.")
+]
+Version = Annotated[
+    int | None, typer.Option(min=1, help="The version that you have seen; the decision is refused for another one.")
+]
+By = Annotated[str | None, typer.Option(metavar="NAME", help="Who decides (default: the login name).")]
+Note = Annotated[str | None, typer.Option(metavar="TEXT", help="Why.")]
+Reason = Annotated[str, typer.Option(metavar="TEXT", help="Why; an agent plans again with it.")]
+Edited = Annotated[
+    str | None, typer.Option("--file", metavar="PLAN", help="Calls, or a call: sent instead of opening an editor.")
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Send it without asking.")]
 
 
 @command
 def dev(
-    state: State = Path(".acts"),
-    port: Port = None,
-    ui_port: UiPort = None,
-    ui: Annotated[bool, typer.Option("--ui/--no-ui", help="Serve the Web UI.")] = True,
-    activities: Annotated[
-        str | None,
-        typer.Option(
-            envvar="ACTS_ACTIVITIES",
-            metavar="MODULES",
-            help="Python modules with Activities, comma separated (default: the examples).",
-        ),
-    ] = None,
+    state: State = Path(".acts"), port: Port = None, ui_port: UiPort = None, ui: Ui = True, activities: Modules = None
 ) -> int:
     """Start a server, its Web UI and a worker; Ctrl-C stops all of it."""
     from cli.commands import dev as implementation
@@ -135,14 +162,9 @@ def demo() -> int:
 
 @command
 def run(
-    file: File,
-    inputs: Inputs = None,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Show every call as it happens.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON only.")] = False,
-    run_id: Annotated[str | None, typer.Option("--id", help="The id of the run (default: a new one).")] = None,
-    detach: Annotated[bool, typer.Option("--detach", "-d", help="Start it, print its id, do not wait.")] = False,
-    agent: Agent = None,
-) -> ExitCode:
+    file: File, inputs: Inputs = None, watch: Watch = False, as_json: AsJson = False, run_id: NewId = None,
+    detach: Detach = False, agent: Agent = None,
+) -> ExitCode:  # fmt: skip
     """Run a plan, or an agent, and wait for its end.
 
     A file with calls is a plan: they run unchanged. A file with config.model and
@@ -159,16 +181,7 @@ def run(
 
 
 @command
-def show(
-    run: Run,
-    as_json: AsJson = False,
-    run_id: Annotated[
-        str | None, typer.Option(help="One of several runs of the same id (default: the latest).")
-    ] = None,
-    instance: Annotated[
-        str | None, typer.Option(metavar="NAME", help="One instance of a batch, whichever run executes it.")
-    ] = None,
-) -> ExitCode:
+def show(run: Run, as_json: AsJson = False, run_id: RunId = None, instance: OneInstance = None) -> ExitCode:
     """Show a run: its calls, result and errors; of an agent also its ticks and its usage."""
     from cli.commands import show as implementation
 
@@ -177,11 +190,7 @@ def show(
 
 @command
 def why(
-    run: Run,
-    path: Annotated[str, typer.Argument(metavar="PATH", help="The path of a value, like state.order[0].price.")],
-    instance: Annotated[str | None, typer.Option(metavar="NAME", help="In the view of an instance.")] = None,
-    depth: Annotated[int, typer.Option(min=1, max=50, help="How many calls back.")] = 5,
-    as_json: AsJson = False,
+    run: Run, path: ValuePath, instance: InstanceView = None, depth: Depth = 5, as_json: AsJson = False
 ) -> ExitCode:
     """Show where a value of a run came from: who wrote it, what that call had read, and so on."""
     from cli.commands import why as implementation
@@ -191,13 +200,7 @@ def why(
 
 @command
 def validate(
-    file: File,
-    inputs: Inputs = None,
-    strict: Annotated[
-        bool, typer.Option("--strict", help="A tool that this environment does not load is an error, not a warning.")
-    ] = False,
-    as_json: AsJson = False,
-    agent: Agent = None,
+    file: File, inputs: Inputs = None, strict: Strict = False, as_json: AsJson = False, agent: Agent = None
 ) -> int:
     """List every problem of a request. Needs no server.
 
@@ -217,11 +220,7 @@ def simulate(file: File, inputs: Inputs = None, as_json: AsJson = False) -> int:
 
 
 @command
-def graph(
-    what: Annotated[str, typer.Argument(metavar="FILE|ID", help="A request, or the id of a run.")],
-    inputs: Inputs = None,
-    mermaid: Annotated[bool, typer.Option("--mermaid", help="As a Mermaid flowchart.")] = False,
-) -> ExitCode:
+def graph(what: FileOrRun, inputs: Inputs = None, mermaid: AsMermaid = False) -> ExitCode:
     """Draw a plan; the plan of a run with the states of its calls."""
     from cli.text.source_text import looks_like_file
 
@@ -243,26 +242,11 @@ def schema() -> int:
 
 
 @command
-def pending(
-    run: Annotated[str | None, typer.Argument(metavar="[ID]", help="The id of a run (default: all runs).")] = None,
-    as_json: AsJson = False,
-) -> ExitCode:
+def pending(run: AnyRun = None, as_json: AsJson = False) -> ExitCode:
     """List everything that waits for a person, across all runs or in one."""
     from cli.commands import pending as implementation
 
     return implementation.pending(run, as_json=as_json)
-
-
-Call = Annotated[str | None, typer.Option("--call", "-c", metavar="CALL", help="One call, like 2:refund.")]
-Instance = Annotated[str | None, typer.Option(metavar="NAME", help="One of several instances.")]
-Below = Annotated[
-    str | None, typer.Option("--workflow-id", metavar="ID", help="One of several waiting runs below this one.")
-]
-Version = Annotated[
-    int | None, typer.Option(min=1, help="The version that you have seen; the decision is refused for another one.")
-]
-By = Annotated[str | None, typer.Option(metavar="NAME", help="Who decides (default: the login name).")]
-Note = Annotated[str | None, typer.Option(metavar="TEXT", help="Why.")]
 
 
 def _target(run: str, by: str | None, **fields: Any) -> Any:
@@ -285,8 +269,8 @@ def approve(
 
 @command
 def reject(
-    run: Run, reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; an agent plans again with it.")],
-    call: Call = None, version: Version = None, by: By = None, instance: Instance = None, workflow_id: Below = None,
+    run: Run, reason: Reason, call: Call = None, version: Version = None, by: By = None, instance: Instance = None,
+    workflow_id: Below = None,
 ) -> ExitCode:  # fmt: skip
     """Reject a plan or a call that waits, with a reason."""
     from cli.commands.decide import decide
@@ -297,18 +281,9 @@ def reject(
 
 @command
 def edit(  # noqa: PLR0913, PLR0917 - each is an option of the command
-    run: Run,
-    call: Call = None,
-    file: Annotated[
-        str | None, typer.Option("--file", metavar="PLAN", help="Calls, or a call: sent instead of opening an editor.")
-    ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Send it without asking.")] = False,
-    version: Version = None,
-    by: By = None,
-    note: Note = None,
-    instance: Instance = None,
-    workflow_id: Below = None,
-) -> ExitCode:
+    run: Run, call: Call = None, file: Edited = None, yes: Yes = False, version: Version = None, by: By = None,
+    note: Note = None, instance: Instance = None, workflow_id: Below = None,
+) -> ExitCode:  # fmt: skip
     """Change the plan that waits, or one call, in $EDITOR. The new version then waits for an approval of its own."""
     from cli.commands import edit as implementation
 
@@ -351,12 +326,7 @@ def resume(run: Run) -> ExitCode:
 
 
 @command
-def provide(
-    run: Run,
-    message: Annotated[
-        str, typer.Argument(metavar="MESSAGE", help="A data, input or state message: JSON, or a file that holds it.")
-    ],
-) -> ExitCode:
+def provide(run: Run, message: Message) -> ExitCode:
     """Send a run a message that it waits for."""
     from cli.commands import control
 

@@ -1,4 +1,4 @@
-"""What a walk reports of each Call: its state, where it wrote, its error, as results and ``status`` show them."""
+"""The report on each Call of a walk, as results, ``status`` and pages show it. It reads a walk and changes nothing."""
 
 from __future__ import annotations
 
@@ -10,46 +10,48 @@ if TYPE_CHECKING:
     from acts.machines.walk import Walk
 
 _FAILED: Final = ("failed", "rejected")
-_WRONG: Final = (*_FAILED, "cancelled")
 
 
 def call_item(walk: Walk, rank: int) -> dict[str, Any]:
-    """``{id, tool, state, outputPath?, error?, …}`` of one Call; ``call`` is one that was edited and went wrong."""
-    node, run = walk.nodes[rank], walk.runs[rank]
-    out: dict[str, Any] = {"id": node.id, "tool": node.tool.name, "state": run.state}
+    """``{id, tool, state, instance?, outputPath?, error?, call?, waitsFor?}`` of one Call.
+
+    ``call`` is the Call as planned, if a person put it into the plan and it failed: no plan message has it.
+    """
+    node, call = walk.nodes[rank], walk.runs[rank]
+    out: dict[str, Any] = {"id": node.id, "tool": node.tool.name, "state": call.state}
     if node.instance is not None:
         out["instance"] = node.instance
     path = walk.path_written(rank)
     if path is not None:
         out["outputPath"] = path
-    if run.error is not None:
-        out["error"] = run.error
-    if run.edited and run.state in _WRONG:
+    if call.error is not None:
+        out["error"] = call.error
+    if call.edited and call.state in (*_FAILED, "cancelled"):
         out["call"] = node.planned
-    if run.missing:
-        out["waitsFor"] = list(run.missing)
+    if call.missing:
+        out["waitsFor"] = list(call.missing)
     return out
 
 
 def calls(walk: Walk) -> list[dict[str, Any]]:
-    """Every Call, as listed in the plan."""
+    """Every Call, in the order in which the plan lists them; batch children are none."""
     ranks = [rank for rank, node in enumerate(walk.nodes) if node.kind != UNIT]
-    return [call_item(walk, rank) for rank in sorted(ranks, key=lambda r: walk.nodes[r].index)]
+    return [call_item(walk, rank) for rank in sorted(ranks, key=lambda rank: walk.nodes[rank].index)]
 
 
 def error_item(walk: Walk, rank: int) -> dict[str, Any] | None:
-    """The failure of one Call that nothing took, or None."""
-    node, run = walk.nodes[rank], walk.runs[rank]
-    if run.state not in ("failed", "rejected") or run.error is None:
+    """``{call, instance?, code, message}`` of a Call that failed without an error path, or None."""
+    node, call = walk.nodes[rank], walk.runs[rank]
+    if call.state not in _FAILED or call.error is None:
         return None
-    item = {"call": node.id, **run.error}
+    item = {"call": node.id, **call.error}
     return item if node.instance is None else {**item, "instance": node.instance}
 
 
 def errors(walk: Walk) -> list[dict[str, Any]]:
-    """The failures that nothing took: ``{call, instance?, code, message}``."""
-    out = [e for rank in range(len(walk.nodes)) if (e := error_item(walk, rank)) is not None]
-    for run in walk.runs:
-        for id_, item in (run.value or {}).items():
-            out += [{**e, "instance": id_} for e in item["errors"]]
+    """The failures that no error path took, those in batch children among them."""
+    out = [error for rank in range(len(walk.nodes)) if (error := error_item(walk, rank)) is not None]
+    for call in walk.runs:
+        for id_, report in (call.value or {}).items():
+            out += [{**error, "instance": id_} for error in report["errors"]]
     return out

@@ -1,25 +1,91 @@
-"""What is known of each Call while a plan is walked: plain data."""
+"""The states of a Call in a walk, the events that move it between them, and what is kept of each Call.
+
+Laws of this file: plain data and a table. ``CallStates.move`` alone moves a Call, and only as
+``TRANSITIONS`` says: a (stage, event) pair without a row changes nothing and is noted in ``ignored``.
+It knows neither why an event comes nor what follows from it.
+
+Theory of operation. A Call is in one *stage* at a time::
+
+    pending ─ became_ready ──▶ ready ─ started ─▶ running ─ reported ─▶ applying ─ written ─▶ completed
+       │                        ▲ │                  └─ detached ─▶ detached  ├─── failed ──▶ failed
+       ├─ approval_needed ──▶ awaiting ─ rejected ─▶ rejected             ├─ all_rejected ──▶ rejected
+       ├─ input_missing ──▶ awaiting_input (input_provided leads back)    └─── cancelled ──▶ cancelled
+       ├─ skipped ──▶ skipped
+       └─ start_failed, literal_used ──▶ applying
+
+* A Call stays ``pending`` until every writer that it depends on has settled. Then it is checked
+  (``readiness.assess_call``), and the outcome of the check is an event.
+* ``applying`` means that the Call does not run (any more) and its result or failure is known. The
+  result takes effect when no earlier write can still decide whether it may. A failure that has an
+  error outcome is such a result; one without ends the Call.
+* ``cancelled`` ends what has not started. A running Call ends when it reports, cancelled or not.
+
+People and results see *states*: a stage, save for two that are a finer view of one (``STATE_OF``).
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from acts.language.references import Path
     from acts.language.values import Json
-    from acts.plan.graph import WriterChain
+    from acts.plan.planned_call import PlannedCall
     from acts.plan.result_placement import Writes
 
+# (stage, event): the next stage
+TRANSITIONS: Final[dict[tuple[str, str], str]] = {
+    # Every writer that the Call depends on has settled
+    ("pending", "became_ready"): "ready",
+    ("pending", "approval_needed"): "awaiting",
+    ("pending", "input_missing"): "awaiting_input",
+    ("pending", "skipped"): "skipped",
+    ("pending", "start_failed"): "applying",
+    ("pending", "literal_used"): "applying",
+    # A message or a decision arrived
+    ("awaiting_input", "input_provided"): "pending",
+    ("awaiting", "approved"): "ready",
+    ("awaiting", "rejected"): "rejected",
+    ("awaiting", "decision_overdue"): "applying",
+    # The Call runs, or its plan holds its output already
+    ("ready", "literal_used"): "applying",
+    ("ready", "started"): "running",
+    ("running", "reported"): "applying",
+    ("running", "detached"): "detached",
+    # Its result or its failure is applied; a batch child ends as its instances did
+    ("applying", "written"): "completed",
+    ("applying", "failed"): "failed",
+    ("applying", "all_rejected"): "rejected",
+    ("applying", "cancelled"): "cancelled",
+    # The plan is cancelled
+    ("pending", "cancelled"): "cancelled",
+    ("awaiting_input", "cancelled"): "cancelled",
+    ("awaiting", "cancelled"): "cancelled",
+    ("ready", "cancelled"): "cancelled",
+}
+NOT_STARTED: Final = ("pending", "awaiting_input", "awaiting", "ready")
 SETTLED: Final = frozenset({"completed", "failed", "skipped", "rejected", "cancelled", "detached"})
+# Stages that people see as another state
+STATE_OF: Final = {"awaiting_input": "awaiting", "applying": "running"}
+STAGES: Final = (*NOT_STARTED, "running", "applying", *sorted(SETTLED))
+# How many ignored events are kept, for people to see
+MAX_IGNORED: Final = 20
 
 
 @dataclass(slots=True)
 class CallState:
-    """What is known of one Call while the plan is walked."""
+    """What a walk keeps of one Call.
 
-    state: str = "pending"
-    waiting: int = 0
+    ``resolved`` is the Call with its references resolved, from ready until it reports. ``missing`` are the
+    references that it waits for. ``effect`` is a result that is not written yet: its writes and its date;
+    ``written`` what was written: path, value, date. ``outcome`` is the index of the outcome that was taken.
+    ``edited`` marks a Call that a person put into the plan. ``value`` is the report of a batch child, by instance.
+    """
+
+    stage: str = "pending"
     outcome: int | None = None
     error: dict[str, Any] | None = None
     missing: tuple[str, ...] = ()
@@ -28,13 +94,69 @@ class CallState:
     resolved: dict[str, Any] | None = None
     effect: tuple[Writes, str] | None = None
     written: tuple[tuple[Path, Json, str], ...] = ()
-    value: Json = None  # of a unit: what its instances came to
+    value: Json = None
+
+    @property
+    def state(self) -> str:
+        """The state as results and ``status`` show it."""
+        return STATE_OF.get(self.stage, self.stage)
+
+    @property
+    def has_started(self) -> bool:
+        """True when the Call runs or ran, or settled without running: no edit may touch it."""
+        return self.stage not in NOT_STARTED
 
 
-@dataclass(slots=True)
-class ChainProgress:
-    """How many of a chain's first entries have settled, and who waits for more."""
+class CallStates:
+    """The states of all Calls of a plan, by rank.
 
-    chain: WriterChain
-    done: int = 0
-    waiters: dict[int, list[tuple[str, int]]] = field(default_factory=dict)
+    ``changed`` are the ranks that have moved since a reader cleared the list; ``ignored`` says of the last
+    events that changed nothing what they were.
+    """
+
+    def __init__(self, nodes: Sequence[PlannedCall], states: Mapping[int, CallState]) -> None:
+        self._nodes = nodes
+        self.by_rank = [states.get(rank) or CallState() for rank in range(len(nodes))]
+        self.changed: list[int] = []
+        self.ignored: list[str] = []
+        self._in_stage = dict.fromkeys(STAGES, 0)
+        for call in self.by_rank:
+            self._in_stage[call.stage] += 1
+
+    def move(self, rank: int, event: str) -> bool:
+        """Move a Call as the table says; False when its stage has no row for the event."""
+        if not 0 <= rank < len(self.by_rank):
+            self._ignore(event, f"the plan has no call of rank {rank}")
+            return False
+        call = self.by_rank[rank]
+        stage = TRANSITIONS.get((call.stage, event))
+        if stage is None:
+            self._ignore(event, f"call {self._nodes[rank].key} is {call.state}")
+            return False
+        self._in_stage[call.stage] -= 1
+        self._in_stage[stage] += 1
+        call.stage = stage
+        self.changed.append(rank)
+        return True
+
+    def _ignore(self, event: str, reason: str) -> None:
+        self.ignored.append(f'the event "{event}" was ignored: {reason}')
+        del self.ignored[:-MAX_IGNORED]
+
+    @property
+    def running(self) -> int:
+        """How many Calls run."""
+        return self._in_stage["running"]
+
+    @property
+    def unsettled(self) -> int:
+        """How many Calls have not settled."""
+        return len(self.by_rank) - sum(self._in_stage[stage] for stage in SETTLED)
+
+    def counts(self) -> dict[str, int]:
+        """How many Calls are in each state, as people see states."""
+        out: dict[str, int] = {}
+        for stage, count in self._in_stage.items():
+            state = STATE_OF.get(stage, stage)
+            out[state] = out.get(state, 0) + count
+        return out

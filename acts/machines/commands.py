@@ -1,4 +1,4 @@
-"""What the walk wants done: plain data, performed by a shell."""
+"""The commands of a walk: plain data, performed by a shell."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StartCall:
-    """Start what runs behind a Call. ``call`` is resolved; ``context`` is what it may see."""
+    """Start a Call. ``call`` has its references resolved; ``context`` are the messages that it may see."""
 
     rank: int
     node: PlannedCall
@@ -21,7 +21,7 @@ class StartCall:
 
 @dataclass(frozen=True, slots=True)
 class AskHuman:
-    """A Call waits for a decision: about itself (``what`` is ``call``), or about its ``scopes``."""
+    """Ask a human to decide about a Call (``what`` is ``call``), or about its ``scopes``. It may be asked again."""
 
     rank: int
     node: PlannedCall

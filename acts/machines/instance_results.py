@@ -1,4 +1,9 @@
-"""What the instances of a batch came to: as a walk has it, as a child tells it, as the run above takes it."""
+"""The instances of a batch: how a child reports on them, and what the run above makes of the report.
+
+Laws of this file: functions over plain data and finished walks; they change nothing but a log that they are
+asked to write to. The report is on the wire between a child and the run above, so its JSON form stays.
+A *unit* is the planned Call of kind ``UNIT`` that stands for a batch child.
+"""
 
 from __future__ import annotations
 
@@ -20,45 +25,107 @@ if TYPE_CHECKING:
     from acts.plan.context_log import Log
     from acts.plan.planned_call import PlannedCall
 
-    Known = dict[str | None, dict[str, tuple[int, PlannedCall]]]
+    CallsByInstance = dict[str | None, dict[str, tuple[int, PlannedCall]]]
 
-# What a child says of an instance
-TOLD: Final = ("status", "state", "calls", "errors", "written", "made", "order")
+# The keys of a child's report on one instance
+REPORT_KEYS: Final = ("status", "state", "calls", "errors", "written", "made", "order")
+# States that an instance or a batch ends with, the one that prevails first
 _FAILURES: Final = ("cancelled", "failed", "rejected")
 
 
-def status_of(shared: str, parts: Sequence[str]) -> str:
-    """The status of a batch: a failing instance does not touch the others, and all of them fail it."""
-    if shared != "completed" or not parts or all(p == "completed" for p in parts):
-        return shared
-    if "completed" in parts or "partial" in parts:
-        return "partial"
-    return next((s for s in _FAILURES if s in parts), "failed")
+# -- status ----------------------------------------------------------------------
 
 
 def status_from_states(states: Iterable[str]) -> str:
-    """The status of one instance (or of the global Calls), by the states of its Calls."""
-    found = dict.fromkeys(states)
-    return next((s for s in _FAILURES if s in found), "completed")
+    """The status of one instance, or of the global Calls, from the states of its Calls."""
+    present = dict.fromkeys(states)
+    return next((state for state in _FAILURES if state in present), "completed")
+
+
+def status_of(shared: str, parts: Sequence[str]) -> str:
+    """The status of a batch from that of its global Calls and those of its instances: it fails when all of them do."""
+    if shared != "completed" or not parts or all(part == "completed" for part in parts):
+        return shared
+    if "completed" in parts or "partial" in parts:
+        return "partial"
+    return next((state for state in _FAILURES if state in parts), "failed")
+
+
+def status_of_plan(walk: Walk) -> str:
+    """How a plan ends, or would end now."""
+    counts = walk.counts
+    if walk.prepared.request.instances():
+        status = _status_of_batch(walk)
+    else:
+        status = status_from_states(state for state, count in counts.items() if count)
+    is_cancelled = walk.cancelling and (status == "completed" or counts["cancelled"])
+    return "cancelled" if is_cancelled else status
+
+
+def _status_of_batch(walk: Walk) -> str:
+    shared: list[str] = []
+    parts: dict[str, list[str]] = {}
+    for node, call in zip(walk.nodes, walk.runs, strict=True):
+        if node.members:
+            report = call.value or {}
+            parts.update({id_: [report.get(id_, {}).get("status", call.state)] for id_ in node.members})
+        elif node.instance is None:
+            shared.append(call.state)
+        else:
+            parts.setdefault(node.instance, []).append(call.state)
+    return status_of(status_from_states(shared), [status_from_states(states) for states in parts.values()])
+
+
+def child_progress(walk: Walk) -> dict[str, dict[str, Any]]:
+    """``{id: {status, calls}}`` of each instance that a batch child walks; its Calls once the child has ended."""
+    out = {}
+    for node, call in zip(walk.nodes, walk.runs, strict=True):
+        for id_ in node.members:
+            report = (call.value or {}).get(id_, {})
+            out[id_] = {"status": report.get("status", call.state), "calls": report.get("calls", [])}
+    return out
+
+
+def statuses(walk: Walk) -> dict[str, str]:
+    """The status of each instance: ``pending``, ``running``, or the one it ended with."""
+    states = {id_: [item["status"]] for id_, item in child_progress(walk).items()}
+    for node, call in zip(walk.nodes, walk.runs, strict=True):
+        if node.instance is not None:
+            states.setdefault(node.instance, []).append(call.state)
+    return {id_: _status_so_far(own) for id_, own in states.items()}
+
+
+def _status_so_far(states: Sequence[str]) -> str:
+    unsettled = [state for state in states if state not in SETTLED]
+    if not unsettled:
+        return status_from_states(states)
+    return unsettled[0] if len(states) == 1 or set(states) == {"pending"} else "running"
+
+
+# -- the report of a child -------------------------------------------------------
 
 
 def instance_summaries(walk: Walk) -> dict[str, dict[str, Any]]:
-    """What the instances that a walk has Calls of came to: ``{id: {status, calls, errors}}``."""
+    """``{id: {status, calls, errors}}`` of each instance whose Calls this walk has."""
     out = {}
-    for id_, own in _by_instance(walk).items():
-        errors = (error_item(walk, rank) for rank in own)
+    for id_, ranks in _ranks_by_instance(walk).items():
+        errors = (error_item(walk, rank) for rank in ranks)
         out[id_] = {
-            "status": status_from_states(walk.runs[rank].state for rank in own),
-            "calls": [{k: v for k, v in call_item(walk, rank).items() if k != "instance"} for rank in own],
-            "errors": [{k: v for k, v in e.items() if k != "instance"} for e in errors if e is not None],
+            "status": status_from_states(walk.runs[rank].state for rank in ranks),
+            "calls": [_without_instance(call_item(walk, rank)) for rank in ranks],
+            "errors": [_without_instance(error) for error in errors if error is not None],
         }
     return out
 
 
-def _by_instance(walk: Walk) -> dict[str, list[int]]:
-    """The ranks of each instance's Calls, as listed in the plan."""
+def _without_instance(item: Mapping[str, Any]) -> dict[str, Any]:
+    return {k: v for k, v in item.items() if k != "instance"}
+
+
+def _ranks_by_instance(walk: Walk) -> dict[str, list[int]]:
+    """The ranks of each instance's Calls, in the order in which the plan lists them."""
     out: dict[str, list[int]] = {}
-    for rank in sorted(range(len(walk.nodes)), key=lambda r: walk.nodes[r].index):
+    for rank in sorted(range(len(walk.nodes)), key=lambda rank: walk.nodes[rank].index):
         instance = walk.nodes[rank].instance
         if instance is not None:
             out.setdefault(instance, []).append(rank)
@@ -66,76 +133,79 @@ def _by_instance(walk: Walk) -> dict[str, list[int]]:
 
 
 def instance_report(walk: Walk, *, edited: bool) -> dict[str, dict[str, Any]]:
-    """What a child says of its instances: ``{id: {status, state, calls, errors, written | made, order?}}``.
+    """What a child reports: ``{id: {status, state, calls, errors, written | made, order?}}``.
 
-    ``written`` says of each of the ``calls`` when it wrote: None for not at all, else the date, of all but the
-    first of them as the milliseconds since that one. In ``[outcome, when, [value, …]?]`` it says more, where the
-    outcome is not the first, or the state does not show the values any more. ``order`` are the places of the
-    ``calls`` in plan order, where that is not the order in which they are listed.
+    ``written`` has one entry per item of ``calls``: null for a Call that wrote nothing, else its date. The first
+    date is ISO-8601, each other one the milliseconds since it. An entry is ``[outcome, date, [value, …]?]``
+    where the outcome is not the first one, or ``state`` does not show the values any more. ``order`` lists
+    the positions of ``calls`` in plan order, unless that is the order of the list.
 
-    The run above makes Messages of it, by the plan. Of a plan that was ``edited`` below, which it does not know, it
-    is told what was ``made`` instead: ``[place of the Call, path, method, the Call as planned, date, value?]``.
+    The run above makes messages of it, from the plan. It does not know a plan that was ``edited`` in the child;
+    then ``made`` takes the place of ``written`` and ``order``: ``[position, path, method, the Call as planned,
+    date, value?]`` for each write, in plan order.
     """
-    ranks, out = _by_instance(walk), {}
-    for id_, item in instance_summaries(walk).items():
+    ranks, out = _ranks_by_instance(walk), {}
+    for id_, summary in instance_summaries(walk).items():
         state, own = walk.state(id_), ranks[id_]
-        places = sorted(range(len(own)), key=own.__getitem__)
-        how: dict[str, Any] = {} if places == sorted(places) else {"order": places}
+        order = sorted(range(len(own)), key=own.__getitem__)
+        writes: dict[str, Any] = {} if order == sorted(order) else {"order": order}
         if edited:
-            how = {"made": [made for at in places for made in _made(walk, own[at], at, state)]}
+            writes = {"made": [entry for at in order for entry in _made_entries(walk, own[at], at, state)]}
         else:
-            how["written"] = _written(walk, own, state)
-        out[id_] = {"status": item["status"], "state": state, "calls": item["calls"], "errors": item["errors"], **how}
+            writes["written"] = _written_entries(walk, own, state)
+        out[id_] = {"status": summary["status"], "state": state, **summary, **writes}
     return out
 
 
-def _made(walk: Walk, rank: int, at: int, state: Json) -> Iterable[list[Json]]:
+def _made_entries(walk: Walk, rank: int, at: int, state: Json) -> Iterable[list[Json]]:
     node = walk.nodes[rank]
     for path, value, date in walk.runs[rank].written:
-        shown = path.kind == "state" and get(state, path.names) == value
-        yield [at, str(path), node.method, node.planned, date, *([] if shown else [value])]
+        values = [] if _shows(state, path, value) else [value]
+        yield [at, str(path), node.method, node.planned, date, *values]
 
 
-def _own_calls(known: Known, id_: str) -> dict[str, tuple[int, PlannedCall]]:
-    """The Calls that name an instance; else those that name none: it is one of a template."""
-    return known.get(id_) or known.get(None, {})
-
-
-def _written(walk: Walk, ranks: Sequence[int], state: Json) -> list[Json]:
+def _written_entries(walk: Walk, ranks: Sequence[int], state: Json) -> list[Json]:
     out: list[Json] = []
     first: str | None = None
     for rank in ranks:
-        run = walk.runs[rank]
-        if not run.written:
+        call = walk.runs[rank]
+        if not call.written:
             out.append(None)
             continue
-        date = run.written[0][2]
-        when = date if first is None else _since(first, date)
+        date = call.written[0][2]
+        entry_date = date if first is None else _ms_between(first, date)
         first = first or date
-        shown = all(path.kind == "state" and get(state, path.names) == value for path, value, _ in run.written)
-        values = [] if shown else [[value for _, value, _ in run.written]]
-        out.append([run.outcome, when, *values] if values or run.outcome else when)
+        are_shown = all(_shows(state, path, value) for path, value, _ in call.written)
+        values = [] if are_shown else [[value for _, value, _ in call.written]]
+        out.append([call.outcome, entry_date, *values] if values or call.outcome else entry_date)
     return out
 
 
-def _since(first: str, date: str) -> Json:
-    """Milliseconds between two dates, or the second as it is, where it could not be found from them again."""
+def _shows(state: Json, path: Path, value: Json) -> bool:
+    return path.kind == "state" and bool(get(state, path.names) == value)
+
+
+def _ms_between(first: str, date: str) -> Json:
+    """Milliseconds between two dates, or the second date itself if they would not give it back."""
     try:
         passed = round((datetime.fromisoformat(date) - datetime.fromisoformat(first)) / timedelta(milliseconds=1))
-        return passed if _later(first, passed) == date else date
+        return passed if _add_ms(first, passed) == date else date
     except (TypeError, ValueError):
         return date
 
 
-def _later(first: str, milliseconds: int) -> str:
-    """The date so much after the first, in the form of a walk's dates."""
+def _add_ms(first: str, milliseconds: int) -> str:
+    """The date that many milliseconds after the first, in the form of a walk's dates."""
     date = datetime.fromisoformat(first) + timedelta(milliseconds=milliseconds)
     return date.strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
 
 
+# -- the report in the run above -------------------------------------------------
+
+
 @dataclass(frozen=True, slots=True)
-class _Effect:
-    """One write of an instance's Call: ``rank`` is that of the Call in the whole plan."""
+class _ReportedWrite:
+    """One write of an instance's Call: ``rank`` is that of the Call in the unsplit plan."""
 
     rank: int
     planned: Json
@@ -145,91 +215,80 @@ class _Effect:
     date: str
 
 
-def replay_into_log(log: Log, whole: Known, id_: str, item: Mapping[str, Any]) -> None:
-    """Put what an instance's Calls wrote into its layer of the log.
+def calls_by_instance(unsplit: ValidatedPlan) -> CallsByInstance:
+    """The Calls of a plan with their ranks, by instance and id; those of a template under None, for every instance."""
+    template = is_template(unsplit.request, unsplit.nodes)
+    out: CallsByInstance = {}
+    for rank, node in enumerate(unsplit.nodes):
+        out.setdefault(None if template else node.instance, {})[node.id] = (rank, node)
+    return out
 
-    What was provided to all of them may not go with it: then what the child saw stands there.
+
+def replay_into_log(log: Log, calls: CallsByInstance, id_: str, report: Mapping[str, Any]) -> None:
+    """Write into an instance's layer of the log what its Calls wrote.
+
+    A message that was provided to all instances may be in the way of a write, which the child never saw so.
+    Then the value is set that the child's state had.
     """
     layer = log.layer(id_)
-    for rank, effect in enumerate(_effects(whole, id_, item)):
-        path, method, value = effect.path, effect.method, effect.value
-        if layer.conflict(path, method, value, rank) is not None:
-            seen = get(item["state"], path.names) if path.kind == "state" else ABSENT
-            method, value = "set", value if seen is ABSENT else seen
-        layer.write(path, method, value, rank)
+    for rank, write in enumerate(_reported_writes(calls, id_, report)):
+        method, value = write.method, write.value
+        if layer.conflict(write.path, method, value, rank) is not None:
+            in_state = get(report["state"], write.path.names) if write.path.kind == "state" else ABSENT
+            method, value = "set", value if in_state is ABSENT else in_state
+        layer.write(write.path, method, value, rank)
 
 
-def instance_messages(whole: Known, id_: str, item: Mapping[str, Any]) -> list[tuple[int, Json]]:
-    """The Messages that an instance's Calls appended, each with the rank of its Call in the whole plan."""
-    found = _effects(whole, id_, item)
-    return [(e.rank, build_message(e.planned, e.method, e.path, e.value, e.date, id_)) for e in found]
+def instance_messages(calls: CallsByInstance, id_: str, report: Mapping[str, Any]) -> list[tuple[int, Json]]:
+    """The messages that an instance's Calls appended, each with the rank of its Call in the unsplit plan."""
+    return [
+        (write.rank, build_message(write.planned, write.method, write.path, write.value, write.date, id_))
+        for write in _reported_writes(calls, id_, report)
+    ]
 
 
-def _effects(whole: Known, id_: str, item: Mapping[str, Any]) -> Iterable[_Effect]:
-    """What an instance's Calls wrote, in plan order."""
-    nodes = sorted(_own_calls(whole, id_).values(), key=lambda found: found[1].index)
-    if "made" in item:
-        for at, text, method, planned, date, *values in item["made"]:
-            path = paths(parse(text))[0]
-            value = values[0] if values else get(item["state"], path.names)
-            yield _Effect(nodes[min(at, len(nodes) - 1)][0], planned, method, path, value, date)
-        return
-    written = list(_dated(item.get("written") or []))
-    for at in item.get("order") or range(len(written)):
-        entry = written[at]
+def _reported_writes(calls: CallsByInstance, id_: str, report: Mapping[str, Any]) -> Iterable[_ReportedWrite]:
+    """What an instance's Calls wrote, in plan order; its Calls are those that name it, else those of the template."""
+    own = calls.get(id_) or calls.get(None, {})
+    listed = sorted(own.values(), key=lambda ranked: ranked[1].index)
+    if "made" in report:
+        return _writes_of_edited_plan(listed, report)
+    return _writes_of_plan(listed, report)
+
+
+def _writes_of_edited_plan(
+    listed: Sequence[tuple[int, PlannedCall]], report: Mapping[str, Any]
+) -> Iterable[_ReportedWrite]:
+    for at, text, method, planned, date, *values in report["made"]:
+        path = paths(parse(text))[0]
+        value = values[0] if values else get(report["state"], path.names)
+        rank, _ = listed[min(at, len(listed) - 1)]  # the edited plan may have more Calls
+        yield _ReportedWrite(rank, planned, method, path, value, date)
+
+
+def _writes_of_plan(listed: Sequence[tuple[int, PlannedCall]], report: Mapping[str, Any]) -> Iterable[_ReportedWrite]:
+    entries = list(_full_entries(report.get("written") or []))
+    for at in report.get("order") or range(len(entries)):
+        entry = entries[at]
         if entry is None:
             continue
-        rank, node = nodes[at]
+        rank, node = listed[at]
         outcome, date, *values = entry
         for n, path in enumerate(node.outcomes[outcome]):
-            value = values[0][n] if values else get(item["state"], path.names)
+            value = values[0][n] if values else get(report["state"], path.names)
             if value is not ABSENT:
-                yield _Effect(rank, node.planned, node.method, path, value, date)
+                yield _ReportedWrite(rank, node.planned, node.method, path, value, date)
 
 
-def _dated(written: Iterable[Json]) -> Iterable[list[Any] | None]:
-    """What is told of each Call, as ``[outcome, date, values?]``; None of one that did not write."""
+def _full_entries(written: Iterable[Json]) -> Iterable[list[Any] | None]:
+    """The entries of ``written`` as ``[outcome, ISO date, values?]``, null ones as None."""
     first: str | None = None
     for entry in written:
         if entry is None:
             yield None
             continue
-        outcome, when, *values = entry if isinstance(entry, list) else [0, entry]
-        date = _later(first, when) if first is not None and isinstance(when, int) else str(when)
+        outcome, entry_date, *values = entry if isinstance(entry, list) else [0, entry]
+        is_offset = first is not None and isinstance(entry_date, int)
+        date = _add_ms(str(first), entry_date) if is_offset else str(entry_date)
         first = first or date
         yield [outcome, date, *values]
-
-
-def calls_by_instance(prepared: ValidatedPlan) -> Known:
-    """The Calls of a plan, and their ranks, by instance and id; those of a template stand for every instance."""
-    template = is_template(prepared.request, prepared.nodes)
-    out: Known = {}
-    for rank, node in enumerate(prepared.nodes):
-        out.setdefault(None if template else node.instance, {})[node.id] = (rank, node)
-    return out
-
-
-def child_progress(walk: Walk) -> dict[str, dict[str, Any]]:
-    """How far the instances are that children walk: ``{id: {status, calls}}``, no Calls of one that goes on."""
-    out = {}
-    for node, run in zip(walk.nodes, walk.runs, strict=True):
-        for id_ in node.members:
-            found = run.value.get(id_, {}) if isinstance(run.value, dict) else {}
-            out[id_] = {"status": found.get("status", run.state), "calls": found.get("calls", [])}
-    return out
-
-
-def statuses(walk: Walk) -> dict[str, str]:
-    """How far each instance is: ``pending``, ``running``, or what it came to."""
-    states = {id_: [item["status"]] for id_, item in child_progress(walk).items()}
-    for node, run in zip(walk.nodes, walk.runs, strict=True):
-        if node.instance is not None:
-            states.setdefault(node.instance, []).append(run.state)
-    return {id_: _so_far(found) for id_, found in states.items()}
-
-
-def _so_far(states: Sequence[str]) -> str:
-    open_ = [s for s in states if s not in SETTLED]
-    if not open_:
-        return status_from_states(states)
-    return "pending" if all(s == "pending" for s in states) else open_[0] if len(states) == 1 else "running"

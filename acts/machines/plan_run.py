@@ -32,6 +32,7 @@ from acts.machines.events import (
     StartsHeld,
     StartsReleased,
 )
+from acts.machines.instance_results import REPORT_KEYS
 from acts.machines.request_size import latent_request_size
 from acts.machines.run_commands import (
     AskOutput,
@@ -63,8 +64,6 @@ if TYPE_CHECKING:
 
     Forecast = Callable[[ValidatedPlan], dict[str, Any] | None]
 
-# What a child says of an instance
-REPORT_FIELDS: Final = ("status", "state", "calls", "errors", "written", "made", "order")
 # What of its input a run needs no more when it continues as new
 _NOT_CARRIED: Final[dict[str, Any]] = {"request": {}, "capabilities": None, "settled": ()}
 # Bytes of a parameter that the root is shown of a Call that waits below it
@@ -537,7 +536,7 @@ def _instances_of(node: PlannedCall, report: Any, error: CallError | None) -> di
     if isinstance(report, dict) and isinstance(report.get("instances"), dict):
         return dict(report["instances"])
     if isinstance(report, dict) and "status" in report:
-        return {node.members[0]: {k: report[k] for k in REPORT_FIELDS if k in report}}
+        return {node.members[0]: {k: report[k] for k in REPORT_KEYS if k in report}}
     cause = error or CallError("EngineError", "the child that walked it said nothing of it")
     item = {"call": None, "code": cause.code, "message": cause.message}
     status = "cancelled" if cause.code == CANCELLED else "failed"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from acts.language.errors import MAX_PROBLEMS_REPORTED, Problem, find_similar, format_choices
 from acts.language.references import Path
-from acts.language.values import ABSENT, pointer, type_name
+from acts.language.values import ABSENT, pointer, type_name, with_article
 from acts.plan.context_log import START
 
 if TYPE_CHECKING:
@@ -85,9 +85,9 @@ class ReferenceCheck:
             if isinstance(value, dict):
                 return depth + 1, list(value), f"{place} has: {format_choices(value)}"
             if value is not ABSENT:
-                text = f"{place} is a list of {len(value)}" if isinstance(value, list) else f"{place} is {_a(value)}"
-                return depth + 1, [], text
-        kinds = list(self._log.layer(instance).kinds())
+                size = f" of {len(value)}" if isinstance(value, list) else ""
+                return depth + 1, [], f"{place} is {with_article(type_name(value))}{size}"
+        kinds = list(self._log.view_of(instance).kinds())
         return 0, kinds, f"kinds in the context: {format_choices(kinds)}"
 
     def _writes_near(self, path: Path, position: int) -> tuple[int, list[Path]]:
@@ -106,8 +106,3 @@ class ReferenceCheck:
 
 def _tokens(path: Path) -> tuple[str, ...]:
     return (path.kind, *path.names)
-
-
-def _a(value: object) -> str:
-    word = type_name(value)
-    return word if word == "null" else f"an {word}" if word[0] in "aeiou" else f"a {word}"

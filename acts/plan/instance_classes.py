@@ -1,11 +1,11 @@
-"""Instances of a template that are alike: their own messages make the same references readable.
+"""Classes of instances for which a template has the same graph and the same problems.
 
-What a plan's graph and its problems depend on is which read paths hold something before the plan.
-For most instances of a batch these are the same paths, so the template is checked once per class.
+Both depend on nothing but which of the paths that the Calls read have a value before the plan. For
+most instances of a batch these are the same paths, so the template is checked once per class.
 
-An instance can differ from the shared context only where its own messages wrote. Only the read
-paths that overlap those places are looked at: the cost grows with the messages, and not with the
-number of instances times the number of reads.
+An instance differs from the shared context only where its own messages wrote. Only the paths that
+overlap those places are read: the cost is linear in the messages, and does not multiply the number
+of instances by the number of reads.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class InstanceClass:
-    """Instances that agree on the paths that hold something before the plan: those in ``held``."""
+    """Instances with values at the same paths before the plan: those in ``present``."""
 
     instances: tuple[str, ...]
-    held: frozenset[Path]
+    present: frozenset[Path]
 
 
 def classify_instances(instances: Sequence[str], paths: Iterable[Path], log: Log) -> list[InstanceClass]:
-    """The instances, in classes that agree on which of ``paths`` they hold before the plan.
+    """The instances, in classes with values at the same of ``paths`` before the plan.
 
     Instances keep their order within a class; classes are in the order of their first instances.
     """
@@ -38,14 +38,14 @@ def classify_instances(instances: Sequence[str], paths: Iterable[Path], log: Log
     shared = frozenset(path for path in index.paths if log.has_initially(path))
     classes: dict[frozenset[Path], list[str]] = {}
     for instance in instances:
-        affected = index.affected_by(log.layer(instance))
+        affected = index.affected_by(log.view_of(instance))
         differences = frozenset(p for p in affected if log.has_initially(p, instance) != (p in shared))
         classes.setdefault(differences, []).append(instance)
     return [InstanceClass(tuple(members), shared ^ differences) for differences, members in classes.items()]
 
 
 class _PathIndex:
-    """Paths by everything that is at or above them."""
+    """Paths, and for each of their prefixes the paths at or below it."""
 
     def __init__(self, paths: Iterable[Path]) -> None:
         self.paths = dict.fromkeys(paths)
@@ -57,7 +57,7 @@ class _PathIndex:
     def affected_by(self, view: View) -> set[Path]:
         """The paths at which what ``view`` wrote itself can make a difference before the plan."""
         affected: set[Path] = set()
-        for place, hides_below in view.initial_changes():
+        for place, hides_below in view.own_changes():
             above = (Path(place.kind, place.names[:depth]) for depth in range(len(place.names) + 1))
             affected.update(path for path in above if path in self.paths)
             if hides_below:

@@ -53,7 +53,7 @@ def split_into_children(prepared: ValidatedPlan) -> ValidatedPlan:
     found = list(_units(prepared))
     both = Graph((*graph.order, *found), (*graph.waits, *(() for _ in found)), graph.writers)
     mode = prepared.request.plan.mode if prepared.request.plan is not None else "eager"
-    return replace(prepared, graph=both, given=literal_outputs(graph, mode)[0], whole=prepared)
+    return replace(prepared, graph=both, literal_outputs=literal_outputs(graph, mode)[0], unsplit=prepared)
 
 
 def _listed(prepared: ValidatedPlan) -> list[PlannedCall]:
@@ -204,4 +204,4 @@ def expand_template(prepared: ValidatedPlan, instances: Sequence[str]) -> Valida
     nodes = [replace(n, instance=i, name=f"{i}/{n.id}") for i in instances for n in _listed(prepared)]
     graph, _ = build_graph(nodes, prepared.start.held)
     mode = prepared.request.plan.mode if prepared.request.plan is not None else "eager"
-    return replace(prepared, graph=graph, given=literal_outputs(graph, mode)[0])
+    return replace(prepared, graph=graph, literal_outputs=literal_outputs(graph, mode)[0])

@@ -88,10 +88,12 @@ async def find_approval(run: RunReader, target: ApprovalTarget, word: str) -> Pe
     try:
         return match_decision(approvals, target.decision(word))
     except DecisionRefused as error:
-        root = await run.root_id()
+        root = await run.root()
         hint = "`acts pending` lists everything that waits"
-        if root != run.id:
-            hint = f"this run lists only its own approvals; `acts pending {clean(root, 200)}` lists those of its tree"
+        if root is not run:
+            hint = (
+                f"this run lists only its own approvals; `acts pending {clean(root.id, 200)}` lists those of its tree"
+            )
         raise command_error(_with_options(str(error)), hint=hint) from None
 
 

@@ -21,7 +21,7 @@ from typing import Any, Final
 from acts.language.errors import InvalidRequest, Problem
 from acts.language.values import Json
 from acts.tree.decisions import APPROVE, EDIT, PendingApproval
-from cli.command_errors import EXIT_DONE, CommandError, MessageBlock, command_error, message
+from cli.command_errors import EXIT_DONE, EXIT_WRONG_INPUT, CommandError, MessageBlock, command_error, message
 from cli.commands.decide import ApprovalTarget, call_position, find_approval, send_decision
 from cli.commands.diff import print_diff
 from cli.console import clean, print_blocks, print_err, print_out
@@ -116,10 +116,9 @@ class EditFile:
             edited.delete()
         return edited
 
-    def unsent(self, *blocks: MessageBlock, code: int | None = None) -> CommandError:
+    def unsent(self, *blocks: MessageBlock, code: int = EXIT_WRONG_INPUT) -> CommandError:
         """The error of a text that is not sent; it names the file that keeps the text."""
-        notes = [] if self.path is None else [_file_note(self.path)]
-        return CommandError(*blocks, *notes) if code is None else CommandError(*blocks, *notes, code=code)
+        return CommandError(*blocks, *([] if self.path is None else [_file_note(self.path)]), code=code)
 
     def delete(self) -> None:
         """Remove the temporary file."""

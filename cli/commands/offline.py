@@ -13,7 +13,7 @@ from typing import Any
 from acts.language.errors import InvalidRequest
 from acts.language.values import Json
 from cli.command_errors import EXIT_DONE, EXIT_WRONG_INPUT, CommandError, command_error, message
-from cli.console import clean, console, print_blocks, print_json, print_out
+from cli.console import clean, console, count_text, print_blocks, print_json, print_out
 from cli.text.inputs import add_inputs
 from cli.text.preflight import Preflight, missing_tools_error, run_preflight
 from cli.text.problems import problem_blocks, problems_from_json
@@ -131,20 +131,16 @@ def _read_plan(file: str, inputs: Sequence[str], what: str) -> tuple[SourceText,
 def _count_problems(preflight: Preflight) -> str:
     errors = len(preflight.errors)
     warnings = len(preflight.problems) - errors
-    return _count(errors, "error") + (f", {_count(warnings, 'warning')}" if warnings else "")
+    return count_text(errors, "error") + (f", {count_text(warnings, 'warning')}" if warnings else "")
 
 
 def _summary(preflight: Preflight) -> str:
     request = preflight.request
-    parts = [_count(preflight.calls, "call")]
+    parts = [count_text(preflight.calls, "call")]
     if preflight.agent and request is not None:
         calls = [f"{parts[0]} to be shown to it"] if preflight.calls else []
         parts = ["a task for an agent", clean(f"model {request.config.model}", 100), *calls]
     elif request is not None and request.instances():
-        parts.append(_count(len(request.instances()), "instance"))
+        parts.append(count_text(len(request.instances()), "instance"))
     warnings = len(preflight.problems)
-    return ", ".join([*parts, *([_count(warnings, "warning")] if warnings else [])])
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'s' * (number != 1)}"
+    return ", ".join([*parts, *([count_text(warnings, "warning")] if warnings else [])])

@@ -65,10 +65,9 @@ async def _read_one(run: RunReader) -> list[RunApprovals]:
     approvals = await run.pending()
     if approvals is None:
         raise await run.no_answer_error()
-    root = await run.root_id()
-    if root != run.id:
-        text = f"{clean(run.id, 200)} is part of the run {clean(root, 200)}, and lists only its own approvals"
-        hint = f"`acts pending {clean(root, 200)}` lists those of the whole tree"
+    if (root := await run.root()) is not run:
+        text = f"{clean(run.id, 200)} is part of the run {clean(root.id, 200)}, and lists only its own approvals"
+        hint = f"`acts pending {clean(root.id, 200)}` lists those of the whole tree"
         print_blocks([message(text, hint=hint, severity="note")])
     return [(run.id, await add_parameters(run, approvals))] if approvals else []
 

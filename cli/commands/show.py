@@ -11,7 +11,7 @@ from cli.render.pending_view import approval_lines, print_decisions
 from cli.render.simulation_view import print_forecast
 from cli.render.tables import failure_blocks, headline, print_outcome, print_tables, usage_text
 from cli.runs.instance_lookup import read_instance, show_command, suggest_command
-from cli.runs.progress import read_progress
+from cli.runs.progress import add_parameters, read_progress
 from cli.runs.run_forecast import read_forecast
 from cli.runs.run_outcome import Outcome
 from cli.runs.run_reader import RunReader, open_run, read_approvals
@@ -100,8 +100,12 @@ async def _show_instance(run: RunReader, info: WorkflowExecutionDescription, nam
         return
     outcome = Outcome(str(view.item["status"]), view.item)
     print_outcome(outcome, f"{info.id} [{name}]", "" if view.run_id == info.id else f"in {view.run_id}")
-    for text in approval_lines(info.id, view.approvals, [a for a in view.approvals if a.instance == name]):
-        console().print(text, style="magenta")
+    if info.close_time is None:
+        root = await run.root()
+        approvals = await root.pending() or []
+        own = [a for a in approvals if a.instance == name and f"{a.workflow_id}/".startswith(f"{run.id}/")]
+        for text in approval_lines(root.id, approvals, await add_parameters(root, own)):
+            console().print(text, style="magenta")
     print_blocks(failure_blocks(outcome))
 
 

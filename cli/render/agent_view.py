@@ -8,7 +8,6 @@ Laws of this file:
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Final
@@ -21,7 +20,7 @@ from acts.language.references import Path, parse
 from acts.language.tools import META
 from acts.language.values import ABSENT, Json, get
 from acts.views.state_marks import STATE_MARKS, UNKNOWN_MARK
-from cli.console import clean, console
+from cli.console import clean, compact_json, console
 from cli.render.tables import STATE_STYLES, describe_call
 
 MAX_LINE: Final = 100
@@ -35,7 +34,7 @@ def print_ticks(request: Request, result: Mapping[str, Any]) -> None:
     for label, lines in [("task", list(_task_lines(request))), *_ticks(result)]:
         for number, (text, style) in enumerate(lines or [("nothing", "dim")]):
             _print_line(label if number == 0 else "", text, style)
-    _print_line("output", _compact(result.get("output")), "bold")
+    _print_line("output", compact_json(result.get("output")), "bold")
 
 
 def _print_line(label: str, text: str, style: str) -> None:
@@ -51,7 +50,7 @@ def _task_lines(request: Request) -> Iterator[Line]:
         if isinstance(message, Instruction):
             yield message.text, ""
         elif isinstance(message, Data) and message.payload is not ABSENT:
-            yield f"{message.kind} {_compact(message.payload)}", ""
+            yield f"{message.kind} {compact_json(message.payload)}", ""
 
 
 def _ticks(result: Mapping[str, Any]) -> Iterator[tuple[str, list[Line]]]:
@@ -91,10 +90,11 @@ def _other_errors(result: Mapping[str, Any], tick: int, calls: Mapping[int, list
 def _planned_text(call: Json) -> str:
     """``plans  issueRefund(customerId: †input.customerId) → †state.refund``"""
     if not isinstance(call, dict):
-        return _compact(call)
-    parameters = ", ".join(f"{k}: {v if isinstance(v, str) else _compact(v)}" for k, v in call.items() if k not in META)
+        return compact_json(call)
+    values = {k: v if isinstance(v, str) else compact_json(v) for k, v in call.items() if k not in META}
+    listed = ", ".join(f"{k}: {v}" for k, v in values.items())
     path = f" → {call['_outputPath']}" if "_outputPath" in call else ""
-    return f"plans  {call.get('_tool')}({parameters}){path}"
+    return f"plans  {call.get('_tool')}({listed}){path}"
 
 
 def _outcome_line(call: Mapping[str, Any], planned: Sequence[Json], messages: Sequence[Json]) -> Line:
@@ -107,7 +107,7 @@ def _outcome_line(call: Mapping[str, Any], planned: Sequence[Json], messages: Se
     own = planned[number] if 0 <= number < len(planned) else None
     values = (_written_value(m, path) for m in messages if isinstance(m, dict) and m.get("_call") == own)
     value = next((v for v in values if v is not ABSENT), ABSENT)
-    return f"{text} → {path}" + ("" if value is ABSENT else f"  {_compact(value)}"), style
+    return f"{text} → {path}" + ("" if value is ABSENT else f"  {compact_json(value)}"), style
 
 
 def _written_value(message: Mapping[str, Any], text: str) -> Json:
@@ -119,7 +119,3 @@ def _written_value(message: Mapping[str, Any], text: str) -> Json:
     if not isinstance(path, Path) or message.get("_outputPath") != text or message.get("type") not in DATA_TYPES:
         return ABSENT
     return get(message.get(str(message["type"])), path.names)
-
-
-def _compact(value: Json) -> str:
-    return json.dumps(value, ensure_ascii=False)

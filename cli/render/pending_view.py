@@ -7,7 +7,6 @@ Laws of this file:
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -16,7 +15,7 @@ from acts.language.errors import DecisionRefused, truncate
 from acts.language.tools import META
 from acts.tree.decisions import APPROVE, EDIT, REJECT, Decision, PendingApproval, match_decision
 from acts.views.state_marks import STATE_MARKS
-from cli.console import clean, console
+from cli.console import clean, compact_json, console
 from cli.runs.progress import EDITABLE, WITH
 
 MAX_SHOWN: Final = 20  # approvals or decisions; `acts pending --json` and `acts show --json` list all
@@ -79,9 +78,7 @@ def parameter_lines(approval: PendingApproval, limit: int) -> list[str]:
     if approval.call is None or not isinstance(call, Mapping):
         return []
     parameters = {k: v for k, v in call.items() if k not in META or k == "_scopes"}
-    rows = [
-        f"{clean(k, 60)}  {clean(truncate(json.dumps(v, ensure_ascii=False), limit))}" for k, v in parameters.items()
-    ]
+    rows = [f"{clean(k, 60)}  {clean(truncate(compact_json(v), limit))}" for k, v in parameters.items()]
     return rows or ["no parameters"]
 
 

@@ -5,7 +5,6 @@ Everything shown is clean text; what came from outside is yellow.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -15,11 +14,10 @@ from rich.tree import Tree
 from acts.language.errors import truncate
 from acts.language.references import Path, any_reference
 from acts.language.tools import META
-from acts.language.values import Json
 from acts.provenance import message_authors as authors
 from acts.provenance.message_authors import Author
 from acts.provenance.trace import ReferenceTrace, Source, ValueTrace
-from cli.console import clean
+from cli.console import clean, compact_json
 
 MAX_VALUE: Final = 100
 MAX_PARAMETERS: Final = 20  # of one call; --json has all
@@ -69,7 +67,7 @@ def _add_call(branch: Tree, source: Source, parent: str | None) -> None:
     parameters = {k: v for k, v in (source.origin.call or {}).items() if k not in META}
     for name, value in list(parameters.items())[:MAX_PARAMETERS]:
         if not any_reference(value):
-            branch.add(_text((f"{name}  ", "dim"), (_compact(value), "")))
+            branch.add(_text((f"{name}  ", "dim"), (clean(compact_json(value), MAX_VALUE), "")))
         for read in source.reads:
             if read.parameter == name:
                 _add_read(branch, read, parent)
@@ -163,10 +161,6 @@ def _paths(paths: Sequence[Path]) -> str:
 
 def _style(*, outside: bool) -> str:
     return "yellow" if outside else "green"
-
-
-def _compact(value: Json) -> str:
-    return clean(json.dumps(value, ensure_ascii=False), MAX_VALUE)
 
 
 def _text(*parts: tuple[str, str]) -> Text:

@@ -13,7 +13,7 @@ from rich.text import Text
 from acts.language.errors import truncate
 from acts.views.state_marks import CALL_STATES, STATE_MARKS, UNKNOWN_MARK
 from cli.command_errors import MessageBlock, message
-from cli.console import clean, clean_lines, console
+from cli.console import clean, clean_lines, console, count_text
 from cli.render.pending_view import print_decisions, rejection_text
 from cli.runs.run_outcome import Outcome
 
@@ -116,7 +116,7 @@ def print_outcome(outcome: Outcome, run: str, *facts: str, rows: int = MAX_ROWS)
     screen = console()
     result = outcome.result
     ticks = result.get("ticks") if isinstance(result, dict) else None
-    screen.print(headline(outcome.status, run, *facts, f"{ticks} tick{'s' * (ticks != 1)}" if ticks else ""))
+    screen.print(headline(outcome.status, run, *facts, count_text(ticks, "tick") if ticks else ""))
     if isinstance(result, dict):
         if rejection := rejection_text(result):
             screen.print(rejection, style="bold red")
@@ -156,11 +156,11 @@ def _print_result(result: Mapping[str, Any], rows: int) -> None:
 
 def usage_text(usage: Mapping[str, Any]) -> str:
     """The requests, tokens and US dollars that a run spent on models."""
-    requests, cost = usage.get("requests"), usage.get("cost")
+    requests, cost = usage.get("requests", 0), usage.get("cost")
     cached = f" ({usage['cachedTokens']:,} cached)" if usage.get("cachedTokens") else ""
     price = ", price unknown" if cost is None else f", {cost:.4f} USD" if cost else ""
     return (
-        f"{requests} request{'s' * (requests != 1)}, {usage.get('inputTokens', 0):,} tokens in{cached}, "
+        f"{count_text(requests, 'request')}, {usage.get('inputTokens', 0):,} tokens in{cached}, "
         f"{usage.get('outputTokens', 0):,} out{price}"
     )
 

@@ -14,7 +14,7 @@ from rich.cells import cell_len, set_cell_size
 
 from acts.views.plan_drawing import MAX_EDGES, mixed_states, worst_state
 from acts.views.state_marks import STATE_MARKS, UNKNOWN_MARK
-from cli.console import clean
+from cli.console import clean, count_text
 
 MIN_COLUMNS: Final = 20
 MAX_COLUMNS: Final = 500
@@ -28,17 +28,17 @@ def render_plan(drawing: Mapping[str, Any], columns: int) -> str:
 
 def _lines(drawing: Mapping[str, Any], columns: int) -> Iterator[str]:
     waves = drawing["waves"]
-    head = f"{_count(drawing['calls'], 'call')} in {_count(drawing['waveCount'], 'wave')}"
+    head = f"{count_text(drawing['calls'], 'call')} in {count_text(drawing['waveCount'], 'wave')}"
     yield head + (f", for each of {drawing['instances']:,} instances" if "instances" in drawing else "")
     for number, wave in enumerate(waves):
         title = f"{'├' if number else '┌'}─ {number + 1} "
         yield title + "─" * (columns - len(title))
         yield from map(_call_line, wave["first"])
         if (more := wave["calls"] - len(wave["first"])) > 0:
-            yield f"│   and {_count(more, 'more call')}"
+            yield f"│   and {count_text(more, 'more call')}"
     if (more := drawing["waveCount"] - len(waves)) > 0:
         calls = drawing["calls"] - sum(wave["calls"] for wave in waves)
-        yield f"├─ and {_count(more, 'more wave')} with {_count(calls, 'call')}"
+        yield f"├─ and {count_text(more, 'more wave')} with {count_text(calls, 'call')}"
     if waves:
         yield "└" + "─" * (columns - 1)
     if drawing["moreReads"]:
@@ -63,10 +63,6 @@ def _call_line(call: Mapping[str, Any]) -> str:
         more = f", … ({call['readCount']} in all)" if call["readCount"] > len(call["reads"]) else ""
         words.append(f"← {', '.join(call['reads'])}{more}")
     return f"│ {mark} {clean(' '.join(words))}"
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number:,} {word}{'' if number == 1 else 's'}"
 
 
 def _fit(line: str, columns: int) -> str:

@@ -17,11 +17,9 @@ from typing import Any, Final
 
 from acts.language.wire import AGENT, INSTANCE
 from acts.tree.child_ids import instance_child_id, plan_child_id
-from acts.tree.decisions import PendingApproval
 from cli.command_errors import CommandError, command_error
 from cli.console import clean
-from cli.runs.progress import read_progress
-from cli.runs.run_reader import RunReader, read_approvals
+from cli.runs.run_reader import RunReader
 
 # A shared child is named after its first instance: how many earlier ones to look for, a request to the server each
 _MAX_EARLIER: Final = 500
@@ -31,11 +29,10 @@ _NOT_STARTED: Final = ("pending", "ready")
 
 @dataclass(frozen=True)
 class InstanceView:
-    """An instance: ``{status, state?, calls, errors, decisions?}``, the run it was read from, that run's approvals."""
+    """An instance: ``{status, state?, calls, errors, decisions?}``, and the run that it was read from."""
 
     item: dict[str, Any]
     run_id: str
-    approvals: Sequence[PendingApproval] = ()
 
 
 async def read_instance(run: RunReader, name: str) -> InstanceView:
@@ -75,7 +72,7 @@ def _item(item: Mapping[str, Any], name: str, run: Mapping[str, Any]) -> dict[st
 async def _query_instance(run: RunReader, name: str) -> InstanceView:
     """An instance from the queries of its run, or of the child that executes it."""
     info = await run.describe()
-    status = await read_progress(run)
+    status = await run.status()
     if status is None:
         raise await run.no_answer_error()
     if info.workflow_type == AGENT and status.get("tick"):
@@ -86,11 +83,10 @@ async def _query_instance(run: RunReader, name: str) -> InstanceView:
     if name not in names:
         raise unknown_instance_error(run.id, names, name)
     instance_status = str(status["instances"][name])
-    approvals = read_approvals(status.get("pending")) or []
     calls = [c for c in status.get("calls") or () if c.get("instance") == name]
     if calls:
         state = await run.value("†state", name)
-        return InstanceView(_own_item(instance_status, calls, state, name, status), run.id, approvals)
+        return InstanceView(_own_item(instance_status, calls, state, name, status), run.id)
     # a child of this id that exists before the instance starts belongs to an earlier run
     child = None if instance_status in _NOT_STARTED else await _find_child(run, names, name)
     if child is None:
@@ -98,8 +94,7 @@ async def _query_instance(run: RunReader, name: str) -> InstanceView:
     result = await child.result()
     if "calls" in result:  # a child of its own that has ended
         return InstanceView(_item(result, name, {}), child.id)
-    below = await read_instance(child, name)
-    return InstanceView(below.item, below.run_id, approvals)
+    return await read_instance(child, name)
 
 
 def _own_item(

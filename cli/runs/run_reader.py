@@ -133,10 +133,14 @@ class RunReader:
         return info
 
     @_once
-    async def root_id(self) -> str:
-        """The id of the run at the top of this one's tree; of a root, its own."""
-        info = await self.describe()
-        return info.root_id or info.parent_id or self.id
+    async def root(self) -> RunReader:
+        """The run at the top of this one's tree, which lists the approvals of the whole tree.
+
+        A root is its own, and so is a detached run that has outlived its root.
+        """
+        root = self.other((await self.describe()).root_id or self.id)
+        is_running = root.id != self.id and await root.exists() and (await root.describe()).close_time is None
+        return root if is_running else self
 
     @_once
     async def has_worker(self) -> bool:

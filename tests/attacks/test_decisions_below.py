@@ -142,8 +142,7 @@ async def test_an_invalid_edit_of_what_waits_below_changes_nothing(foreign: Fore
         handle = await _waits_below(foreign, saved, below)
         (wait,) = await handle.query("pending")
         await handle.signal("edit", {"call": "1:pay", "with": call("evil", "†state.x")})
-        told = handle if below == "instance" else foreign.client.get_workflow_handle(wait["workflowId"])
-        await note_of(told, "unknownTool")
+        await note_of(handle, "unknownTool")
         (after,) = await waiting(handle, 1)
         assert after == wait
         await decide(handle, "approve")

@@ -10,8 +10,9 @@ from acts.language.errors import CallError
 from acts.language.messages import Data, parse_message
 from acts.language.references import Path
 from acts.language.values import ABSENT
+from acts.machines.call_state import SETTLED
 from acts.machines.commands import AskHuman, Command, PlanFinished, StartCall
-from acts.machines.walk import SETTLED, Walk
+from acts.machines.walk import Walk
 from acts.plan.context_log import Log
 from acts.plan.planned_call import PlannedCall
 from acts.plan.validate import ValidatedPlan, validate_request

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, event, given, reject, settings
 from hypothesis import strategies as st
 
 from acts.language.errors import DecisionRefused, InvalidRequest
-from acts.machines.walk import SETTLED
+from acts.machines.call_state import SETTLED
 from acts.plan.validate import ValidatedPlan, validate_request
 from tests import oracle
 from tests.property.drive import NOW, Drive, assert_equal_to_the_serial_run
@@ -192,7 +192,6 @@ def test_an_edit_gives_what_the_edited_plan_gives_or_changes_nothing(
         assert_equal_to_the_serial_run(drive, oracle.run(request, case.results))
         return
     event(f"taken with {min(len(started), 3)} started")
-    assert known(drive) == before, "the walk of the old plan is left alone"
     drive.walk, drive.prepared, drive.results, drive.over = walk, new, new_results, []
     after = begun_calls(drive)
     for id_, (planned, state, *_) in started.items():

@@ -12,7 +12,9 @@ from hypothesis import HealthCheck, event, given, reject, settings
 from hypothesis import strategies as st
 
 from acts.language.errors import CallError, InvalidRequest
-from acts.machines.walk import SETTLED, Command, Walk
+from acts.machines.call_state import SETTLED
+from acts.machines.commands import Command
+from acts.machines.walk import Walk
 from acts.plan.context_log import Log
 from acts.plan.validate import validate, validate_request
 from tests import oracle

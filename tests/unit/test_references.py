@@ -39,7 +39,7 @@ def p(*where: str) -> Path:
 
 A, B, C = p("a"), p("b"), p("c")
 
-# text, tree, how it is rendered (None: as it was given)
+# text, tree, how it is rendered (None: as it is)
 SPELLINGS: list[tuple[str, Expression, str | None]] = [
     ("†state", p("state"), None),
     ("†state.user.name", p("state", "user", "name"), None),
@@ -227,19 +227,19 @@ YIELDS = [
 
 @pytest.mark.parametrize(("a", "b", "either", "both"), YIELDS)
 def test_the_three_valued_tables(a: Any, b: Any, either: Any, both: Any) -> None:
-    found = {A: a, B: b}
+    values = {A: a, B: b}
     for text, expected in (("†a", a), ("†a || †b", either), ("†a && †b", both)):
-        yielded = evaluate(parse(text), found.__getitem__)
-        assert type(yielded) is type(expected)  # False is not 0
-        assert yielded == expected
+        result = evaluate(parse(text), values.__getitem__)
+        assert type(result) is type(expected)  # False is not 0
+        assert result == expected
 
 
 def test_a_longer_choice_takes_the_first_value_and_a_longer_conjunction_the_last() -> None:
-    found = {A: None, B: ABSENT, C: 3}
-    assert evaluate(parse("†a || †b || †c"), found.__getitem__) == 3
-    assert evaluate(parse("†c && †c && †a"), found.__getitem__) is None
-    assert evaluate(parse("(†b || †a) && †c"), found.__getitem__) is None
-    assert evaluate(parse("†b && †c || †c"), found.__getitem__) == 3
+    values = {A: None, B: ABSENT, C: 3}
+    assert evaluate(parse("†a || †b || †c"), values.__getitem__) == 3
+    assert evaluate(parse("†c && †c && †a"), values.__getitem__) is None
+    assert evaluate(parse("(†b || †a) && †c"), values.__getitem__) is None
+    assert evaluate(parse("†b && †c || †c"), values.__getitem__) == 3
 
 
 # -- literals and references -----------------------------------------------------------------

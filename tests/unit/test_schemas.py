@@ -291,8 +291,8 @@ REMOTE: list[Any] = [
 def test_nothing_is_ever_fetched(schema: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     touched: list[str] = []
 
-    def no(*given: Any, **_: Any) -> Any:
-        touched.append(str(given))
+    def no(*arguments: Any, **_: Any) -> Any:
+        touched.append(str(arguments))
         raise OSError("no network in this test")
 
     monkeypatch.setattr(socket, "create_connection", no)

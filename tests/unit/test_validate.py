@@ -64,9 +64,9 @@ def test_a_request_that_does_not_validate_carries_each_problem_in_its_message_an
     with pytest.raises(InvalidRequest) as caught:
         validate_request(request(call("a", "†state.a", x="†state.b"), {"_tool": 5}, context=[state(c=1)]))
     error = caught.value
-    found = error.to_json()
-    assert json.loads(json.dumps(found)) == found
-    for problem in found:
+    details = error.to_json()
+    assert json.loads(json.dumps(details)) == details
+    for problem in details:
         assert set(problem) >= {"code", "message", "pointer"}
         assert problem["message"] in str(error)
 
@@ -86,9 +86,9 @@ SOURCES: list[tuple[str, list[dict[str, Any]], str | None]] = [
     ("†state.y || †state.z", [state(a=1)], "†state has: a"),
     ("†state.a && †state.z", [state(a=1)], "†state has: a"),
     ("†state.a && †state.z || †state.a", [state(a=1)], None),
-    ("†state.made", [], None),  # t2 writes it
-    ("†state.made.deep.er", [], None),
-    ("†state.made && †state.none", [], "kinds in the context: none"),
+    ("†state.result", [], None),  # t2 writes it
+    ("†state.result.deep.er", [], None),
+    ("†state.result && †state.none", [], "kinds in the context: none"),
     ("†state.self", [], "kinds in the context: none"),  # only the reader itself writes it
     ("†input", [{"type": "input", "schema": {}}], "kinds in the context: none"),
     ("†input", [{"type": "input", "input": None}], None),
@@ -99,7 +99,7 @@ SOURCES: list[tuple[str, list[dict[str, Any]], str | None]] = [
 def test_a_reference_that_nothing_can_satisfy_is_told_with_what_is_there(
     text: str, context: list[dict[str, Any]], hint: str | None
 ) -> None:
-    problems = fatal(request(call("t1", "†state.self", x=["", text]), call("t2", "†state.made"), context=context))
+    problems = fatal(request(call("t1", "†state.self", x=["", text]), call("t2", "†state.result"), context=context))
     assert [(p.code, p.call, p.pointer) for p in problems] == (
         [] if hint is None else [("unknownReference", "1:t1", f"/context/{len(context) + 1}/plan/0/x/1")]
     )
@@ -241,7 +241,7 @@ UNREADABLE: list[tuple[Any, str, list[str]]] = [
     # a misspelt Tool may be any of those that are known
     ({"_tool": "wrter"}, "†state.fixed", ["unknownTool"]),
     ({"_tool": "wrter"}, "†state.b", ["unknownTool", "unknownReference"]),
-    # what it would write cannot be told: it may be anything
+    # what it would write is unknown: it may be anything
     (5, "†state.a", ["invalidCall"]),
     ({"_tool": "act", "_outputPath": "state.a"}, "†state.b", ["invalidExpression"]),
     ({"_tool": "act", "_outputPath": 5}, "†state.b", ["forbiddenMeta"]),
@@ -358,12 +358,12 @@ def test_thoughts_and_models() -> None:
 
 
 def test_a_result_that_goes_nowhere_is_a_warning() -> None:
-    known = {"_activity": {"const": "ask"}, "_outputPath": {"type": "string"}}
-    answers = {"properties": {**known, "_output": {"type": "string"}}}
-    silent = {"properties": known}
+    meta = {"_activity": {"const": "ask"}, "_outputPath": {"type": "string"}}
+    answers = {"properties": {**meta, "_output": {"type": "string"}}}
+    silent = {"properties": meta}
     calls = [{"_tool": "answers"}, {"_tool": "silent"}]
-    found = validate(request(*calls, answers=answers, silent=silent))
-    assert [(p.code, p.call, p.fatal) for p in found] == [("droppedResult", "1:answers", False)]
+    problems = validate(request(*calls, answers=answers, silent=silent))
+    assert [(p.code, p.call, p.fatal) for p in problems] == [("droppedResult", "1:answers", False)]
     assert (
         validate(request(*calls, {"_tool": "answers", "_outputPath": "†state.x"}, answers=answers, silent=silent)) == []
     )

@@ -492,14 +492,14 @@ def count_steps(monkeypatch: pytest.MonkeyPatch, instance: str | None, calls: in
     import acts.plan.context_log
 
     steps = 0
-    original = acts.plan.context_log._put
+    original = acts.plan.context_log.apply_effect
 
     def counted(*given: Any) -> Any:
         nonlocal steps
         steps += 1
         return original(*given)
 
-    monkeypatch.setattr(acts.plan.context_log, "_put", counted)
+    monkeypatch.setattr(acts.plan.context_log, "apply_effect", counted)
     target = {} if instance is None else {"_instance": instance}
     plan = [call("t", f"†state.k{i}", **target) for i in range(calls)]
     plan += [call("t", f"†log.r{i}", x="†state", **target) for i in range(calls)]

@@ -1,0 +1,136 @@
+"""What becomes of a Call whose dependencies have settled, what it starts with, and what its result must fit.
+
+Laws of this file: its functions look at a walk and answer; none of them changes it. The walk reads texts of
+references here and nowhere else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from acts.language.errors import CallError
+from acts.language.references import Path, parse, paths, resolve
+from acts.language.schemas import Checker, checker
+from acts.language.scopes import scoped_context
+from acts.language.values import Json, pointer
+from acts.language.wire import SCHEMA_MISMATCH, UNRESOLVED
+from acts.plan.planned_call import PlannedCall, approval_needed
+from acts.plan.validate import state_schema
+
+if TYPE_CHECKING:
+    from acts.machines.walk import Walk
+    from acts.plan.result_placement import Writes
+
+# Defects of one value that an error names; more of them say nothing new
+MAX_DEFECTS_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Assessment:
+    """What becomes of a Call whose dependencies have settled: an event of ``TRANSITIONS``, and what goes with it.
+
+    ``call`` is the Call with its references resolved, ``missing`` the references that yield nothing,
+    ``subject`` what a human confirms: ``call`` or ``scopes``.
+    """
+
+    event: str
+    call: dict[str, Any] | None = None
+    missing: tuple[str, ...] = ()
+    error: CallError | None = None
+    subject: str = ""
+
+
+def assess_call(walk: Walk, rank: int) -> Assessment:
+    """Resolve and check the parameters of a Call, every dependency of which has settled."""
+    node, state = walk.nodes[rank], walk.runs[rank]
+    if rank in walk.prepared.given and (not state.edited or state.approved):
+        return Assessment("literal_used")
+    if node.kind == "latent" and not node.outcomes:
+        return Assessment("skipped")
+    parameters, missing = _resolve_parameters(walk, rank)
+    if missing:
+        return _assess_missing(walk, rank, missing)
+    defects = _defects(node.tool.parameters, parameters, dry=walk.dry)
+    if defects:
+        text = "; ".join(f"{pointer(*at) or 'the parameters'}: {why}" for at, why in defects)
+        return Assessment("start_failed", error=CallError(SCHEMA_MISMATCH, f'parameters of "{node.tool.name}": {text}'))
+    rest = {k: v for k, v in node.call.items() if k not in parameters and k != "_output"}
+    call = {**rest, **parameters, "_id": walk.identify(node)}
+    subject = None if state.approved else _subject_of_approval(walk, rank)
+    if subject is not None:
+        return Assessment("approval_needed", call, subject=subject)
+    return Assessment("became_ready", call)
+
+
+def _resolve_parameters(walk: Walk, rank: int) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """The parameters with references replaced by values, and the references that yield nothing."""
+    missing: list[str] = []
+    parameters = resolve(walk.nodes[rank].parameters, lambda path: walk.read(rank, path), missing)
+    return parameters, tuple(dict.fromkeys(missing))
+
+
+def _paths_of(references: tuple[str, ...]) -> list[Path]:
+    return [path for text in references for path in paths(parse(text))]
+
+
+def _assess_missing(walk: Walk, rank: int, missing: tuple[str, ...]) -> Assessment:
+    if walk.progress.dependency_did_not_write(rank, _paths_of(missing)):
+        return Assessment("skipped")
+    if walk.prepared.request.config.missing == "wait":
+        return Assessment("input_missing", missing=missing)
+    text = f"there is no value at {', '.join(missing)}"
+    return Assessment("start_failed", error=CallError(UNRESOLVED, text))
+
+
+def _subject_of_approval(walk: Walk, rank: int) -> str | None:
+    """What of a Call a human confirms, or None; an edited Call is always confirmed."""
+    node = walk.nodes[rank]
+    if walk.dry:
+        return None
+    # The Calls of a batch child are confirmed in the run that walks them
+    subject = None if node.members else approval_needed(node, walk.prepared.request.config.approve)
+    return "call" if subject is None and walk.runs[rank].edited else subject
+
+
+def scoped_messages(walk: Walk, rank: int) -> list[dict[str, Any]]:
+    """The part of the context that a Call may see, one message per kind; ``[]`` without scopes."""
+    node = walk.nodes[rank]
+    if not node.scopes:
+        return []
+    layer = walk.log.layer(node.instance)
+    return scoped_context(
+        node.scopes, lambda path: walk.read(rank, path), lambda path: layer.shape(path, rank) == "list"
+    )
+
+
+def check_writes(walk: Walk, node: PlannedCall, writes: Writes) -> None:
+    """Check what a result writes against the Tool's ``_output`` and the schemas of the context.
+
+    Raises:
+        CallError: ``SchemaMismatch``, with the defects of the first value that has any.
+    """
+    checked: list[Json] = []
+    for path, value in writes:
+        output = node.tool.output_check
+        if output is not None and not any(value is other for other in checked):
+            checked.append(value)
+            _require(output, value, f'the result of "{node.tool.name}" breaks its _output', dry=walk.dry)
+        if walk.schemas and node.method == "set":
+            schema = state_schema(walk.schemas, path)
+            if isinstance(schema, dict):
+                text = f"the schema of {path.kind} does not allow this at {path}"
+                _require(checker(schema), value, text, dry=walk.dry)
+
+
+def _require(check: Checker, value: Json, violation: str, *, dry: bool) -> None:
+    defects = _defects(check, value, dry=dry)
+    if defects:
+        text = "; ".join(f"{pointer(*at) + ': ' if at else ''}{why}" for at, why in defects)
+        raise CallError(SCHEMA_MISMATCH, f"{violation}: {text}")
+
+
+def _defects(check: Checker, value: Json, *, dry: bool) -> list[Any]:
+    """The first defects of a value; in a dry run what is unknown has none."""
+    defects = check.partial_defects(value) if dry else check.defects(value)
+    return list(defects[:MAX_DEFECTS_SHOWN])

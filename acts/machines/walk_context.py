@@ -1,0 +1,93 @@
+"""The context of a plan that is walked: the messages before it, those provided meanwhile, and what its Calls wrote.
+
+Laws of this file: it owns the log. Provided messages precede the plan, whenever they arrive; a message that
+cannot be folded below what the Calls wrote is refused and changes nothing. What instances wrote that batch
+children walk is in their layers of the log, so that their view can be read here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from acts.language.errors import CallError, InvalidRequest, Problem
+from acts.language.references import Expression, Path, evaluate
+from acts.language.values import ABSENT, Json
+from acts.machines.instance_results import calls_by_instance, replay_into_log
+from acts.plan.context_log import END
+from acts.plan.result_placement import appended_message
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from acts.language.messages import Data
+    from acts.machines.call_state import CallState
+    from acts.plan.context_log import Log
+    from acts.plan.validate import ValidatedPlan
+
+
+class WalkContext:
+    """The log of one walk. ``calls`` are the states of its Calls, ``calls_by_instance`` those of the unsplit plan."""
+
+    def __init__(self, prepared: ValidatedPlan, calls: Sequence[CallState], provided: Sequence[Data]) -> None:
+        self._prepared = prepared
+        self._calls = calls
+        self.calls_by_instance = calls_by_instance(prepared.whole) if prepared.whole is not None else {}
+        self.provided = list(provided)
+        self.log, _ = self._fold(self.provided)
+
+    def provide(self, message: Data) -> None:
+        """Fold a message that arrived from outside into the context, before the plan.
+
+        Raises:
+            InvalidRequest: its instance is unknown, or what Calls wrote cannot be applied after it.
+        """
+        if message.instance is not None and message.instance not in self.log.own:
+            raise InvalidRequest([Problem("unknownInstance", f"unknown instance {message.instance!r}", "/_instance")])
+        log, refused = self._fold([*self.provided, message])
+        if refused:
+            raise InvalidRequest([Problem("invalidMessage", refused.message, "")])
+        self.log = log
+        self.provided.append(message)
+
+    def _fold(self, provided: Sequence[Data]) -> tuple[Log, CallError | None]:
+        """A log of everything, and the first reason why a part of it cannot be folded."""
+        log = self._prepared.log()
+        refused = None
+        for message in provided:
+            refused = refused or log.layer(message.instance).take(message, set())
+        for rank, (node, call) in enumerate(zip(self._prepared.nodes, self._calls, strict=True)):
+            if call.value is not None:
+                self._replay_instances(log, call.value)
+            layer = log.layer(node.instance)
+            for path, value, _ in call.written:
+                refused = refused or layer.conflict(path, node.method, value, rank)
+                layer.write(path, node.method, value, rank)
+        return log, refused
+
+    def apply_child_report(self, report: Json) -> None:
+        """Write what the instances of a batch child wrote; ``report`` is that of each instance, by id."""
+        self._replay_instances(self.log, report)
+
+    def _replay_instances(self, log: Log, report: Json) -> None:
+        for id_, item in report.items():
+            replay_into_log(log, self.calls_by_instance, id_, item)
+
+    def appended(self) -> list[dict[str, Any]]:
+        """The messages that came after the Request's: provided ones, then outputs in plan order."""
+        out = [message.raw for message in self.provided]
+        for node, call in zip(self._prepared.nodes, self._calls, strict=True):
+            out.extend(appended_message(node, path, value, date) for path, value, date in call.written)
+        return out
+
+    def read(self, rank: int, path: Path) -> Json:
+        """The value at ``path`` as the Call of ``rank`` sees it: as of its place in plan order."""
+        return self.log.read(path, rank, self._prepared.nodes[rank].instance, settled=True)
+
+    def value(self, tree: Expression, instance: str | None) -> Json:
+        """The value of an expression after everything that has been written."""
+        return evaluate(tree, lambda path: self.log.read(path, END, instance))
+
+    def state(self, instance: str | None) -> Json:
+        """The view of the state kind: ``{}`` when there is none."""
+        view = self.log.view("state", instance=instance)
+        return {} if view is ABSENT else view
