@@ -324,6 +324,9 @@ approves = st.builds(
 )
 
 
+WORDS = st.sampled_from(["approve", "approve", "reject", "edit", "edit"])
+
+
 class DecisionRaces(RuleBasedStateMachine):
     """People decide at any run while messages are on their way, runs start, end, die, and continue as new."""
 
@@ -361,32 +364,50 @@ class DecisionRaces(RuleBasedStateMachine):
     def _idle(self) -> list[str]:
         return [i for i in self._alive() if i not in self.harmed and not self.tree.machine(i).finished]
 
-    @rule(
-        data=st.data(), word=st.sampled_from(["approve", "approve", "reject", "edit"]), is_update=st.booleans(),
-        version=st.sampled_from([None, None, None, 1, 2]),
-    )  # fmt: skip
-    def decide(self, data: st.DataObject, word: str, is_update: bool, version: int | None) -> None:  # noqa: FBT001
+    @precondition(lambda self: self._waiting())
+    @rule(data=st.data(), word=WORDS, is_update=st.booleans(), says_version=st.booleans())
+    def decide(self, data: st.DataObject, word: str, is_update: bool, says_version: bool) -> None:  # noqa: FBT001
+        """Somebody decides about something that waits, at its run or above, naming it more or less exactly."""
+        wait = data.draw(st.sampled_from(self._waiting()))
+        names = {"call": wait.call, "workflowId": wait.workflow_id, "instance": wait.instance}
+        said = data.draw(st.sets(st.sampled_from(sorted(names))))
+        path = (*POSITIONS[wait.workflow_id].ancestors, wait.workflow_id)
+        target = data.draw(st.sampled_from([i for i in path if i in self.tree.runs]))
+        version = wait.version if says_version else None
+        self._tell(data, target, word, {k: names[k] for k in sorted(said)}, version, is_update=is_update)
+
+    @rule(data=st.data(), word=WORDS, is_update=st.booleans(), version=st.sampled_from([None, None, None, 1, 2]))
+    def decide_blindly(self, data: st.DataObject, word: str, is_update: bool, version: int | None) -> None:  # noqa: FBT001
+        """Somebody decides about something that may wait, has waited, or will never wait."""
         if not self._alive():
             return
-        self.people += 1
-        by = f"p{self.people}"
-        narrow = {
+        names = {
             "call": data.draw(st.sampled_from([None, None, "1:pay", "2:pay"])),
             "workflowId": data.draw(st.sampled_from([None, None, None, *POSITIONS])),
             "instance": data.draw(st.sampled_from([None, None, None, "Ann", "Bob"])),
         }
-        raw: Json = {"by": by, "version": version, **{k: v for k, v in narrow.items() if v is not None}}
+        target = data.draw(st.sampled_from(self._alive()))
+        self._tell(data, target, word, names, version, is_update=is_update)
+
+    def _tell(
+        self, data: st.DataObject, target: str, word: str, names: Json, version: int | None, *, is_update: bool
+    ) -> None:
+        self.people += 1
+        by = f"p{self.people}"
+        raw: Json = {"by": by, "version": version, **{k: v for k, v in names.items() if v is not None}}
         if word == "reject":
             raw["reason"] = "no"
         if word == "edit":
-            changed = {"_tool": data.draw(st.sampled_from(["pay", "other", "bad"]))}
+            changed = {"_tool": data.draw(st.sampled_from(["pay", "pay", "other", "other", "bad"]))}
             raw |= {"with": changed} if "call" in raw else {"plan": [changed]}
         if is_update:
             raw["decision"] = word
-        target = data.draw(st.sampled_from(self._alive()))
         refusal = self.tree.tell(target, raw, None if is_update else word, by if is_update else None)
         if refusal is not None:
             self.refused[by] = refusal
+
+    def _waiting(self) -> list[PendingApproval]:
+        return [wait for i in self._alive() for wait in self.tree.machine(i).approvals.own_pending]
 
     @precondition(lambda self: any(run.inbox for run in self.tree.runs.values()))
     @rule(data=st.data())
