@@ -17,7 +17,8 @@ delivery fails, or the run that waits has ended. So every update is answered exa
 A decision by signal that comes before its wait is kept, at the root for the whole tree; one by update is
 refused then. When the wait opens, the decisions kept for it are judged in the order in which they came:
 the first that can be carried out holds, the others are refused. None is left for what waits next, because
-nobody has seen that.
+nobody has seen that. Nor has anybody seen what opened in the same workflow task (until ``flush``): a decision
+that could be about something before it is not about that.
 
 Laws: no clock (``now`` comes with each event, as an ISO date in UTC), no I/O, and what a decision does
 is the run's business: it applies each ``Decided`` before it hands in the next event.
@@ -127,6 +128,7 @@ class Approvals:
         self.expired: str | None = None
         self._check = check
         self._waits: dict[Key, PendingApproval] = {}
+        self._unseen: dict[Key, None] = {}  # opened since the last flush
         self._settings: dict[Key, Approve] = {}
         self._since: dict[str, str] = {}  # when something began to wait that has not opened yet, or not again
         self._updates: dict[str, None] = {}  # not answered yet
@@ -155,16 +157,19 @@ class Approvals:
             out.append(StartTimer(_text_key(key), left, f"decision about {call or 'the plan'}"))
         self._settings[key] = settings
         self._waits[key] = wait = PendingApproval(self.own, what, version, since, call, instance, deadline, about or {})
+        self._unseen[key] = None
         self._reports.add(wait)
-        self._early.remember(wait)
         return out + self._judge_early(wait, now)
 
     def close(self, what: str, call: str | None, instance: str | None) -> list[ApprovalEffect]:
         """This does not wait any more."""
         key = (what, call, instance)
         settings = self._settings.pop(key, None)
-        if self._waits.pop(key, None) is None:
+        wait = self._waits.pop(key, None)
+        if wait is None:
             return []
+        self._early.remember(wait)
+        self._unseen.pop(key, None)
         self._reports.has_changes = True
         return [CancelTimer(_text_key(key))] if settings is not None and settings.timeout is not None else []
 
@@ -273,6 +278,8 @@ class Approvals:
         wait = match_decision(waits, item.decision)
         if wait.workflow_id != self.own:
             return [self._forward(wait, item)]
+        if (wait.what, wait.call, wait.instance) in self._unseen and not self._early.is_early(item, ()):
+            raise DecisionRefused(f"{wait} began to wait after the decision was made, and nobody has seen it")
         return [*self._take(wait, item.decision, now), *self._answer(item, None)]
 
     def _in_scope(self, scope: str | None) -> list[PendingApproval]:
@@ -418,7 +425,10 @@ class Approvals:
     # -- reports to the root ------------------------------------------------------------------------
 
     def flush(self) -> list[ApprovalEffect]:
-        """One report of what has changed since the last; the next when this one has arrived."""
+        """At the end of a task: one report of what has changed since the last; the next when this one has arrived."""
+        for key in self._unseen:
+            self._early.remember(self._waits[key])
+        self._unseen.clear()
         record = self._reports.next_report(self._waits.values())
         return [] if record is None else [SendRecord(self.position.ancestors[0], PENDING_CHANGED, record, key=_REPORT)]
 

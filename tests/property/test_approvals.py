@@ -1,171 +1,32 @@
-"""Decisions race through a tree of runs: whoever decides, wherever and whenever, each wait is decided once at most,
-by somebody who could have seen it, and everybody who asked is answered once."""
+"""Decisions race through a tree of runs: each wait is decided at most once, by somebody who could have seen it.
+
+And every update is answered exactly once, the root shows what waits, and continue-as-new changes nothing of it.
+"""
 
 from __future__ import annotations
 
 import copy
-import json
 import os
 from collections import defaultdict
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
-import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from acts.language.config import Approve, Config
-from acts.language.errors import InvalidRequest, Problem
+from acts.language.config import Approve
 from acts.language.wire import INVALID_REQUEST
-from acts.machines.approvals import ENGINE, RESEND_TIMER, Decided, StartTimer
-from acts.machines.budget import SendRecord
-from acts.machines.events import (
-    Begin,
-    CancelRequested,
-    ChildEnded,
-    DecisionReceived,
-    Event,
-    RecordReceived,
-    StartsReleased,
-)
-from acts.machines.run_commands import Finish
+from acts.machines.approvals import ENGINE, RESEND_TIMER, StartTimer
+from acts.machines.events import Begin, CancelRequested, DecisionReceived, Event, RecordReceived, StartsReleased
 from acts.machines.run_machine import RunMachine
-from acts.tree.decisions import Decision, PendingApproval
+from acts.tree.decisions import PendingApproval
 from acts.tree.records import ForwardedDecision, PendingChanged, TreePosition
-from tests.property.simulated_tree import START, Tree
+from tests.property.simulated_tree import Tree
+from tests.property.waiting_run import PLAN, Place, Taken, WaitingRun, What
 
 Json = Any
-What = tuple[str, str | None]  # what, call
-Place = tuple[str, str, str | None, str | None]  # workflow id, what, call, instance
 TIMEOUT_SECONDS = 10
-PLAN: What = ("plan", None)
-
-
-@dataclass(frozen=True)
-class Taken:
-    """A decision that a run took: about which opening of which wait, at which version of it."""
-
-    place: Place
-    opening: int
-    decision: str
-    version: int
-    by: str | None
-    opened_version: int
-
-
-class WaitingRun(RunMachine):
-    """A run whose only work is to wait: for all of a stage, then for all of the next."""
-
-    def __init__(self, own: str, position: TreePosition, stages: list[list[What]], approve: Approve) -> None:
-        super().__init__(own, position)
-        self.stages, self.approve = stages, approve
-        self.stage = 0
-        self.version = 1
-        self.left: list[What] = list(stages[0]) if stages else []
-        self.openings: dict[What, list[int]] = defaultdict(list)  # the version of each
-        self.log: list[Taken] = []
-        self.may_end = False
-        self.reopening: set[What] = set()
-
-    @property
-    def config(self) -> Config:
-        return Config(approve=self.approve)
-
-    @property
-    def phase(self) -> str:
-        return "running"
-
-    @property
-    def in_flight(self) -> int:
-        return len(self.children)
-
-    @property
-    def is_paused(self) -> bool:
-        return False
-
-    @property
-    def can_continue_as_new(self) -> bool:
-        return not self.children
-
-    def react(self, event: Event, now: str) -> list[Any]:
-        if isinstance(event, Begin):
-            return [] if self.is_cancelling else self._open_all(self.left, now)
-        if isinstance(event, CancelRequested):
-            self.is_cancelling = True
-            return list(self.approvals.close_all())
-        return self._end_if_over() if isinstance(event, (ChildEnded, StartsReleased)) else []
-
-    def place(self, what: What) -> Place:
-        return (self.own, *what, self.position.instance)
-
-    def _open_all(self, every: list[What], now: str) -> list[Any]:
-        return [effect for what in list(every) for effect in self._open(what, now)]
-
-    def _open(self, what: What, now: str) -> list[Any]:
-        if what in self.reopening:
-            self.reopening.remove(what)
-        elif not any((w.what, w.call) == what for w in self.approvals.own_pending):
-            self.openings[what].append(self.version)
-        name, call = what
-        return list(
-            self.approvals.open(name, self.version, self.approve, now, call=call, instance=self.position.instance)
-        )
-
-    def check_decision(self, decision: Decision) -> Any:
-        if decision.decision == "edit" and _tool(decision) == "bad":
-            raise InvalidRequest([Problem("unknownTool", "there is no such tool", "/call")])
-        return None
-
-    def on_decided(self, effect: Decided, now: str) -> list[Any]:
-        decision, wait = effect.decision, effect.wait
-        what = (wait.what, wait.call)
-        versions = self.openings[what]
-        self.log.append(
-            Taken(self.place(what), len(versions), decision.decision, wait.version, decision.by, versions[-1])
-        )
-        if decision.decision == "edit":
-            return self._edit(wait, decision, now)
-        self.left.remove(what)
-        if self.left or self.stage + 1 >= len(self.stages):
-            return self._end_if_over()
-        self.stage += 1
-        self.left = list(self.stages[self.stage])
-        self.version += PLAN in self.left  # an agent's next proposal is a new version
-        return self._open_all(self.left, now)
-
-    def _edit(self, wait: PendingApproval, decision: Decision, now: str) -> list[Any]:
-        """All that waits has another version; a Call may have become another one, which waits in its place."""
-        self.version += 1
-        out: list[Any] = []
-        if wait.call is not None and _tool(decision) == "other":
-            renamed = f"{wait.call.partition(':')[0]}:other{self.version}"
-            self.left[self.left.index((wait.what, wait.call))] = (wait.what, renamed)
-            out += self.approvals.close_call(wait.call, wait.instance)
-            self.approvals.inherit_deadline(wait, [renamed])
-        self.approvals.raise_version(self.version)
-        return out + self._open_all(self.left, now)
-
-    def _end_if_over(self) -> list[Any]:
-        if self.left or self.children or self.finished is not None or not self.may_end:
-            return []
-        self.finished = "completed"
-        return [Finish("completed")]
-
-    def renewed(self) -> WaitingRun:
-        """The same run after continue-as-new: all that crosses of the machines is JSON."""
-        carried = json.loads(json.dumps(self.common_snapshot()))
-        new = WaitingRun(self.own, self.position, self.stages, self.approve)
-        new.restore_common(carried["approvals"], carried["budget"])
-        for name in ("stage", "version", "left", "openings", "log", "may_end"):
-            setattr(new, name, copy.deepcopy(getattr(self, name)))
-        new.reopening = {(wait.what, wait.call) for wait in self.approvals.own_pending}
-        return new
-
-
-def _tool(decision: Decision) -> str | None:
-    return decision.call_with.get("_tool") if isinstance(decision.call_with, dict) else None
 
 
 # -- what a person may mean, written down a second time ---------------------------------------------
@@ -188,11 +49,12 @@ def means(raw: Json, word: str, place: Place, ancestors: tuple[str, ...], scope:
 
 @dataclass
 class Routing:
-    """What the run that matched a decision knew then: what it could mean, now and ever."""
+    """What the run that matched a decision knew then: what waits, what of it since this task, what ever waited."""
 
     raw: Json
     word: str
     visible: dict[Place, int]
+    unseen: set[Place]
     ever: set[Place]
 
 
@@ -204,6 +66,7 @@ class WatchedTree(Tree):
         self.twins: dict[str, WaitingRun] = {}
         self.ancestors: dict[str, tuple[str, ...]] = {}
         self.known: dict[str, set[Place]] = defaultdict(set)
+        self.shown: dict[Place, int] = {}
         self.routings: dict[str, Routing] = {}
         self.closed: dict[tuple[Place, int], Taken] = {}
         self.taken: dict[str, list[Taken]] = defaultdict(list)
@@ -237,6 +100,9 @@ class WatchedTree(Tree):
         commands, others = ([*(m.flush_at_end if at_end else m.flush)(self.clock)] for m in machines)
         assert commands == others, "a run that continued as new reports something else"
         self.perform(id_, commands)
+        for what, versions in self.machine(id_).openings.items():
+            self.known[id_].add(self.machine(id_).place(what))
+            self.shown[self.machine(id_).place(what)] = len(versions)
 
     def renew(self, id_: str) -> None:
         """Continue as new: the timers end with the run, and are there again."""
@@ -264,13 +130,15 @@ class WatchedTree(Tree):
         pending = self.machine(id_).approvals.pending
         visible = {(w.workflow_id, w.what, w.call, w.instance): w.version for w in pending}
         fits = lambda place: means(raw, word, place, self.ancestors[place[0]], scope)  # noqa: E731
+        unseen = {p for p in visible if p[0] == id_ and self.shown.get(p, 0) < len(self._openings(p))}
         self.routings[raw["by"]] = Routing(
-            raw, word, {p: v for p, v in visible.items() if fits(p)}, {p for p in self.known[id_] if fits(p)}
+            raw, word, {p: v for p, v in visible.items() if fits(p)}, unseen, {p for p in self.known[id_] if fits(p)}
         )
 
+    def _openings(self, place: Place) -> list[int]:
+        return self.machine(place[0]).openings[place[1], place[2]]
+
     def _note_known(self, id_: str, event: Event) -> None:
-        machine = self.machine(id_)
-        self.known[id_] |= {machine.place(what) for what, versions in machine.openings.items() if versions}
         if isinstance(event, RecordReceived) and isinstance(event.record, PendingChanged):
             for raw in event.record.opened:
                 self.known[id_].add((raw["workflowId"], raw["what"], raw.get("call"), raw.get("instance")))
@@ -280,6 +148,7 @@ class WatchedTree(Tree):
             key = (taken.place, taken.opening)
             assert key not in self.closed, f"decided twice: {self.closed[key]} and {taken}"
             self.closed[key] = taken
+            self.known[taken.place[0]].add(taken.place)
         if taken.by == ENGINE or taken.by is None:
             return
         self.taken[taken.by].append(taken)
@@ -290,7 +159,7 @@ class WatchedTree(Tree):
         assert said in (None, taken.version), f"about version {said}, taken for {taken.version}"
         if routing.visible:
             assert routing.visible == {taken.place: taken.version}, f"{taken} was matched with {routing.visible}"
-        else:
+        if not routing.visible or taken.place in routing.unseen:
             assert not routing.ever, f"{taken} came after {routing.ever} had waited, and was kept for what came next"
             assert taken.version == taken.opened_version, f"{taken} came before what was edited"
 
@@ -341,7 +210,8 @@ class DecisionRaces(RuleBasedStateMachine):
     @initialize(data=st.data())
     def grow(self, data: st.DataObject) -> None:
         self.plans = {
-            id_: (data.draw(st.sampled_from(STAGES)), data.draw(approves), data.draw(st.booleans())) for id_ in POSITIONS
+            id_: (data.draw(st.sampled_from(STAGES)), data.draw(approves), data.draw(st.booleans()))
+            for id_ in POSITIONS
         }
         self._start(ROOT)
 
@@ -466,7 +336,7 @@ class DecisionRaces(RuleBasedStateMachine):
 
     def _check_pending(self) -> None:
         """The root shows what waits, all of it, and nothing else."""
-        if ROOT not in self.tree.runs or self.losses:
+        if ROOT not in self.tree.runs or any(RESEND_TIMER in run.timers for run in self.tree.runs.values()):
             return
         waiting = {
             (*self.tree.machine(i).place((w.what, w.call)), w.version)

@@ -1,0 +1,461 @@
+"""One budget for a tree of runs: asked late, answered out of order, by runs that delegate, die and start anew.
+
+Whatever happens, no limit is overrun, nothing is refused that there was room for, nobody waits for ever, and what
+was not used comes back.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from acts.language.config import Budget, Config
+from acts.language.errors import CallError
+from acts.machines.budget import BudgetRefused, Granted, RequestSize, SendRecord
+from acts.machines.events import (
+    Begin,
+    CallCompleted,
+    CancelRequested,
+    ChildEnded,
+    Event,
+    PauseRequested,
+    ResumeRequested,
+    StartsReleased,
+)
+from acts.machines.run_commands import Finish
+from acts.machines.run_machine import RunMachine
+from acts.tree.records import BudgetGrant, BudgetReport, BudgetRequest, GrantedRequest, TreePosition
+from tests.property.simulated_tree import Message, Tree
+
+Json = Any
+Share = tuple[list[str], Json]  # the accounts that it was taken from, and what was given
+ROOT = "r"
+DOLLARS_PER_TOKEN = 0.25  # a power of two: sums are exact
+
+
+@dataclass(frozen=True)
+class Ask:
+    """A person's plan asks: so many requests of a size, each for itself or (``delegates``) for a child."""
+
+    keys: tuple[str, ...]
+    size: RequestSize
+    others: int = 0
+    delegates: bool = False
+
+
+@dataclass(frozen=True)
+class AskShare:
+    key: str
+    parts: int
+
+
+@dataclass(frozen=True)
+class AskCalls:
+    key: str
+    count: int
+
+
+@dataclass(frozen=True)
+class StartChild:
+    key: str
+    grant: GrantedRequest | None
+
+
+class SpendingRun(RunMachine):
+    """A run whose only work is to make requests, and to have children make them."""
+
+    def __init__(
+        self, own: str, position: TreePosition, shares: list[Share], advance: GrantedRequest | None = None
+    ) -> None:
+        super().__init__(own, position, advance)
+        self.asked: dict[str, bool] = {}  # key: whether a child makes the request
+        self.in_flight_requests: dict[str, GrantedRequest] = {}
+        self.refused: list[str] = []
+        self.shares = shares
+        self.may_end = False
+        self.pauses = False
+
+    @property
+    def config(self) -> Config:
+        return Config()
+
+    @property
+    def phase(self) -> str:
+        return "running"
+
+    @property
+    def in_flight(self) -> int:
+        return len(self.in_flight_requests) + len(self.children) + len(self.asked)
+
+    @property
+    def is_paused(self) -> bool:
+        return self.pauses
+
+    @property
+    def can_continue_as_new(self) -> bool:
+        return self.in_flight == 0
+
+    def react(self, event: Event, now: str) -> list[Any]:
+        match event:
+            case Ask() if not self.is_cancelling:
+                self.asked |= dict.fromkeys(event.keys, event.delegates)
+                return list(self.budget.request(event.keys, event.size, event.others))
+            case AskShare() if not self.is_cancelling:
+                self.asked[event.key] = False
+                return list(self.budget.request_share(event.key, event.parts))
+            case AskCalls() if not self.is_cancelling:
+                self.asked[event.key] = False
+                return list(self.budget.request_calls(event.key, event.count))
+            case CallCompleted() if event.key in self.in_flight_requests:
+                del self.in_flight_requests[event.key]
+                return list(self.budget.settle(event.key, event.usage)) + self._end_if_over()
+            case PauseRequested():
+                self.pauses = True
+            case ResumeRequested():
+                self.pauses = False
+            case CancelRequested():
+                self.is_cancelling = True
+                for key in self.asked:
+                    self.budget.withdraw(key)
+                self.asked.clear()
+            case StartsReleased() | ChildEnded():
+                return self._end_if_over()
+        return []
+
+    def on_granted(self, effect: Granted, now: str) -> list[Any]:
+        delegates = self.asked.pop(effect.key)
+        if effect.share is not None:
+            self.shares.append(([a.id for a in self.position.accounts], effect.share))
+        if delegates:
+            return [StartChild(effect.key, self.budget.hand_on(effect.key))]
+        if effect.request is not None:
+            self.in_flight_requests[effect.key] = effect.request
+        return self._end_if_over()
+
+    def on_refused(self, effect: BudgetRefused, now: str) -> list[Any]:
+        del self.asked[effect.key]
+        self.refused.append(effect.reason)
+        return self._end_if_over()
+
+    def _end_if_over(self) -> list[Any]:
+        if self.in_flight or not self.may_end or self.finished is not None:
+            return []
+        self.finished = "completed"
+        return [Finish("completed")]
+
+    def renewed(self) -> SpendingRun:
+        carried = json.loads(json.dumps(self.common_snapshot()))
+        new = SpendingRun(self.own, self.position, self.shares)
+        new.restore_common(carried["approvals"], carried["budget"])
+        new.refused, new.may_end = self.refused, self.may_end
+        return new
+
+
+@dataclass
+class Spent:
+    """What was really spent within one account."""
+
+    requests: int = 0
+    tokens: int = 0
+    cost: float = 0.0
+
+
+class WatchedTree(Tree):
+    """A tree in which each refusal is checked against what the ledger knows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.requests: dict[tuple[str, int], BudgetRequest] = {}
+
+    def has_work(self, id_: str) -> bool:
+        machine = self.runs[id_].machine
+        return isinstance(machine, SpendingRun) and bool(machine.in_flight_requests)
+
+    def perform(self, id_: str, commands: list[Any]) -> None:
+        super().perform(id_, commands)
+        for command in commands:
+            record = command.record if isinstance(command, SendRecord) else None
+            if isinstance(record, BudgetRequest):
+                self.requests[record.workflowId, record.id] = record
+            if isinstance(record, BudgetGrant) and record.refused is not None:
+                self._check_refusal(self.requests[command.workflow_id, record.id], record.refused)
+
+    def _check_refusal(self, request: BudgetRequest, reason: str) -> None:
+        """Nothing that may come back could have changed it."""
+        ledger = self.runs[ROOT].machine.budget.ledger
+        assert ledger is not None
+        for account in request.accounts:
+            limits, used = account.limits, ledger._accounts[account.id].used
+            tokens, cost = used.inputTokens + used.outputTokens, used.cost or 0.0
+            if limits.requests is not None and used.requests >= limits.requests:
+                return
+            if limits.tokens is not None and tokens + max(1, request.leastTokens) > limits.tokens:
+                return
+            if limits.cost is not None and (cost >= limits.cost or cost + request.leastCost > limits.cost):
+                return
+            if limits.calls is not None and ledger._accounts[account.id].calls + request.calls > limits.calls:
+                return
+        raise AssertionError(f"{request} was refused, and there is room: {reason}")
+
+
+sizes = st.builds(
+    lambda least, more: RequestSize(least, least + more, least * DOLLARS_PER_TOKEN, (least + more) * DOLLARS_PER_TOKEN),
+    st.integers(1, 20), st.integers(0, 60),
+)  # fmt: skip
+budgets = st.builds(
+    Budget,
+    requests=st.sampled_from([None, None, 0, 1, 2, 3, 5, 8]),
+    tokens=st.sampled_from([None, None, 0, 10, 60, 100, 250]),
+    cost=st.sampled_from([None, None, 0.0, 2.5, 15.0, 40.0]),
+    calls=st.sampled_from([None, 0, 4, 10]),
+)
+
+
+class BudgetRaces(RuleBasedStateMachine):
+    """Runs ask, spend, delegate, end, die, and continue as new, while their messages are on their way."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tree = WatchedTree()
+        self.shares: list[Share] = []
+        self.count = 0
+        self.spent: dict[str, Spent] = {}
+        self.is_tainted = False  # a run died with requests in flight: what they cost is not known
+
+    @initialize(budget=budgets)
+    def grow(self, budget: Budget) -> None:
+        self.tree.start(SpendingRun(ROOT, TreePosition().with_budget(ROOT, budget), self.shares))
+        self.tree.settle()
+
+    def machine(self, id_: str) -> SpendingRun:
+        machine = self.tree.runs[id_].machine
+        assert isinstance(machine, SpendingRun)
+        return machine
+
+    def _alive(self) -> list[str]:
+        return [i for i in self.tree.runs if not self.machine(i).is_cancelling and self.machine(i).finished is None]
+
+    def _key(self) -> str:
+        self.count += 1
+        return f"k{self.count}"
+
+    # -- what runs do ---------------------------------------------------------------------------
+
+    @rule(data=st.data(), count=st.integers(1, 4), size=sizes, others=st.integers(0, 3), delegates=st.booleans())
+    def ask(self, data: st.DataObject, count: int, size: RequestSize, others: int, delegates: bool) -> None:  # noqa: FBT001
+        if ids := self._alive():
+            keys = tuple(self._key() for _ in range(1 if delegates else count))
+            self.tree.runs[data.draw(st.sampled_from(ids))].inbox.append(Ask(keys, size, others, delegates))
+
+    @rule(data=st.data(), parts=st.integers(2, 4), one_in=st.integers(0, 3))
+    def ask_for_a_share(self, data: st.DataObject, parts: int, one_in: int) -> None:
+        if (ids := self._alive()) and one_in == 0:
+            self.tree.runs[data.draw(st.sampled_from(ids))].inbox.append(AskShare(self._key(), parts))
+
+    @rule(data=st.data(), count=st.integers(1, 5))
+    def ask_for_calls(self, data: st.DataObject, count: int) -> None:
+        if ids := self._alive():
+            id_ = data.draw(st.sampled_from(ids))
+            self.tree.runs[id_].inbox.append(AskCalls(self._key(), count))
+
+    @rule(data=st.data(), turns=st.integers(0, 2), part=st.floats(0, 1))
+    def end_a_request(self, data: st.DataObject, turns: int, part: float) -> None:
+        """A request ends: it was not made, made once, or (where the grant has room) repaired in a second turn."""
+        flying = [(i, key) for i in self.tree.runs for key in self.machine(i).in_flight_requests]
+        flying = [(i, key) for i, key in flying if not any(_key_of(e) == key for e in self.tree.runs[i].inbox)]
+        if flying:
+            self._end_request(*data.draw(st.sampled_from(flying)), turns, part)
+
+    def _end_request(self, id_: str, key: str, turns: int, part: float) -> None:
+        grant = self.machine(id_).in_flight_requests[key]
+        turns = min(turns, 2 if grant.mayRepair else 1)
+        tokens = int(turns * grant.tokens * part)
+        cost = min(tokens * DOLLARS_PER_TOKEN, turns * grant.cost)
+        usage = {"requests": turns, "inputTokens": tokens, "cost": cost} if turns else None
+        for account in self.machine(id_).position.accounts:
+            spent = self.spent.setdefault(account.id, Spent())
+            spent.requests += turns
+            spent.tokens += tokens if turns else 0
+            spent.cost += cost if turns else 0.0
+        self.tree.runs[id_].inbox.append(CallCompleted(key, None, usage=usage))
+
+    @precondition(lambda self: any(run.commands for run in self.tree.runs.values()))
+    @rule(
+        data=st.data(), how=st.sampled_from(["start", "start", "walk", "fail", "too large"]), budget=budgets,
+        own=st.booleans(),
+    )  # fmt: skip
+    def start_a_child(self, data: st.DataObject, how: str, budget: Budget, own: bool) -> None:  # noqa: FBT001
+        """A delegate starts with the grant of its Call; it may have a budget of its own, or never get so far."""
+        parent = data.draw(st.sampled_from([i for i, run in self.tree.runs.items() if run.commands]))
+        command = self.tree.runs[parent].commands.pop(0)
+        id_ = f"{parent}/{command.key}"
+        if how == "too large":
+            error = CallError("ResultTooLarge", "it does not fit")
+            self.tree.runs[parent].inbox.append(ChildEnded(command.key, None, error, is_unstarted=True))
+            return
+        position = self.machine(parent).position.delegate(parent)
+        if own:
+            position = position.with_budget(id_, budget)
+        machine = SpendingRun(id_, position, self.shares, command.grant)
+        if how == "walk":
+            machine.budget.return_advance()
+        self.tree.start(machine, parent, command.key)
+        if how == "fail":  # before its machine was there: its definition cannot be loaded
+            self.tree.end(id_, None)
+
+    @rule(data=st.data())
+    def end_a_run(self, data: st.DataObject) -> None:
+        if ids := [i for i in self._alive() if i != ROOT]:
+            id_ = data.draw(st.sampled_from(ids))
+            self.machine(id_).may_end = True
+            self.tree.runs[id_].inbox.append(StartsReleased())
+
+    @rule(data=st.data(), one_in=st.integers(0, 3))
+    def kill(self, data: st.DataObject, one_in: int) -> None:
+        ids = [i for i in self.tree.runs if i != ROOT]
+        if ids and one_in == 0:
+            id_ = data.draw(st.sampled_from(ids))
+            below = [i for i in self.tree.runs if i == id_ or id_ in self.machine(i).position.ancestors]
+            self.is_tainted |= any(self.machine(i).in_flight_requests or self.machine(i).budget._settled for i in below)
+            self.is_tainted |= any(m.record for line, ms in self.tree.lines.items() if line[0] in below for m in ms)
+            self.tree.kill(id_)
+
+    @rule(data=st.data(), one_in=st.integers(0, 3))
+    def cancel(self, data: st.DataObject, one_in: int) -> None:
+        ids = [i for i in self._alive() if i != ROOT]
+        if ids and one_in == 0:
+            id_ = data.draw(st.sampled_from(ids))
+            for run in [i for i in self.tree.runs if i == id_ or id_ in self.machine(i).position.ancestors]:
+                self.tree.runs[run].inbox.append(CancelRequested())
+                self.tree.runs[run].commands.clear()
+
+    @rule(data=st.data(), event=st.sampled_from([PauseRequested(), ResumeRequested(), ResumeRequested()]))
+    def pause_or_resume(self, data: st.DataObject, event: Event) -> None:
+        if ids := self._alive():
+            self.tree.runs[data.draw(st.sampled_from(ids))].inbox.append(event)
+
+    @rule(data=st.data())
+    def continue_as_new(self, data: st.DataObject) -> None:
+        quiet = [i for i in self._alive() if self.tree.is_quiet(i) and self.machine(i).in_flight == 0]
+        quiet = [i for i in quiet if not self.tree.runs[i].commands and not self.machine(i).has_not_begun]
+        if quiet:
+            run = self.tree.runs[data.draw(st.sampled_from(quiet))]
+            assert isinstance(run.machine, SpendingRun)
+            run.machine = run.machine.renewed()
+            run.inbox.append(Begin())
+
+    # -- the network ------------------------------------------------------------------------------
+
+    @precondition(lambda self: any(run.inbox for run in self.tree.runs.values()))
+    @rule(data=st.data())
+    def work(self, data: st.DataObject) -> None:
+        self.tree.work(data.draw(st.sampled_from([i for i, run in self.tree.runs.items() if run.inbox])))
+
+    @precondition(lambda self: self.tree.lines)
+    @rule(data=st.data(), twice=st.booleans())
+    def arrive(self, data: st.DataObject, twice: bool) -> None:  # noqa: FBT001
+        line = data.draw(st.sampled_from(list(self.tree.lines)))
+        message = self.tree.lines[line][0]
+        if not message.arrived and twice and isinstance(message.record, BudgetReport) and not message.record.calls:
+            again = Message(message.record, "again")
+            self.tree.lines[line].insert(1, again)
+        self.tree.arrive(line)
+
+    @precondition(lambda self: self.tree.lines)
+    @rule(data=st.data())
+    def acknowledge(self, data: st.DataObject) -> None:
+        self.tree.acknowledge(data.draw(st.sampled_from(list(self.tree.lines))))
+
+    # -- what holds -------------------------------------------------------------------------------
+
+    @invariant()
+    def no_limit_is_overrun(self) -> None:
+        if self.is_tainted or ROOT not in self.tree.runs:
+            return
+        ledger = self.machine(ROOT).budget.ledger
+        assert ledger is not None
+        for id_, account in ledger._accounts.items():
+            limits, spent = account.limits, self.spent.get(id_, Spent())
+            lent = [self._shared(id_, name) for name in ("requests", "tokens", "cost")]
+            assert limits.requests is None or spent.requests + lent[0] <= limits.requests
+            assert limits.tokens is None or spent.tokens + lent[1] <= limits.tokens
+            assert limits.cost is None or spent.cost + lent[2] <= limits.cost + 1e-9
+            assert limits.calls is None or account.calls <= limits.calls
+
+    def _shared(self, account: str, name: str) -> float:
+        return float(sum(share.get(name, 0) for accounts, share in self.shares if account in accounts))
+
+    @rule()
+    def come_to_rest(self) -> None:
+        self.tree.settle()
+        self._check_nobody_waits_for_nothing()
+
+    def _check_nobody_waits_for_nothing(self) -> None:
+        """Everybody has an answer while nothing is in flight that could give something back."""
+        if ROOT not in self.tree.runs:
+            return
+        holds = any(self.machine(i).in_flight_requests or self.tree.runs[i].commands for i in self.tree.runs)
+        holds |= any(self.machine(i).budget._advance or self.machine(i)._held_grants for i in self.tree.runs)
+        if not holds:
+            assert [i for i in self.tree.runs if self.machine(i).asked] == []
+            ledger = self.machine(ROOT).budget.ledger
+            assert ledger is not None
+            assert ledger._reservations == {}
+            assert ledger._queue == []
+            assert all(a.requests_granted == a.requests_reserved == a.tokens_reserved == a.cost_reserved == 0
+                       for a in ledger._accounts.values())  # fmt: skip
+
+    def teardown(self) -> None:
+        if ROOT not in self.tree.runs:
+            return
+        for _ in range(1_000):
+            self.tree.settle()
+            for id_ in self._alive():
+                self.tree.runs[id_].inbox.append(ResumeRequested())
+            self.tree.settle()
+            flying = [(i, key) for i in self.tree.runs for key in self.machine(i).in_flight_requests]
+            waiting = [i for i, run in self.tree.runs.items() if run.commands]
+            if flying:
+                self._end_request(*flying[0], 1, 1.0)
+            elif waiting:
+                command = self.tree.runs[waiting[0]].commands.pop(0)
+                self.tree.runs[waiting[0]].inbox.append(ChildEnded(command.key, None, CallError("Nope", "")))
+            else:
+                break
+        for id_ in reversed([i for i in self.tree.runs if i != ROOT]):
+            self.machine(id_).may_end = True
+            self.tree.runs[id_].inbox.append(StartsReleased())
+            self.tree.settle()
+        assert list(self.tree.runs) == [ROOT], "a run never ends"
+        self._check_nobody_waits_for_nothing()
+        self.no_limit_is_overrun()
+        self._check_totals()
+
+    def _check_totals(self) -> None:
+        """The ledger knows what was spent, and nothing was refused before that."""
+        ledger = self.machine(ROOT).budget.ledger
+        assert ledger is not None
+        if self.is_tainted:
+            return
+        for id_, spent in self.spent.items():
+            used = ledger._accounts[id_].used
+            if not self.shares:
+                assert (used.requests, used.inputTokens, used.cost) == (spent.requests, spent.tokens, spent.cost)
+
+
+def _key_of(event: Event) -> str | None:
+    return event.key if isinstance(event, CallCompleted) else None
+
+
+TestBudgetRaces = BudgetRaces.TestCase
+TestBudgetRaces.settings = settings(
+    max_examples=int(os.environ.get("ACTS_EXAMPLES", "60")), stateful_step_count=60, deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
+    report_multiple_bugs=False,
+)  # fmt: skip
