@@ -25,7 +25,7 @@ from acts.machines.events import (
     Provided,
     ResumeRequested,
 )
-from acts.machines.request_size import latent_request_size
+from acts.machines.request_size import ContextBytes, latent_request_size
 from acts.machines.run_commands import AskOutput, Finish, SignalChildren, StartActivity, StartPlanRun
 from acts.machines.run_machine import RunMachine
 from acts.tree.decisions import REJECT
@@ -209,7 +209,8 @@ class AnonymousDelegate(DelegateMachine):
         if self.node.kind != "latent":
             return [StartActivity(self.node, self._call, self._context)]
         own = json_size([self._call, self._context, dict(self.node.tool.schema)])
-        size = latent_request_size(self.config, self._capabilities.price, self.request.context, own)
+        own += ContextBytes().count(self.request.context)
+        size = latent_request_size(self.config, self._capabilities.price, own)
         return list(self.budget.request([self.node.key], size))
 
     def react(self, event: Event, now: str) -> list[Any]:

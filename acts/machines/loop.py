@@ -353,24 +353,6 @@ class Loop:
         """The Calls of the latest plan, those of a template once for each instance that was walked."""
         return [c for c in self.current_calls() if c["tick"] == self.plan_tick]
 
-    def result(self, status: str) -> dict[str, Any]:
-        """The result of an Agent."""
-        ids = self.request.instances()
-        more = {"instances": {i: self._instance(i, status) for i in ids}} if ids else {}
-        return {
-            "status": status, "output": self.output, "ticks": self.tick, "state": self.context.state(), **more,
-            "calls": self.results.calls, "context": self.context.appended(), "errors": self.results.errors,
-            "usage": self.usage.to_json(),
-        }  # fmt: skip
-
-    def _instance(self, id_: str, status: str) -> dict[str, Any]:
-        """The result of one instance: ``{status, state, calls, errors}``; ``status`` is that of the run."""
-        item = self.results.instances.get(id_, {"status": status, "calls": [], "errors": []})
-        return {
-            "status": item["status"], "state": self.context.state(id_), "calls": item["calls"],
-            "errors": item["errors"],
-        }  # fmt: skip
-
     # -- carrying over ------------------------------------------------------------------------------
 
     def snapshot(self) -> dict[str, Any]:

@@ -48,11 +48,12 @@ def depth_problem(position: TreePosition, node: PlannedCall) -> str | None:
 def build_delegate_input(
     call: Mapping[str, Any], context: Sequence[Json], node: PlannedCall, config: Mapping[str, Json],
     position: TreePosition, pins: Mapping[str, str], *, grant: GrantedRequest | None = None,
-    share: Mapping[str, Any] | None = None,
+    share: Mapping[str, Any] | None = None, refusal: str | None = None,
 ) -> DelegateInput:  # fmt: skip
     """What the child that does a delegated Call is started with. ``config`` is that of the parent's Request.
 
-    ``share`` is the budget of a delegate that outlives its tree.
+    ``share`` is the budget of a delegate that outlives its tree; ``grant`` the request that it begins with, or
+    ``refusal`` the reason why it has none.
     """
     own: AnonymousCall | None = None
     if node.delegate == ANONYMOUS:
@@ -63,7 +64,7 @@ def build_delegate_input(
     return DelegateInput(
         delegate=str(node.delegate), input={k: v for k, v in call.items() if k not in META and k != "_id"},
         context=tuple(context), config={**inherited_config(config), **({"budget": dict(share)} if share else {})},
-        position=position, sha256=pins.get(str(node.delegate)), call=own, grant=grant,
+        position=position, sha256=pins.get(str(node.delegate)), call=own, grant=grant, refusal=refusal,
     )  # fmt: skip
 
 

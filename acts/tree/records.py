@@ -221,7 +221,10 @@ class AnonymousCall(Record):
 
 
 class DelegateInput(VersionedRecord):
-    """What the child that does a delegated Call is started with, and nothing else of its parent."""
+    """What the child that does a delegated Call is started with, and nothing else of its parent.
+
+    ``grant`` is the request to a model that it begins with; ``refusal`` says why the budget has none for it.
+    """
 
     delegate: str
     input: dict[str, Any]
@@ -231,6 +234,7 @@ class DelegateInput(VersionedRecord):
     sha256: str | None = None
     call: AnonymousCall | None = None
     grant: GrantedRequest | None = None
+    refusal: str | None = None
 
 
 class BackgroundInput(VersionedRecord):

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from acts.language.usage import Usage
+    from acts.machines.loop import Loop
     from acts.machines.walk import Walk
 
 # Failures that the message of a failed workflow names, and the characters of each
@@ -81,3 +82,22 @@ def failure_text(walk: Walk) -> str:
 
 def _call_of(error: Mapping[str, Any]) -> str:
     return f"{error['call']} [{error['instance']}]" if "instance" in error else str(error["call"])
+
+
+def build_agent_result(loop: Loop, status: str) -> dict[str, Any]:
+    """The result of an Agent: ``{status, output, ticks, state, instances?, calls, context, errors, usage}``."""
+    ids = loop.request.instances()
+    more = {"instances": {id_: _agent_instance(loop, id_, status) for id_ in ids}} if ids else {}
+    return {
+        "status": status, "output": loop.output, "ticks": loop.tick, "state": loop.context.state(), **more,
+        "calls": loop.results.calls, "context": loop.context.appended(), "errors": loop.results.errors,
+        "usage": loop.usage.to_json(),
+    }  # fmt: skip
+
+
+def _agent_instance(loop: Loop, id_: str, status: str) -> dict[str, Any]:
+    """One instance of an agent: ``{status, state, calls, errors}``; ``status`` is that of the run."""
+    item = loop.results.instances.get(id_, {"status": status, "calls": [], "errors": []})
+    return {
+        "status": item["status"], "state": loop.context.state(id_), "calls": item["calls"], "errors": item["errors"],
+    }  # fmt: skip

@@ -248,7 +248,7 @@ class AgentView:
         """The result of an Agent."""
         run = self._run
         status = run.finished or "cancelled"
-        out = run.loop.result(status)
+        out = results.build_agent_result(run.loop, status)
         if run.approvals.records:
             out["decisions"] = run.approvals.records
         if run.forecasts:

@@ -95,21 +95,10 @@ class RunWorkflow:
     async def guarded(self, run: Awaitable[RawValue]) -> RawValue:
         """The run's result; every failure of it is readable, and none retries a task for ever."""
         try:
-            return await run
-        except (ApplicationError, asyncio.CancelledError, workflow.ContinueAsNewError):
-            raise
-        except (InvalidRequest, RecordError) as error:
+            return await readable_failures(run)
+        except ApplicationError:
             self._failed_phase = "failed"
-            problems = error if isinstance(error, InvalidRequest) else _not_a_request(error)
-            details = raw(write_json(problems.to_json()))
-            raise ApplicationError(str(problems), details, type=INVALID_REQUEST, non_retryable=True) from None
-        except Exception as error:
-            if is_cancelled_exception(error):
-                raise
-            # Whatever it is: an input that we did not foresee must not retry this task for ever
-            workflow.logger.exception("the run broke")
-            text = f"{type(error).__name__}: {truncate(str(error))}"
-            raise ApplicationError(text, type=ENGINE_ERROR, non_retryable=True) from error
+            raise
 
     async def drive(
         self, run: RunMachine, view: RunView, carry: Callable[[dict[str, int]], VersionedRecord],
@@ -387,6 +376,25 @@ class RunWorkflow:
     def graph(self, options: RawValue = NOTHING) -> Any:
         """The plan as a drawing."""
         return "" if self._view is None else self._view.graph(decode_or_none(options))
+
+
+async def readable_failures(run: Awaitable[RawValue]) -> RawValue:
+    """Await a run; what it raises is an ApplicationError that says what is wrong, or ends the run by design."""
+    try:
+        return await run
+    except (ApplicationError, asyncio.CancelledError, workflow.ContinueAsNewError):
+        raise
+    except (InvalidRequest, RecordError) as error:
+        problems = error if isinstance(error, InvalidRequest) else _not_a_request(error)
+        details = raw(write_json(problems.to_json()))
+        raise ApplicationError(str(problems), details, type=INVALID_REQUEST, non_retryable=True) from None
+    except Exception as error:
+        if is_cancelled_exception(error):
+            raise
+        # Whatever it is: an input that we did not foresee must not retry this task for ever
+        workflow.logger.exception("the run broke")
+        text = f"{type(error).__name__}: {truncate(str(error))}"
+        raise ApplicationError(text, type=ENGINE_ERROR, non_retryable=True) from error
 
 
 def _query_argument(value: RawValue) -> Any:
