@@ -149,9 +149,9 @@ class CallStarts:
         position = run.position.detached() if node.detached else run.position.delegate(run.own, node.instance)
         share = granted.share if granted is not None and granted.share else None
         own = build_delegate_input(
-            command.call, command.context, node, config, position, run.setup.capabilities.pins,
-            grant=run.budget.hand_on(node.key), share=share, refusal=refusal,
-        )  # fmt: skip
+            command.call, command.context, node, config, position, run.setup.capabilities.pins, share
+        )
+        own = own.model_copy(update={"grant": run.budget.hand_on(node.key), "refusal": refusal})
         if node.detached:
             return [StartBackground(node, BackgroundInput(label=node.label, delegate=own))]
         return [StartDelegate(node, own)]

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from acts.language.messages import Request
     from acts.language.tools import Tool
     from acts.plan.planned_call import PlannedCall
-    from acts.tree.records import GrantedRequest, TreePosition
+    from acts.tree.records import TreePosition
 
 # Settings that a definition takes over from the run that uses it, unless it has its own
 INHERITED: Final = ("model", "temperature", "maxOutputTokens", "maxParallel", "resolve")
@@ -47,13 +47,11 @@ def depth_problem(position: TreePosition, node: PlannedCall) -> str | None:
 
 def build_delegate_input(
     call: Mapping[str, Any], context: Sequence[Json], node: PlannedCall, config: Mapping[str, Json],
-    position: TreePosition, pins: Mapping[str, str], *, grant: GrantedRequest | None = None,
-    share: Mapping[str, Any] | None = None, refusal: str | None = None,
+    position: TreePosition, pins: Mapping[str, str], share: Mapping[str, Any] | None = None,
 ) -> DelegateInput:  # fmt: skip
     """What the child that does a delegated Call is started with. ``config`` is that of the parent's Request.
 
-    ``share`` is the budget of a delegate that outlives its tree; ``grant`` the request that it begins with, or
-    ``refusal`` the reason why it has none.
+    ``share`` is the budget of a delegate that outlives its tree.
     """
     own: AnonymousCall | None = None
     if node.delegate == ANONYMOUS:
@@ -64,7 +62,7 @@ def build_delegate_input(
     return DelegateInput(
         delegate=str(node.delegate), input={k: v for k, v in call.items() if k not in META and k != "_id"},
         context=tuple(context), config={**inherited_config(config), **({"budget": dict(share)} if share else {})},
-        position=position, sha256=pins.get(str(node.delegate)), call=own, grant=grant, refusal=refusal,
+        position=position, sha256=pins.get(str(node.delegate)), call=own,
     )  # fmt: skip
 
 
