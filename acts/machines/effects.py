@@ -104,10 +104,10 @@ def _await_earlier_writes(walk: Walk, rank: int, writes: Writes) -> None:
     other than ``set`` wait for the writes below too, unless the value there takes a merge in any case.
     """
     node, chains = walk.nodes[rank], walk.prepared.graph.chains
+    is_set = node.method == "set"
     for path, _ in writes:
-        above = chains.above(path, node.instance, itself=node.method != "set")
-        walk.progress.await_earlier_writers(rank, above)
-    if node.method == "set" or walk.progress.is_waiting(rank):
+        walk.progress.await_earlier_writers(rank, chains.above(path, node.instance, itself=not is_set))
+    if is_set or walk.progress.is_waiting(rank):
         return
     for path, value in writes:
         merges = node.method in ("merge", "assign") and isinstance(value, dict)

@@ -150,21 +150,21 @@ def instance_report(walk: Walk, *, edited: bool) -> dict[str, dict[str, Any]]:
         order = sorted(range(len(own)), key=own.__getitem__)
         writes: dict[str, Any] = {} if order == sorted(order) else {"order": order}
         if edited:
-            writes = {"made": [entry for at in order for entry in _made_entries(walk, own[at], at, state)]}
+            writes = {"made": [entry for at in order for entry in _entries_of_edited_plan(walk, own[at], at, state)]}
         else:
-            writes["written"] = _written_entries(walk, own, state)
+            writes["written"] = _entries_of_plan(walk, own, state)
         out[id_] = {"status": summary["status"], "state": state, **summary, **writes}
     return out
 
 
-def _made_entries(walk: Walk, rank: int, at: int, state: Json) -> Iterable[list[Json]]:
+def _entries_of_edited_plan(walk: Walk, rank: int, at: int, state: Json) -> Iterable[list[Json]]:
     node = walk.nodes[rank]
     for path, value, date in walk.runs[rank].written:
         values = [] if _shows(state, path, value) else [value]
         yield [at, str(path), node.method, node.planned, date, *values]
 
 
-def _written_entries(walk: Walk, ranks: Sequence[int], state: Json) -> list[Json]:
+def _entries_of_plan(walk: Walk, ranks: Sequence[int], state: Json) -> list[Json]:
     out: list[Json] = []
     first: str | None = None
     for rank in ranks:

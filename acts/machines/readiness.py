@@ -6,12 +6,11 @@ references here and nowhere else.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from acts.language.errors import CallError
 from acts.language.references import Path, parse, paths, resolve
-from acts.language.schemas import Checker, checker
+from acts.language.schemas import Checker, Defect, checker
 from acts.language.scopes import scoped_context
 from acts.language.values import Json, pointer
 from acts.language.wire import SCHEMA_MISMATCH, UNRESOLVED
@@ -23,11 +22,10 @@ if TYPE_CHECKING:
     from acts.plan.result_placement import Writes
 
 # Defects of one value that an error names; more of them say nothing new
-MAX_DEFECTS_SHOWN = 5
+MAX_DEFECTS_SHOWN: Final = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Assessment:
+class Assessment(NamedTuple):
     """What becomes of a Call whose dependencies have settled: an event of ``TRANSITIONS``, and what goes with it.
 
     ``call`` is the Call with its references resolved, ``missing`` the references that yield nothing,
@@ -66,8 +64,8 @@ def assess_call(walk: Walk, rank: int) -> Assessment:
 def _resolve_parameters(walk: Walk, rank: int) -> tuple[dict[str, Any], tuple[str, ...]]:
     """The parameters with references replaced by values, and the references that yield nothing."""
     missing: list[str] = []
-    parameters = resolve(walk.nodes[rank].parameters, lambda path: walk.read(rank, path), missing)
-    return parameters, tuple(dict.fromkeys(missing))
+    parameters = resolve(walk.nodes[rank].parameters, walk.context.reader(rank), missing)
+    return parameters, tuple(dict.fromkeys(missing)) if missing else ()
 
 
 def _paths_of(references: tuple[str, ...]) -> list[Path]:
@@ -99,9 +97,7 @@ def scoped_messages(walk: Walk, rank: int) -> list[dict[str, Any]]:
     if not node.scopes:
         return []
     layer = walk.log.layer(node.instance)
-    return scoped_context(
-        node.scopes, lambda path: walk.read(rank, path), lambda path: layer.shape(path, rank) == "list"
-    )
+    return scoped_context(node.scopes, walk.context.reader(rank), lambda path: layer.shape(path, rank) == "list")
 
 
 def check_writes(walk: Walk, node: PlannedCall, writes: Writes) -> None:
@@ -130,7 +126,7 @@ def _require(check: Checker, value: Json, violation: str, *, dry: bool) -> None:
         raise CallError(SCHEMA_MISMATCH, f"{violation}: {text}")
 
 
-def _defects(check: Checker, value: Json, *, dry: bool) -> list[Any]:
+def _defects(check: Checker, value: Json, *, dry: bool) -> list[Defect]:
     """The first defects of a value; in a dry run what is unknown has none."""
     defects = check.partial_defects(value) if dry else check.defects(value)
-    return list(defects[:MAX_DEFECTS_SHOWN])
+    return defects[:MAX_DEFECTS_SHOWN]

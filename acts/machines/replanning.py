@@ -32,13 +32,13 @@ def match_calls(walk: Walk, prepared: ValidatedPlan) -> dict[int, int]:
     same: dict[int, int] = {}
     for rank, node in enumerate(prepared.nodes):
         old = ranks.get(_position(node))
-        if old is not None and walk.nodes[old].planned == node.planned:
+        if old is not None and _is_same(walk.nodes[old], node):
             same[rank] = old
-    kept = dict.fromkeys(same.values())
+    unchanged = dict.fromkeys(same.values())
     for rank, (node, call) in enumerate(zip(walk.nodes, walk.runs, strict=True)):
-        if call.has_started and rank not in kept:
+        if call.has_started and rank not in unchanged:
             raise DecisionRefused(f"{node.id} has started and cannot be changed")
-    if list(kept) != sorted(kept):
+    if list(unchanged) != sorted(unchanged):
         raise DecisionRefused("the edit would change the order of calls that it leaves as they are")
     _refuse_new_writes_before_started(walk, prepared, same)
     return same
@@ -47,6 +47,10 @@ def match_calls(walk: Walk, prepared: ValidatedPlan) -> dict[int, int]:
 def _position(node: PlannedCall) -> Any:
     """What makes a Call the same in two plans: its place in the list; of a batch child, its name."""
     return node.key if node.members else (node.index, node.name)
+
+
+def _is_same(old: PlannedCall, new: PlannedCall) -> bool:
+    return old.planned == new.planned and old.instance == new.instance
 
 
 def _refuse_new_writes_before_started(walk: Walk, prepared: ValidatedPlan, same: Mapping[int, int]) -> None:

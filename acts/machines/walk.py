@@ -275,7 +275,7 @@ class Walk:
             rank = heapq.heappop(self._startable)
             self._states.move(rank, "started")
             out.append(StartCall(rank, self.nodes[rank], self.runs[rank].resolved or {}, scoped_messages(self, rank)))
-        if self.open == 0 and not self._has_finished and not self.growing:
+        if not self._states.unsettled and not self._has_finished and not self.growing:
             self._has_finished = True
             out.append(PlanFinished(self.status))
         return out
@@ -341,7 +341,7 @@ class Walk:
 
     def read(self, rank: int, path: Path) -> Json:
         """The value at ``path`` as a Call sees it: as of its place in plan order."""
-        return self.context.read(rank, path)
+        return self.context.reader(rank)(path)
 
     def value(self, tree: Expression, instance: str | None = None) -> Json:
         """The value of an expression after everything that has been written."""

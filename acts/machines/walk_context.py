@@ -17,7 +17,7 @@ from acts.plan.context_log import END
 from acts.plan.result_placement import appended_message
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from acts.language.messages import Data
     from acts.machines.call_state import CallState
@@ -79,9 +79,10 @@ class WalkContext:
             out.extend(appended_message(node, path, value, date) for path, value, date in call.written)
         return out
 
-    def read(self, rank: int, path: Path) -> Json:
-        """The value at ``path`` as the Call of ``rank`` sees it: as of its place in plan order."""
-        return self.log.read(path, rank, self._prepared.nodes[rank].instance, settled=True)
+    def reader(self, rank: int) -> Callable[[Path], Json]:
+        """Reads a path as the Call of ``rank`` sees it, all of whose dependencies have settled."""
+        view = self.log.layer(self._prepared.nodes[rank].instance)
+        return lambda path: view.read(path, rank, settled=True)
 
     def value(self, tree: Expression, instance: str | None) -> Json:
         """The value of an expression after everything that has been written."""
