@@ -28,7 +28,7 @@ from acts.language.wire import APPROVAL_TIMEOUT, CANCELLED, REJECTED
 from acts.machines import replanning, snapshot
 from acts.machines.call_state import NOT_STARTED, CallState, CallStates
 from acts.machines.commands import AskHuman, Command, PlanFinished, StartCall
-from acts.machines.effects import (
+from acts.machines.call_outcomes import (
     apply_child_report,
     apply_failure,
     apply_literal_output,
