@@ -26,8 +26,6 @@ from acts.language.errors import CallError, DecisionRefused, EngineError
 from acts.language.references import conjunction
 from acts.language.wire import APPROVAL_TIMEOUT, CANCELLED, REJECTED
 from acts.machines import replanning, snapshot
-from acts.machines.call_state import NOT_STARTED, CallState, CallStates
-from acts.machines.commands import AskHuman, Command, PlanFinished, StartCall
 from acts.machines.call_outcomes import (
     apply_child_report,
     apply_failure,
@@ -35,6 +33,8 @@ from acts.machines.call_outcomes import (
     apply_result,
     write_when_possible,
 )
+from acts.machines.call_state import NOT_STARTED, CallState, CallStates
+from acts.machines.commands import AskHuman, Command, PlanFinished, StartCall
 from acts.machines.instance_results import status_of_plan
 from acts.machines.readiness import assess_call, scoped_messages
 from acts.machines.walk_context import WalkContext
