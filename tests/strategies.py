@@ -164,8 +164,8 @@ def messages(draw: st.DrawFn, options: list[list[Where]]) -> dict[str, Any]:
 def _place(root: Any, where: Where, value: Any) -> Any:
     if not where:
         return value
-    kept = root if isinstance(root, dict) else {}
-    return {**kept, where[0]: _place(kept.get(where[0]), where[1:], value)}
+    inner = root if isinstance(root, dict) else {}
+    return {**inner, where[0]: _place(inner.get(where[0]), where[1:], value)}
 
 
 @st.composite
@@ -237,19 +237,19 @@ def cases(draw: st.DrawFn, *, instances: bool | None = None, most_calls: int = M
     if instances and not any("_instance" in call for call in plan):
         plan[0]["_instance"] = "A"
     pool = held_places(context) * 2 + [w for options in written for option in options for w in option]
-    found: dict[str, Any] = {}
+    results_by_call: dict[str, Any] = {}
     for position, call in enumerate(plan):
         before = [w for options in written[:position] for option in options for w in option] * 3
         call.update(draw(parameters(pool + before)))
         if draw(st.integers(0, 3)) == 0:
             call["_scopes"] = [render(draw(near(pool))) for _ in range(draw(st.integers(1, 2)))]
         if call["_tool"] == "act":
-            found[f"{position + 1}:act"] = draw(results(call, written[position]))
+            results_by_call[f"{position + 1}:act"] = draw(results(call, written[position]))
         else:
-            found[f"{position + 1}:think"] = draw(values)
+            results_by_call[f"{position + 1}:think"] = draw(values)
     tools = {"type": "tool", "tool": {"act": tool("act"), "think": tool("think", activity=False)}}
     request = {"config": {"model": "scripted:none"}, "context": [tools, *context, {"type": "plan", "plan": plan}]}
-    return Case(request, found)
+    return Case(request, results_by_call)
 
 
 @st.composite
@@ -263,7 +263,7 @@ def collisions(draw: st.DrawFn, *, most_calls: int = MOST_CALLS) -> Case:
     small = st.sampled_from([3, "s", None, [], [1], {}, {"a": 1}, {"a": [2, 3]}, {"0": 4}, {"a": {"b": 5}}, {"b": {}}])
     fit = {"concat": st.sampled_from([[7], [], "t"]), "merge": small, "assign": small, "push": small, "set": small}
     plan: list[dict[str, Any]] = []
-    found: dict[str, Any] = {}
+    results_by_call: dict[str, Any] = {}
     for position in range(draw(st.integers(2, most_calls))):
         method = draw(st.sampled_from(METHODS))
         call: dict[str, Any] = {"_tool": "act", "_outputPath": render(draw(where)), "_outputMethod": method}
@@ -277,7 +277,7 @@ def collisions(draw: st.DrawFn, *, most_calls: int = MOST_CALLS) -> Case:
             call["_instance"] = draw(st.sampled_from(INSTANCES))
         plan.append(call)
         broken = draw(st.integers(0, 9)) == 0
-        found[f"{position + 1}:act"] = (
+        results_by_call[f"{position + 1}:act"] = (
             {"$fail": {"type": "Boom", "message": "it broke"}} if broken else draw(fit[method])
         )
     context: list[dict[str, Any]] = [{"type": "data", "z": 0}, {"type": "state", "state": draw(objects)}]
@@ -285,4 +285,4 @@ def collisions(draw: st.DrawFn, *, most_calls: int = MOST_CALLS) -> Case:
         context += [{"type": "state", "state": draw(objects), "_instance": name} for name in INSTANCES]
     tools = {"type": "tool", "tool": tool("act")}
     request = {"config": {}, "context": [tools, *context, {"type": "plan", "plan": plan}]}
-    return Case(request, found)
+    return Case(request, results_by_call)

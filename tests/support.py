@@ -20,23 +20,23 @@ async def assert_eventually(
     """Waits until the predicate gives something true, and returns it.
 
     A predicate may also assert: an AssertionError counts as "not yet", and is what the test fails with when the
-    time is over. Any other error is a failure at once.
+    time is up. Any other error is a failure at once.
     """
     deadline = time.monotonic() + within.total_seconds()
     pause = FIRST_PAUSE_SECONDS
     while True:
         failure: AssertionError | None = None
         try:
-            found = await predicate()
-            if found:
-                return found
+            value = await predicate()
+            if value:
+                return value
         except AssertionError as error:
             failure = error
-        left = deadline - time.monotonic()
-        if left <= 0:
+        remaining = deadline - time.monotonic()
+        if remaining <= 0:
             if failure is not None:
                 raise failure
-            msg = f"not true within {within.total_seconds():g} s: {why or predicate}; last seen: {found!r}"
+            msg = f"not true within {within.total_seconds():g} s: {why or predicate}; last seen: {value!r}"
             raise AssertionError(msg)
-        await asyncio.sleep(min(pause, left))
+        await asyncio.sleep(min(pause, remaining))
         pause = min(pause * 2, LONGEST_PAUSE_SECONDS)

@@ -1,8 +1,8 @@
 """Settings of a Request and of a Tool, as closed, frozen models.
 
-An unknown key is a typo: it is refused, with the nearest known key as the hint.
-Durations are ``"30s"``, ``"5m"``, ``"24h"`` or a number of seconds, and are kept in
-seconds.
+An unknown key is a typo: it is refused, and the hint names the most similar setting. A duration
+is written ``"30s"``, ``"5m"``, ``"24h"`` or as a number of seconds; the models hold seconds.
+Nothing here knows what a setting does.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from acts.language.values import Json, pointer
 _DURATION: Final = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(ms|s|m|h|d)\s*")
 _UNIT_SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
-# Temporal stores durations as 64-bit nanoseconds; ten years is beyond any use and within it
-# Queue names stand in ids and columns
+# Temporal shows names of task queues in columns and puts them into ids
 MAX_QUEUE: Final = 200
+# Temporal stores durations as 64-bit nanoseconds; ten years are beyond any use and well within that
 MAX_SECONDS: Final = 10 * 365 * 86400.0
-# … and its timers count milliseconds
+# Temporal's timers count milliseconds
 MIN_SECONDS: Final = 0.001
 
 
-def seconds(value: Json) -> float:
+def parse_seconds(value: Json) -> float:
     """A duration in seconds: ``"30s"``, ``"5m"``, ``"24h"``, ``"250ms"``, ``"7d"`` or a number.
 
     Raises:
@@ -35,8 +35,8 @@ def seconds(value: Json) -> float:
     amount: float | None = None
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         amount = float(value)
-    elif isinstance(value, str) and (found := _DURATION.fullmatch(value)):
-        amount = float(found.group(1)) * _UNIT_SECONDS[found.group(2)]
+    elif isinstance(value, str) and (match := _DURATION.fullmatch(value)):
+        amount = float(match.group(1)) * _UNIT_SECONDS[match.group(2)]
     if amount is None:
         raise ValueError('a duration is a number of seconds or a string like "30s", "5m", "24h"')
     if not MIN_SECONDS <= amount <= MAX_SECONDS:
@@ -44,41 +44,42 @@ def seconds(value: Json) -> float:
     return amount
 
 
-Duration = Annotated[float, BeforeValidator(seconds)]
-# JSON has lists; what is frozen has tuples
-Words = Annotated[tuple[str, ...], BeforeValidator(lambda v: tuple(v) if isinstance(v, list) else v)]
+Duration = Annotated[float, BeforeValidator(parse_seconds)]
+# A list in JSON, a tuple in a frozen model
+Strings = Annotated[tuple[str, ...], BeforeValidator(lambda v: tuple(v) if isinstance(v, list) else v)]
 
 
 class _Closed(BaseModel):
-    """Settings: frozen, camelCase on the wire, nothing unknown."""
+    """Settings: frozen, named as on the wire (camelCase), without unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
 class Retry(_Closed):
-    """How often a failing Activity is tried again. ``initialInterval`` is in seconds."""
+    """How often a failing Activity is attempted, the first time included. ``initialInterval`` is in seconds."""
 
     maxAttempts: int = Field(default=3, ge=1, le=1000)
     initialInterval: Duration = 1.0
     backoff: float = Field(default=2.0, ge=1, le=100)
-    nonRetryable: Words = ()
+    nonRetryable: Strings = ()
 
 
-def _queue(name: str) -> str:
+def _check_queue(name: str) -> str:
     if not 0 < len(name) <= MAX_QUEUE or not name.isprintable() or name.startswith("/_sys/"):
         raise ValueError(f"a task queue is 1 to {MAX_QUEUE} printable characters, and not one of the server's own")
     return name
 
 
 class Options(_Closed):
-    """``_options`` of a Tool: where and how patiently its Activity runs.
+    """``_options`` of a Tool: where its Activity runs, and how long it may take.
 
-    ``timeout`` bounds one attempt and, separately, the wait for a worker to take it (of a
-    delegate: all of it, and only where it is given); ``heartbeat`` is the longest silence of
-    a running attempt. All in seconds. ``resolve`` is about a delegate's definition.
+    ``timeout`` bounds one attempt and, separately, the wait for a worker to start it; for a
+    delegate it bounds the whole run, and only if it is set. ``heartbeat`` is the longest time
+    between two heartbeats of an attempt. All are in seconds. ``resolve`` says when the definition
+    of a delegate is loaded.
     """
 
-    taskQueue: Annotated[str, AfterValidator(_queue)] | None = None
+    taskQueue: Annotated[str, AfterValidator(_check_queue)] | None = None
     timeout: Duration = 300.0
     retry: Retry = Retry()
     heartbeat: Duration | None = None
@@ -87,17 +88,17 @@ class Options(_Closed):
 
 
 class Approve(_Closed):
-    """What a human confirms. ``plan`` None means: true for lazy plans."""
+    """What a human confirms. ``plan`` None means: lazy plans only. ``timeout`` is in seconds."""
 
     plan: bool | None = None
-    calls: bool | Words = False
+    calls: bool | Strings = False
     scopes: bool = False
     timeout: Duration | None = None
     onTimeout: Literal["reject", "approve", "fail"] = "reject"
 
 
 class Budget(_Closed):
-    """Limits of a whole run. ``cost`` is in US dollars."""
+    """Limits of a run and everything below it. ``cost`` is in US dollars."""
 
     requests: int | None = Field(default=None, ge=0)
     tokens: int | None = Field(default=None, ge=0)
@@ -123,21 +124,20 @@ class Config(_Closed):
 
 
 def settings_problems(error: ValidationError, model: type[BaseModel], *at: str | int) -> list[Problem]:
-    """A ValidationError of ``model`` as Problems that say what is allowed."""
-    out = []
+    """The Problems of a ValidationError of ``model``; ``at`` is the place of the settings in the Request."""
+    problems = []
     for item in error.errors(include_url=False):
-        place = [
-            t for t in item["loc"] if not (isinstance(t, str) and t.startswith(("function-", "literal[", "tuple[")))
-        ]
+        # pydantic names the branch of a union in the location, which is no key of the settings
+        place = [t for t in item["loc"] if not str(t).startswith(("function-", "literal[", "tuple["))]
         message, hint = item["msg"].removeprefix("Value error, "), None
         if item["type"] == "extra_forbidden":
-            allowed = _keys_at(model, place[:-1])
+            allowed = _allowed_keys(model, place[:-1])
             message = f'unknown setting "{place[-1]}"; known: {", ".join(allowed)}'
             hint = suggest(str(place[-1]), allowed)
-        out.append(Problem("invalidSetting", message, pointer(*at, *place), hint=hint))
-    return out
+        problems.append(Problem("invalidSetting", message, pointer(*at, *place), hint=hint))
+    return problems
 
 
-def _keys_at(model: type[BaseModel], place: list[Any]) -> list[str]:
-    inner: dict[Any, type[BaseModel]] = {"retry": Retry, "approve": Approve, "budget": Budget}
-    return list(inner.get(place[-1] if place else None, model).model_fields)
+def _allowed_keys(model: type[BaseModel], place: list[Any]) -> list[str]:
+    nested: dict[Any, type[BaseModel]] = {"retry": Retry, "approve": Approve, "budget": Budget}
+    return list(nested.get(place[-1] if place else None, model).model_fields)

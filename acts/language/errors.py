@@ -1,11 +1,12 @@
-"""What can go wrong, and who is to blame: the type says it.
+"""Every error that the protocol raises on purpose. The type says whose fault it is.
 
 ActsError
 ├── PlanError            the author of the Request: nothing ran
-│   ├── ExpressionError  a malformed ``†`` expression; ``column`` is 1-based
-│   └── InvalidRequest   every problem found, at once
-├── CallError            a Tool, or what it returned: one Call fails, the plan goes on
-└── EngineError          us: a state that must not be
+│   ├── ExpressionError  a malformed ``†`` expression; ``column`` counts from 1
+│   ├── DecisionRefused  a decision that changes nothing
+│   └── InvalidRequest   all problems of a Request at once
+├── CallError            a Tool or its result: one Call fails, the plan continues
+└── EngineError          the engine: a state that it must never reach
 
 A ``Problem`` is one finding of the validator. It is data, so that a CLI, an LLM and
 an editor can each show it in their own way.
@@ -20,10 +21,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-# A message that lists ten thousand problems helps nobody and would not fit Temporal's
-# limit for a failure (the server drops details above ~2 MB together with the type).
+# A message with ten thousand problems helps nobody and exceeds Temporal's limit for a
+# failure (the server drops details above 2 MB, and the type with them).
 MAX_PROBLEMS_REPORTED = 100
-MAX_TEXT = 600
+MAX_TEXT = 600  # characters of a message, hint or pointer
 
 
 class ActsError(Exception):
@@ -31,13 +32,13 @@ class ActsError(Exception):
 
 
 class PlanError(ActsError):
-    """The Request is at fault; whoever wrote it can mend it."""
+    """The Request is at fault; its author can fix it."""
 
 
 class ExpressionError(PlanError):
     """A string that begins with ``†`` and is not an expression.
 
-    ``column`` counts characters of the string from 1.
+    ``column`` is the position of the fault in the string, counted from 1.
     """
 
     def __init__(self, message: str, column: int) -> None:
@@ -51,10 +52,10 @@ class DecisionRefused(PlanError):
 
 
 class CallError(ActsError):
-    """A Call failed: its Tool raised, or returned what cannot be stored.
+    """A Call failed: its Tool raised, or returned a value that cannot be stored.
 
-    ``code`` is a word that a plan's error path can be matched on; ``message`` is for
-    people; ``details`` is any JSON the Tool attached.
+    ``code`` is a word that a plan can match on its error path; ``message`` is for people;
+    ``details`` is any JSON that the Tool attached.
     """
 
     def __init__(self, code: str, message: str, details: Any = None) -> None:
@@ -64,7 +65,7 @@ class CallError(ActsError):
         self.details = details
 
     def to_json(self) -> dict[str, Any]:
-        """``{"code", "message", "details"?}``: what an error path receives."""
+        """``{"code", "message", "details"?}``, as written to an error path."""
         out: dict[str, Any] = {"code": self.code, "message": self.message}
         if self.details is not None:
             out["details"] = self.details
@@ -72,7 +73,7 @@ class CallError(ActsError):
 
 
 class EngineError(ActsError):
-    """A state that the engine promises never to reach. Please report it."""
+    """The engine reached a state that it promises never to reach. Please report it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +90,11 @@ class Problem:
 
     @property
     def fatal(self) -> bool:
-        """True when a plan with this problem must not start."""
+        """True when a plan with this problem does not start."""
         return self.severity == "error"
 
     def to_json(self) -> dict[str, Any]:
-        """The wire form; keys without a value are left out."""
+        """The wire form. Keys without a value are left out, and so is the severity of an error."""
         out: dict[str, Any] = {"code": self.code, "message": self.message, "pointer": self.pointer}
         for key in ("call", "hint", "instance"):
             value = getattr(self, key)
@@ -104,31 +105,31 @@ class Problem:
         return out
 
     def text(self) -> str:
-        """One line: where, what, how to mend it."""
+        """One line: place, message, hint."""
         where = " ".join(x for x in (f"call {self.call}" if self.call else "", self.pointer) if x)
         line = f"{where}: {self.message}" if where else self.message
         return f"{line} ({self.hint})" if self.hint else line
 
 
 class InvalidRequest(PlanError):
-    """The Request does not validate. ``problems`` holds every one of them."""
+    """The Request does not validate. ``problems`` holds all of its problems."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         self.problems = tuple(problems)
         super().__init__(summary(self.problems))
 
     def to_json(self) -> list[dict[str, Any]]:
-        """The problems, capped: the first detail of the workflow's failure."""
-        shown = [p.to_json() for p in self.problems[:MAX_PROBLEMS_REPORTED]]
-        for item in shown:
+        """The first MAX_PROBLEMS_REPORTED problems, texts truncated: the first detail of the workflow's failure."""
+        items = [p.to_json() for p in self.problems[:MAX_PROBLEMS_REPORTED]]
+        for item in items:
             for key in ("message", "hint", "pointer", "call", "instance"):
                 if key in item:
                     item[key] = truncate(item[key])
-        return shown
+        return items
 
 
 def summary(problems: Iterable[Problem]) -> str:
-    """All problems on lines of their own, worst first, capped."""
+    """The first MAX_PROBLEMS_REPORTED problems, one per line, errors before warnings."""
     ordered = sorted(problems, key=lambda p: not p.fatal)
     head = f"the request has {len(ordered)} problem{'s' if len(ordered) != 1 else ''}"
     lines = [f"- [{p.code}] {truncate(p.text())}" for p in ordered[:MAX_PROBLEMS_REPORTED]]
@@ -138,20 +139,25 @@ def summary(problems: Iterable[Problem]) -> str:
 
 
 def truncate(text: str, limit: int = MAX_TEXT) -> str:
-    """Text that fits a line of an error, a summary or a table."""
+    """The text, or its first ``limit`` characters, the last of them an ellipsis."""
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
+def find_similar(wrong: str, names: Iterable[str]) -> str | None:
+    """The most similar of the names, or None when none is similar."""
+    return next(iter(get_close_matches(wrong, list(names), 1)), None)
+
+
 def suggest(wrong: str, names: Iterable[str]) -> str | None:
-    """``did you mean "…"?``, where one of the names is like it."""
-    near = get_close_matches(wrong, list(names), 1)
-    return f'did you mean "{near[0]}"?' if near else None
+    """``did you mean "…"?`` with the most similar of the names, or None."""
+    similar = find_similar(wrong, names)
+    return None if similar is None else f'did you mean "{similar}"?'
 
 
 def format_choices(names: Iterable[str], limit: int = 12) -> str:
-    """``a, b, c`` or ``none``: the alternatives an error offers."""
-    listed = sorted(names)
-    if not listed:
+    """``a, b, c``, or ``none``: the alternatives that an error offers, sorted."""
+    choices = sorted(names)
+    if not choices:
         return "none"
-    more = f", … ({len(listed)} in all)" if len(listed) > limit else ""
-    return ", ".join(listed[:limit]) + more
+    more = f", … ({len(choices)} in all)" if len(choices) > limit else ""
+    return ", ".join(choices[:limit]) + more

@@ -1,11 +1,11 @@
-"""Requests and their Messages: from plain JSON to typed parts, every defect reported.
+"""Requests and their Messages: from plain JSON to typed records, every defect reported.
 
-A Request is ``{config, context, schema}``; the context is a list of Messages. Each
-Message keeps the JSON it came as (``raw``) beside what it means. Both forms of a
-data-like Message, wrapped and inline, are read here and nowhere else.
+A Request is ``{config, context, schema}``; its context is a list of Messages. A record keeps the
+JSON that it was read from (``raw``). Both forms of a data-like Message, wrapped and inline, are
+read here and nowhere else. What a plan or a Tool means is not known here.
 
-Messages and Calls are open JSON, read by hand so that each error can name its index
-(settings are closed models: ``config.py``).
+Messages are open JSON: they are parsed by hand, so that an error names the message's index.
+Settings are closed models (``config.py``).
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ TYPES: Final = ("system", "text", *DATA_TYPES, "tool", "plan", "error")
 PROVENANCE: Final = ("_call", "_date", "_outputPath", "_outputMethod")
 METHODS: Final = ("set", "merge", "assign", "push", "concat")
 
-# What stands beside the payload of an inline data-like message and is not part of it
+# Keys of an inline data-like message that are not part of its payload
 _FRAME: Final = frozenset({"type", "kind", "schema", "description", "_instance", *PROVENANCE})
 _KIND_NAME: Final = re.compile(r"[\w-]+")
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One element of a context. ``index`` is its place from 0; ``type`` as on the wire."""
+    """One element of a context. ``index`` is its position, from 0; ``type`` is as on the wire."""
 
     index: int
     type: str
@@ -43,17 +43,17 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Instruction(Message):
-    """``system`` or ``text`` (a chat ``role``/``content`` pair too)."""
+    """``system`` or ``text``, or a chat message (``role`` and ``content``)."""
 
     text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Data(Message):
-    """A data-like Message. ``payload`` is ABSENT when only a schema was given.
+    """A data-like Message. ``payload`` is ABSENT when the Message has only a schema.
 
-    ``path`` and ``method`` are those of a written output (``_outputPath`` given);
-    without them the payload deep-merges at the root of its kind.
+    ``path`` and ``method`` are those of a Call's output. Without a path the payload deep-merges
+    at the root of its kind.
     """
 
     kind: str = "data"
@@ -66,14 +66,14 @@ class Data(Message):
 
 @dataclass(frozen=True, slots=True)
 class ToolMessage(Message):
-    """``tool`` is a registered name, a schema, or a map of name to schema."""
+    """``tool`` is the name of a registered Tool, a schema, or a map of name to schema."""
 
     tool: Json = None
 
 
 @dataclass(frozen=True, slots=True)
 class PlanMessage(Message):
-    """The graph of Calls. Of several, the latest counts."""
+    """A list of Calls, as JSON. The latest plan message of a context is its plan."""
 
     calls: tuple[Json, ...] = ()
     mode: Literal["eager", "lazy"] = "eager"
@@ -82,7 +82,7 @@ class PlanMessage(Message):
 
 @dataclass(frozen=True, slots=True)
 class ErrorMessage(Message):
-    """What went wrong in an earlier tick."""
+    """A failure or a refused Solution of an earlier tick."""
 
     data: Json = None
 
@@ -91,7 +91,7 @@ class ErrorMessage(Message):
 class Request:
     """A parsed Request. ``schema`` is that of the output (None: any JSON).
 
-    ``partial``: a message could not be read, so what seems to be missing may stand there.
+    ``is_partial`` says that a message could not be read: it may define what seems to be missing.
     """
 
     config: Config
@@ -99,7 +99,7 @@ class Request:
     schema: Json
     raw: dict[str, Any]
     problems: tuple[Problem, ...] = ()
-    partial: bool = False
+    is_partial: bool = False
 
     @property
     def plan(self) -> PlanMessage | None:
@@ -114,28 +114,29 @@ class Request:
         """The ids of the instances, in the order in which they appear."""
         return tuple(dict.fromkeys(m.instance for m in self.data() if m.instance is not None))
 
-    def calls_of(self, plan: Sequence[Json]) -> int:
-        """How many Calls a plan makes: those of a template once for each instance."""
-        template = not any(isinstance(call, dict) and call.get("_instance") is not None for call in plan)
-        return len(plan) * max(1, len(self.instances()) if template else 1)
+    def count_calls(self, plan: Sequence[Json]) -> int:
+        """How many Calls ``plan`` makes in this context: a template makes its Calls once per instance."""
+        is_template = not any(isinstance(call, dict) and call.get("_instance") is not None for call in plan)
+        return len(plan) * max(1, len(self.instances()) if is_template else 1)
+
+    calls_of = count_calls
 
 
-class _Reader:
+class _Problems:
     """Collects problems while a Request is read."""
 
     def __init__(self) -> None:
-        self.problems: list[Problem] = []
+        self.items: list[Problem] = []
 
-    def say(self, code: str, message: str, *at: str | int, hint: str | None = None, severity: str = "error") -> None:
-        self.problems.append(Problem(code, message, pointer(*at), hint=hint, severity=severity))
+    def report(self, code: str, message: str, *at: str | int, hint: str | None = None, severity: str = "error") -> None:
+        self.items.append(Problem(code, message, pointer(*at), hint=hint, severity=severity))
 
 
 def parse_request(raw: Json) -> Request:
-    """A Request from its JSON, whole.
+    """The Request of a JSON value. Its plan is checked later (``validate``).
 
     Raises:
-        InvalidRequest: with every problem of its shape. What the plan means is
-            checked later (``validate``).
+        InvalidRequest: with every problem of its shape.
     """
     request = read_request(raw)
     if any(p.fatal for p in request.problems):
@@ -144,131 +145,124 @@ def parse_request(raw: Json) -> Request:
 
 
 def read_request(raw: Json) -> Request:
-    """A Request from its JSON, as far as it can be read.
+    """The Request of a JSON value, as far as it can be read.
 
-    What is wrong with its shape is in ``problems``; what could be read is there all the
-    same, so that the rest is checked too and every problem told at once.
+    ``problems`` holds what is wrong with its shape. The rest is read all the same, so that later
+    checks report their problems together with these.
 
     Raises:
-        InvalidRequest: it is no JSON object at all, or not fit to be kept.
+        InvalidRequest: the value is no JSON object, or JSON that cannot be stored.
     """
-    reader = _Reader()
-    broken = defect(raw)
-    if broken:
-        raise InvalidRequest([Problem("invalidJson", broken[1], broken[0])])
+    problems = _Problems()
+    _refuse_defects(raw)
     if not isinstance(raw, dict):
-        raise InvalidRequest(
-            [Problem("invalidRequest", f"a Request is an object {{config, context, schema}}, not {type_name(raw)}")]
-        )
+        text = f"a Request is an object {{config, context, schema}}, not {type_name(raw)}"
+        raise InvalidRequest([Problem("invalidRequest", text)])
     for key in raw:
         if key not in ("config", "context", "schema"):
-            reader.say("unknownKey", f'unknown key "{key}"', key, hint="a Request has config, context and schema")
-    config = _config(raw.get("config"), reader)
-    before = len(reader.problems)
+            problems.report("unknownKey", f'unknown key "{key}"', key, hint="a Request has config, context and schema")
+    config = _read_config(raw.get("config"), problems)
+    before = len(problems.items)
     context = raw.get("context", [])
     messages: list[Message] = []
     if isinstance(context, list):
-        messages = [m for i, item in enumerate(context) if (m := _message(item, i, reader)) is not None]
+        messages = [m for i, item in enumerate(context) if (m := _read_message(item, i, problems)) is not None]
     else:
-        reader.say("invalidRequest", f"context is a list of Messages, not {type_name(context)}", "context")
-    partial = any(p.fatal for p in reader.problems[before:])
-    return Request(config, tuple(messages), raw.get("schema"), raw, tuple(reader.problems), partial)
+        problems.report("invalidRequest", f"context is a list of Messages, not {type_name(context)}", "context")
+    partial = any(p.fatal for p in problems.items[before:])
+    return Request(config, tuple(messages), raw.get("schema"), raw, tuple(problems.items), partial)
 
 
 def parse_message(raw: Json, index: int = 0) -> Message:
-    """One Message by itself (``provide``, a Tool's result).
+    """The Message of a JSON value (of ``provide``, or a Tool's result).
 
     Raises:
-        InvalidRequest: when it is not a Message.
+        InvalidRequest: the value is no Message.
     """
-    broken = defect(raw)
-    if broken:
-        raise InvalidRequest([Problem("invalidJson", broken[1], broken[0])])
-    reader = _Reader()
-    message = _message(raw, index, reader)
-    if message is None or any(p.fatal for p in reader.problems):
-        raise InvalidRequest(reader.problems)
+    _refuse_defects(raw)
+    problems = _Problems()
+    message = _read_message(raw, index, problems)
+    if message is None or any(p.fatal for p in problems.items):
+        raise InvalidRequest(problems.items)
     return message
 
 
-def _config(raw: Json, reader: _Reader) -> Config:
+def _refuse_defects(raw: Json) -> None:
+    """Raise InvalidRequest for JSON that cannot be stored."""
+    reason = defect(raw)
+    if reason:
+        raise InvalidRequest([Problem("invalidJson", reason[1], reason[0])])
+
+
+def _read_config(raw: Json, problems: _Problems) -> Config:
     if raw is None:
         return Config()
     try:
         return Config.model_validate(raw)
     except ValidationError as error:
-        reader.problems.extend(settings_problems(error, Config, "config"))
+        problems.items.extend(settings_problems(error, Config, "config"))
         return Config()
 
 
-def _message(raw: Json, index: int, reader: _Reader) -> Message | None:
+def _read_message(raw: Json, index: int, problems: _Problems) -> Message | None:
     at = ("context", index)
     if not isinstance(raw, dict):
-        reader.say("invalidMessage", f"a Message is an object, not {type_name(raw)}", *at)
+        problems.report("invalidMessage", f"a Message is an object, not {type_name(raw)}", *at)
         return None
     kind = raw.get("type")
     if kind is None and "role" in raw and "content" in raw:
-        return _instruction(raw, index, reader)
+        return _read_instruction(raw, index, problems)
     if isinstance(kind, str) and kind in _READERS:
-        return _READERS[kind](raw, index, reader)
-    found = "no type" if kind is None else f"the unknown type {kind!r}"
-    reader.say(
-        "unknownMessageType",
-        f"message {index} has {found}; known: {', '.join(TYPES)}",
-        *at,
-        "type",
-        hint=suggest(kind, TYPES) if isinstance(kind, str) else None,
+        return _READERS[kind](raw, index, problems)
+    text = "no type" if kind is None else f"the unknown type {kind!r}"
+    hint = suggest(kind, TYPES) if isinstance(kind, str) else None
+    problems.report(
+        "unknownMessageType", f"message {index} has {text}; known: {', '.join(TYPES)}", *at, "type", hint=hint
     )
     return None
 
 
-def _instruction(raw: dict[str, Any], index: int, reader: _Reader) -> Message | None:
-    wanted = {"system": "message", "text": "text"}.get(str(raw.get("type")), "content")
-    key = next((k for k in (wanted, "text", "message") if k in raw), wanted)
-    text = raw.get(key)
+def _read_instruction(raw: dict[str, Any], index: int, problems: _Problems) -> Message | None:
+    usual_key = {"system": "message", "text": "text"}.get(str(raw.get("type")), "content")
+    key = next((k for k in (usual_key, "text", "message") if k in raw), usual_key)
+    text = raw.get(key, ABSENT)
     if not isinstance(text, str):
-        reader.say(
-            "invalidMessage", f'"{key}" is a string, not {type_name(raw.get(key, ABSENT))}', "context", index, key
-        )
+        problems.report("invalidMessage", f'"{key}" is a string, not {type_name(text)}', "context", index, key)
         return None
     kind = raw.get("type") or ("system" if raw.get("role") == "system" else "text")
     return Instruction(index, str(kind), raw, text=text)
 
 
-def _data(raw: dict[str, Any], index: int, reader: _Reader) -> Message | None:
+def _read_data(raw: dict[str, Any], index: int, problems: _Problems) -> Message | None:
     at = ("context", index)
     type_ = raw["type"]
     kind = raw.get("kind", type_)
     if not isinstance(kind, str) or not _KIND_NAME.fullmatch(kind):
-        reader.say("invalidMessage", f"kind {kind!r} is not made of letters, digits, _ and -", *at, "kind")
+        problems.report("invalidMessage", f"kind {kind!r} is not made of letters, digits, _ and -", *at, "kind")
         return None
     payload, ignored = _payload(raw, type_)
     for key in ignored:
-        reader.say(
-            "ignoredField",
-            f'"{key}" stands beside the payload and is ignored: the message is in wrapped form',
-            *at,
-            key,
-            hint=f'put it inside "{type_}"',
-            severity="warning",
-        )
+        text = f'"{key}" is beside the payload of a message in wrapped form, and is ignored'
+        problems.report("ignoredField", text, *at, key, hint=f'put it inside "{type_}"', severity="warning")
     schema = raw.get("schema")
     if schema is not None and not isinstance(schema, (dict, bool)):
-        reader.say("invalidSchema", f"a schema is an object, not {type_name(schema)}", *at, "schema")
+        problems.report("invalidSchema", f"a schema is an object, not {type_name(schema)}", *at, "schema")
     instance = raw.get("_instance")
     if instance is not None and (not isinstance(instance, str) or not instance):
-        reader.say("invalidMessage", "_instance is a non-empty string", *at, "_instance")
+        problems.report("invalidMessage", "_instance is a non-empty string", *at, "_instance")
         instance = None
     method = raw.get("_outputMethod", "set")
     if method not in METHODS:
-        reader.say("invalidMessage", f"_outputMethod {method!r}; allowed: {', '.join(METHODS)}", *at, "_outputMethod")
+        problems.report(
+            "invalidMessage", f"_outputMethod {method!r}; allowed: {', '.join(METHODS)}", *at, "_outputMethod"
+        )
         method = "set"
-    path = _written_path(raw, kind, index, reader)
+    path = _written_path(raw, kind, index, problems)
     return Data(index, type_, raw, kind, payload, schema, instance, path, method)
 
 
-def _written_path(raw: dict[str, Any], kind: str, index: int, reader: _Reader) -> Path | None:
-    """Where a Call wrote this message, or None for a message that merges at the root."""
+def _written_path(raw: dict[str, Any], kind: str, index: int, problems: _Problems) -> Path | None:
+    """The path that a Call wrote the message at, or None for a message that merges at the root."""
     text = raw.get("_outputPath")
     if text is None:
         return None
@@ -278,62 +272,55 @@ def _written_path(raw: dict[str, Any], kind: str, index: int, reader: _Reader) -
         tree = None
     if isinstance(tree, Path) and tree.kind == kind:
         return tree
-    reader.say("invalidMessage", f"_outputPath is one path below †{kind}", "context", index, "_outputPath")
+    problems.report("invalidMessage", f"_outputPath is one path below †{kind}", "context", index, "_outputPath")
     return None
 
 
 def _payload(raw: dict[str, Any], type_: str) -> tuple[Json, list[str]]:
-    """The payload, and the keys beside it that mean nothing."""
+    """The payload, and the keys beside it that have no meaning."""
     if type_ in raw:
         return raw[type_], [k for k in raw if k != type_ and k not in _FRAME]
     inline = {k: v for k, v in raw.items() if k not in _FRAME}
     return (ABSENT if not inline and "schema" in raw else inline), []
 
 
-def _tool(raw: dict[str, Any], index: int, reader: _Reader) -> Message | None:
+def _read_tool(raw: dict[str, Any], index: int, problems: _Problems) -> Message | None:
     tool = raw.get("tool")
-    if isinstance(tool, str) and tool:
+    if isinstance(tool, (str, dict)) and tool:
         return ToolMessage(index, "tool", raw, tool=tool)
-    if isinstance(tool, dict) and tool:
-        return ToolMessage(index, "tool", raw, tool=tool)
-    found = type_name(raw.get("tool", ABSENT)) if tool else "nothing"
-    reader.say(
-        "invalidTool",
-        f'"tool" is a registered name, a JSON Schema with _tool, or a map of name to schema; found {found}',
-        "context",
-        index,
-        "tool",
-    )
+    value = type_name(tool) if tool else "nothing"
+    text = f'"tool" is a registered name, a JSON Schema with _tool, or a map of name to schema; found {value}'
+    problems.report("invalidTool", text, "context", index, "tool")
     return None
 
 
-def _plan(raw: dict[str, Any], index: int, reader: _Reader) -> Message | None:
+def _read_plan(raw: dict[str, Any], index: int, problems: _Problems) -> Message | None:
     at = ("context", index)
     calls = raw.get("plan", [])
     mode = raw.get("mode", "eager")
     if not isinstance(calls, list):
-        reader.say("invalidPlan", f'"plan" is a list of Calls, not {type_name(calls)}', *at, "plan")
+        problems.report("invalidPlan", f'"plan" is a list of Calls, not {type_name(calls)}', *at, "plan")
         return None
     if mode not in ("eager", "lazy"):
-        reader.say("invalidPlan", f"mode {mode!r}; allowed: eager, lazy", *at, "mode")
+        problems.report("invalidPlan", f"mode {mode!r}; allowed: eager, lazy", *at, "mode")
         return None
     for key in raw:
         if key not in ("type", "plan", "mode", "run"):
-            reader.say("ignoredField", f'"{key}" means nothing in a plan message', *at, key, severity="warning")
+            problems.report("ignoredField", f'"{key}" has no meaning in a plan message', *at, key, severity="warning")
     return PlanMessage(index, "plan", raw, calls=tuple(calls), mode=mode, run=raw.get("run") is True)
 
 
-def _error(raw: dict[str, Any], index: int, _: _Reader) -> Message | None:
+def _read_error(raw: dict[str, Any], index: int, _: _Problems) -> Message | None:
     return ErrorMessage(index, "error", raw, data=raw.get("data"))
 
 
-_READERS: Final[dict[str, Callable[[dict[str, Any], int, _Reader], Message | None]]] = {
-    "system": _instruction,
-    "text": _instruction,
-    **dict.fromkeys(DATA_TYPES, _data),
-    "tool": _tool,
-    "plan": _plan,
-    "error": _error,
+_READERS: Final[dict[str, Callable[[dict[str, Any], int, _Problems], Message | None]]] = {
+    "system": _read_instruction,
+    "text": _read_instruction,
+    **dict.fromkeys(DATA_TYPES, _read_data),
+    "tool": _read_tool,
+    "plan": _read_plan,
+    "error": _read_error,
 }
 
 
@@ -342,5 +329,5 @@ def output_schema(schema: Json) -> Json:
     properties = schema.get("properties") if isinstance(schema, dict) else None
     if not isinstance(properties, dict) or not {"calls", "output"} <= set(properties):
         return schema
-    found = properties["output"]
-    return {**found, "$defs": schema["$defs"]} if isinstance(found, dict) and "$defs" in schema else found
+    output = properties["output"]
+    return {**output, "$defs": schema["$defs"]} if isinstance(output, dict) and "$defs" in schema else output

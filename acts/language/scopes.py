@@ -1,8 +1,8 @@
-"""What of the context a Call may see: an allow-list, built here and nowhere else.
+"""The part of the context that a Call may see: an allow-list, built here and nowhere else.
 
-A scope is a data-like kind or a path. What is in scope becomes one merged Message per
-kind, in wrapped form, without provenance and without ``_instance``. A path gives that
-part and nothing beside it; a scope that finds nothing yields nothing.
+A scope is a data-like kind or a path. A Call gets one merged Message per kind in scope, in wrapped
+form, without provenance and without ``_instance``. A path gives the part there and nothing beside
+it. A scope at which the context holds nothing gives nothing.
 """
 
 from __future__ import annotations
@@ -21,42 +21,42 @@ if TYPE_CHECKING:
 def scoped_context(
     scopes: Iterable[Path], read: Callable[[Path], Json], is_list: Callable[[Path], bool] | None = None
 ) -> list[dict[str, Any]]:
-    """The Messages that a Call with these scopes gets: ``[]`` without scopes.
+    """The Messages that a Call with these scopes gets; ``[]`` without scopes.
 
-    ``is_list`` tells what stands on the way to a scope, for a reader that must not read
-    it: a Call does not depend on what else is written there.
+    ``is_list`` tells whether a value on the way to a scope is a list, where ``read`` must not be
+    asked for it: a Call does not depend on what else is written there.
     """
-    on_the_way = is_list or (lambda path: isinstance(read(path), list))
-    found: dict[str, Json] = {}
+    is_list = is_list or (lambda path: isinstance(read(path), list))
+    payloads: dict[str, Json] = {}
     for path in scopes:
         value = read(path)
         if value is ABSENT:
             continue
-        part = _frame(path, (), path.names, on_the_way, value)
-        found[path.kind] = _join(found[path.kind], part) if path.kind in found else part
-    return [wrap_message(kind, payload) for kind, payload in found.items()]
+        part = _nest(path, (), path.names, is_list, value)
+        payloads[path.kind] = _join(payloads[path.kind], part) if path.kind in payloads else part
+    return [wrap_message(kind, payload) for kind, payload in payloads.items()]
 
 
 def wrap_message(kind: str, payload: Json) -> dict[str, Any]:
-    """The wrapped Message of a kind: a kind of one's own is ``data`` with ``kind``."""
+    """The Message of a kind in wrapped form; any other than the data-like types is ``data`` with ``kind``."""
     if kind in DATA_TYPES:
         return {"type": kind, kind: payload}
     return {"type": "data", "kind": kind, "data": payload}
 
 
-def _frame(path: Path, done: Names, rest: Names, is_list: Callable[[Path], bool], value: Json) -> Json:
-    """``value`` in its place; a list on the way keeps its length, the rest of it null."""
+def _nest(path: Path, above: Names, rest: Names, is_list: Callable[[Path], bool], value: Json) -> Json:
+    """``value`` nested under ``rest``; in a list it keeps its index, with null before it."""
     if not rest:
         return value
-    inner = _frame(path, (*done, rest[0]), rest[1:], is_list, value)
+    inner = _nest(path, (*above, rest[0]), rest[1:], is_list, value)
     index = list_index(rest[0])
-    if index is not None and is_list(type(path)(path.kind, done)):
+    if index is not None and is_list(type(path)(path.kind, above)):
         return [None] * index + [inner]
     return {rest[0]: inner}
 
 
 def _join(old: Json, new: Json) -> Json:
-    """Two parts of one kind, lists joined place by place."""
+    """Two parts of one kind as one; lists are joined index by index."""
     if isinstance(old, dict) and isinstance(new, dict):
         return {**old, **{k: _join(old[k], v) if k in old else v for k, v in new.items()}}
     if isinstance(old, list) and isinstance(new, list):

@@ -1,19 +1,19 @@
-"""What a Tool is: its parameters, its meta-properties, what runs behind it.
+"""Tools: their parameters, their meta-properties, and what answers their Calls.
 
-A Tool is a JSON Schema. Properties without ``_`` are the parameters; the others say
-how a Call runs and where its result goes. A ``const`` applies to every Call. What a
-Tool runs (``_activity``, ``_options``, a fixed ``_delegate``) is decided here, by its
-definition, and nothing in a Call can change it.
+A Tool is a JSON Schema. Properties without ``_`` are the parameters; the others, the
+meta-properties, say how a Call runs and where its result goes. A ``const`` applies to every Call.
+What a Tool runs (``_activity``, ``_options``, a fixed ``_delegate``) is decided here, by its
+definition; nothing in a Call can change it.
 
-``const`` is the canonical way to fix a meta-property. A plain value where a schema is
-expected (``"_activity": "charge"``, also at the top level of the Tool) is read as one.
+``const`` is the canonical way to fix a meta-property. A plain value in the place of a schema
+(``"_activity": "charge"``, also at the top level of the Tool) is read as one.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pydantic import ValidationError
 
@@ -22,7 +22,7 @@ from acts.language.errors import ExpressionError, Problem, format_choices, sugge
 from acts.language.messages import METHODS, Request, ToolMessage
 from acts.language.references import parse
 from acts.language.schemas import Checker, checker, schema_defect, with_defs
-from acts.language.values import ABSENT, Json, pointer
+from acts.language.values import ABSENT, Json, Place, pointer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -32,9 +32,12 @@ META: Final = (
     "_instance", "_reasoningForCall", "_approval", "_options",
 )  # fmt: skip
 
-# Decided by the Tool alone; a Call that carries one loses it, with a warning
+CallKind = Literal["activity", "delegate", "latent", "instance"]
+"""What answers a Call; ``instance`` is a child that walks the Calls of some instances."""
+
+# Decided by the Tool alone: stripped from a Call, with a warning
 TOOL_ONLY: Final = ("_activity", "_options")
-# Asked of nobody: a Call may leave these out even where the Tool lists them as required
+# A Call may leave these out even where the Tool lists them as required
 OPTIONAL: Final = frozenset({"_tool", "_output", "_activity", "_options", "_instance"})
 _PLAIN: Final[dict[str, tuple[type, ...]]] = {
     "_activity": (str,), "_delegate": (str,), "_outputPath": (str,), "_outputMethod": (str,), "_errorPath": (str,),
@@ -45,10 +48,10 @@ _OPTION_KEYS: Final = frozenset(Options.model_fields)
 
 @dataclass(frozen=True)
 class Tool:
-    """A Tool, read. ``schema`` is the JSON as it was given; ``meta`` what it says of Calls.
+    """A Tool, parsed. ``schema`` is its JSON; ``meta`` holds the schemas of its meta-properties.
 
-    ``consts`` are the values every Call has; ``output`` the schema of the result (None:
-    any). ``served`` says that our worker has an Activity of the Tool's own name.
+    ``consts`` are the meta-properties that every Call has; ``output`` is the schema of the result
+    (None: any). ``served`` says that the worker has an Activity of the Tool's own name.
     """
 
     name: str
@@ -61,29 +64,29 @@ class Tool:
 
     @cached_property
     def parameters(self) -> Checker:
-        """The check of a Call's parameters, meta-properties left out."""
+        """Checks the parameters of a Call (without its meta-properties)."""
         return checker(parameter_schema(self.schema))
 
     @cached_property
     def meta_checks(self) -> dict[str, Checker]:
-        """The check of each meta-property that a Call may carry."""
+        """Checks each meta-property that a Call may carry."""
         return {key: checker(with_defs(schema, self.schema)) for key, schema in self.meta.items() if key != "_output"}
 
     @cached_property
     def output_check(self) -> Checker | None:
-        """The check of a result, where the Tool declares one."""
+        """Checks a result; None when the Tool declares no ``_output``."""
         return None if self.output is None else checker(with_defs(self.output, self.schema))
 
     @cached_property
     def required_meta(self) -> tuple[str, ...]:
-        """The meta-properties that the author of a Call must give."""
+        """The meta-properties that a Call must carry."""
         listed = self.schema.get("required")
         names = listed if isinstance(listed, list) else []
         return tuple(n for n in names if n in META and n not in OPTIONAL and n not in self.consts)
 
     @property
     def activity(self) -> str | None:
-        """The Activity behind the Tool, or None for a latent one."""
+        """The Activity that answers the Tool's Calls, or None for a latent Tool."""
         fixed = self.consts.get("_activity", ABSENT)
         if fixed is ABSENT:
             return self.name if self.served else None
@@ -94,47 +97,49 @@ class Tool:
         """True when a human confirms each Call."""
         return self.consts.get("_approval") is True
 
-    def runs(self, delegate: Json) -> str:
-        """``delegate``, ``activity`` or ``latent``; ``delegate`` being the Call's own."""
+    def call_kind(self, delegate: Json) -> CallKind:
+        """What answers a Call of the Tool; ``delegate`` is the Call's ``_delegate``."""
         if delegate:
             return "delegate"
         return "activity" if self.activity else "latent"
 
+    runs = call_kind  # old name
+
 
 def parameter_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The Tool's schema without its meta-properties."""
-    out = {k: v for k, v in schema.items() if k not in META}
-    if isinstance(out.get("properties"), dict):
-        out["properties"] = {k: v for k, v in out["properties"].items() if k not in META}
-    if isinstance(out.get("required"), list):
-        out["required"] = [k for k in out["required"] if k not in META]
-    return out
+    """The schema of a Tool without its meta-properties."""
+    parameters = {k: v for k, v in schema.items() if k not in META}
+    if isinstance(parameters.get("properties"), dict):
+        parameters["properties"] = {k: v for k, v in parameters["properties"].items() if k not in META}
+    if isinstance(parameters.get("required"), list):
+        parameters["required"] = [k for k in parameters["required"] if k not in META]
+    return parameters
 
 
 def read_tools(request: Request, registry: Mapping[str, Json], served: Callable[[str], bool]) -> _Tools:
-    """The Tools of a context: the latest definition of a name wins.
+    """The Tools of a context; the latest definition of a name counts.
 
-    ``registry`` holds the schemas of Tools registered with the worker (None where that was not asked for);
-    ``served`` tells whether it has an Activity of that name.
+    ``registry`` holds the schemas of the Tools registered with the worker, by name; ``served``
+    tells whether the worker has an Activity of a name.
     """
-    found = _Tools()
+    tools = _Tools()
     for message in request.context:
         if not isinstance(message, ToolMessage):
             continue
         at = ("context", message.index, "tool")
-        for name, schema, place in _definitions(message.tool, at, registry, found.problems):
-            found.add(name, schema, place, served)
-    return found
+        for name, schema, place in _definitions(message.tool, at, registry, tools.problems):
+            tools.add(name, schema, place, served)
+    return tools
 
 
 class _Tools:
-    """Tools by name, and what was wrong with their definitions."""
+    """Tools by name, and what is wrong with their definitions."""
 
     def __init__(self) -> None:
         self.by_name: dict[str, Tool] = {}
         self.problems: list[Problem] = []
 
-    def add(self, name: str, schema: Json, at: tuple[str | int, ...], served: Callable[[str], bool]) -> None:
+    def add(self, name: str, schema: Json, at: Place, served: Callable[[str], bool]) -> None:
         schema = _canonical(schema)
         defect = schema_defect(schema)
         if defect or not isinstance(schema, dict):
@@ -156,10 +161,11 @@ def _canonical(schema: Json) -> Json:
 
 
 def _definitions(
-    given: Json, at: tuple[str | int, ...], registry: Mapping[str, Json], problems: list[Problem]
-) -> list[tuple[str, Json, tuple[str | int, ...]]]:
-    if isinstance(given, str):
-        name = given.removeprefix("Tool.")
+    tool: Json, at: Place, registry: Mapping[str, Json], problems: list[Problem]
+) -> list[tuple[str, Json, Place]]:
+    """The name, schema and place of each Tool that a message defines."""
+    if isinstance(tool, str):
+        name = tool.removeprefix("Tool.")
         if name not in registry:
             text = f'no tool "{name}" is registered with the worker; registered: {format_choices(registry)}'
             hint = "define it here as a schema, or load it with ACTS_ACTIVITIES or ACTS_TOOLS"
@@ -167,50 +173,49 @@ def _definitions(
             problems.append(Problem("unknownTool", text, pointer(*at), hint=hint))
             return []
         return [(name, registry[name], at)]
-    own = tool_name(given)
-    if own is not None:
-        return [(own, given, at)]
-    if _looks_like_schema(given):
+    own_name = tool_name(tool)
+    if own_name is not None:
+        return [(own_name, tool, at)]
+    if _looks_like_schema(tool):
         problems.append(
             Problem("invalidTool", "the tool's schema has no name", pointer(*at),
                     hint='add "_tool": {"const": "<name>"} to its properties, or use {"<name>": <schema>}')
         )  # fmt: skip
         return []
-    return [(str(key), schema, (*at, key)) for key, schema in given.items()]
+    return [(str(key), schema, (*at, key)) for key, schema in tool.items()]
 
 
 def registered_names(request: Request) -> list[str]:
-    """The names that the context expects the worker to know."""
+    """The Tools that the context expects to be registered with the worker."""
     names = [m.tool.removeprefix("Tool.") for m in request.context
              if isinstance(m, ToolMessage) and isinstance(m.tool, str)]  # fmt: skip
     return list(dict.fromkeys(names))
 
 
 def undecided_names(request: Request) -> list[str]:
-    """Tools whose definition leaves open whether an Activity of their name runs."""
-    out: dict[str, None] = {}
+    """The Tools whose definition fixes neither an Activity nor a delegate: the worker decides."""
+    names: dict[str, None] = {}
     for message in request.context:
         if not isinstance(message, ToolMessage) or not isinstance(message.tool, dict):
             continue
-        own = tool_name(message.tool)
-        for name, schema in {own: message.tool}.items() if own else message.tool.items():
+        own_name = tool_name(message.tool)
+        for name, schema in {own_name: message.tool}.items() if own_name else message.tool.items():
             if isinstance(schema, dict):
                 properties = schema.get("properties")
-                fixed = {**schema, **properties} if isinstance(properties, dict) else schema
-                if not any(_const(k, fixed.get(k)) is not ABSENT for k in ("_activity", "_delegate")):
-                    out[str(name)] = None
-    return list(out)
+                declared = {**schema, **properties} if isinstance(properties, dict) else schema
+                if all(_constant(k, declared.get(k)) is ABSENT for k in ("_activity", "_delegate")):
+                    names[str(name)] = None
+    return list(names)
 
 
 def tool_name(schema: Json) -> str | None:
-    """The name a schema gives itself with ``_tool``."""
+    """The name that a schema has by its own ``_tool``, or None."""
     if not isinstance(schema, dict):
         return None
     properties = schema.get("properties")
-    given = properties.get("_tool") if isinstance(properties, dict) else None
-    given = schema.get("_tool") if given is None else given
-    value = _const("_tool", given)
-    return value if isinstance(value, str) and value else None
+    declared = properties.get("_tool") if isinstance(properties, dict) else None
+    name = _constant("_tool", schema.get("_tool") if declared is None else declared)
+    return name if isinstance(name, str) and name else None
 
 
 def _looks_like_schema(value: Json) -> bool:
@@ -221,21 +226,20 @@ def _looks_like_schema(value: Json) -> bool:
 
 
 def read_tool(
-    name: str, schema: dict[str, Any], at: tuple[str | int, ...] = (), *, served: bool = False
+    name: str, schema: dict[str, Any], at: Place = (), *, served: bool = False
 ) -> tuple[Tool | None, list[Problem]]:
-    """A Tool from its schema, and what is wrong with it."""
+    """The Tool of a schema (None when the schema names another one too), and what is wrong with it."""
     problems: list[Problem] = []
-    found = schema.get("properties")
-    properties: dict[str, Json] = found if isinstance(found, dict) else {}
+    listed = schema.get("properties")
+    properties: dict[str, Json] = listed if isinstance(listed, dict) else {}
     meta: dict[str, Json] = {}
     consts: dict[str, Json] = {}
     for key in META:
-        given = properties.get(key, ABSENT)
-        given = schema.get(key, ABSENT) if given is ABSENT else given
-        if given is ABSENT:
+        declared = properties.get(key, schema.get(key, ABSENT))
+        if declared is ABSENT:
             continue
-        value = _const(key, given)
-        meta[key] = {"const": value} if value is not ABSENT and not isinstance(given, dict) else given
+        value = _constant(key, declared)
+        meta[key] = {"const": value} if value is not ABSENT and not isinstance(declared, dict) else declared
         if value is not ABSENT and key != "_output":
             consts[key] = value
     known_names = f"a name with _ is one of {', '.join(META)}"
@@ -244,74 +248,76 @@ def read_tool(
                 severity="warning")
         for key in properties if key.startswith("_") and key not in META
     )  # fmt: skip
-    own = consts.get("_tool", name)
-    if own != name:
-        problems.append(Problem("invalidTool", f'the map calls it "{name}", its _tool says "{own}"', pointer(*at)))
+    own_name = consts.get("_tool", name)
+    if own_name != name:
+        problems.append(Problem("invalidTool", f'the map calls it "{name}", its _tool says "{own_name}"', pointer(*at)))
     problems.extend(_name_problem("a tool's name", name, at))
     if isinstance(consts.get("_activity"), str) and consts["_activity"]:
         problems.extend(_name_problem("_activity", consts["_activity"], at))
-    problems.extend(_const_problems(name, consts, at))
+    problems.extend(_constant_problems(name, consts, at))
     options = Options()
     if "_options" in meta:
-        options = _options(name, consts.get("_options", meta["_options"]), at, problems)
-    for key, given in list(meta.items()):
-        why = schema_defect(with_defs(given, schema)) if key != "_options" else None
-        if why:
+        options = _read_options(name, consts.get("_options", meta["_options"]), at, problems)
+    for key, declared in list(meta.items()):
+        reason = schema_defect(with_defs(declared, schema)) if key != "_options" else None
+        if reason:
             place = (*at, "properties", key) if key in properties else (*at, key)
-            problems.append(Problem("invalidTool", f'{key} of "{name}": {why}', pointer(*place)))
+            problems.append(Problem("invalidTool", f'{key} of "{name}": {reason}', pointer(*place)))
             meta[key] = True
     output = meta.get("_output")
     return Tool(name, schema, meta, consts, None if output is True else output, options, served), problems
 
 
-def _const(key: str, given: Json) -> Json:
-    """The one value a meta-property has, or ABSENT when the Call chooses."""
-    if key in _PLAIN and isinstance(given, _PLAIN[key]) and not (key == "_approval" and given is False):
-        return given
-    if not isinstance(given, dict):
+def _constant(key: str, declared: Json) -> Json:
+    """The value that a meta-property has in every Call, or ABSENT when the Call chooses it."""
+    if key in _PLAIN and isinstance(declared, _PLAIN[key]) and not (key == "_approval" and declared is False):
+        return declared
+    if not isinstance(declared, dict):
         return ABSENT
-    if "const" in given:
-        return given["const"]
-    if isinstance(given.get("enum"), list) and len(given["enum"]) == 1 and key in ("_activity", "_delegate", "_tool"):
-        return given["enum"][0]
-    if key == "_options" and given and set(given) <= _OPTION_KEYS:
-        return given
+    if "const" in declared:
+        return declared["const"]
+    enum = declared.get("enum")
+    if isinstance(enum, list) and len(enum) == 1 and key in ("_activity", "_delegate", "_tool"):
+        return enum[0]
+    if key == "_options" and declared and set(declared) <= _OPTION_KEYS:
+        return declared
     return ABSENT
 
 
-def _options(name: str, given: Json, at: tuple[str | int, ...], problems: list[Problem]) -> Options:
+def _read_options(name: str, raw: Json, at: Place, problems: list[Problem]) -> Options:
     try:
-        return Options.model_validate(given)
+        return Options.model_validate(raw)
     except ValidationError as error:
-        found = settings_problems(error, Options, *at, "properties", "_options")
-        problems.extend(Problem(p.code, f'_options of "{name}": {p.message}', p.pointer, hint=p.hint) for p in found)
+        of_options = settings_problems(error, Options, *at, "properties", "_options")
+        problems.extend(replace(p, message=f'_options of "{name}": {p.message}') for p in of_options)
         return Options()
 
 
-# Names that leave JSON: Temporal keeps them in columns, ids and labels
+# Temporal stores these names in columns, ids and labels
 MAX_NAME: Final = 200
 
 
-def _name_problem(what: str, name: str, at: tuple[str | int, ...]) -> list[Problem]:
+def _name_problem(what: str, name: str, at: Place) -> list[Problem]:
     if 0 < len(name) <= MAX_NAME and name.isprintable() and name == name.strip():
         return []
     text = f"{what} is 1 to {MAX_NAME} printable characters without space at the ends, not {truncate(repr(name), 60)}"
     return [Problem("invalidTool", text, pointer(*at))]
 
 
-def _const_problems(name: str, consts: Mapping[str, Json], at: tuple[str | int, ...]) -> list[Problem]:
-    out = []
+def _constant_problems(name: str, consts: Mapping[str, Json], at: Place) -> list[Problem]:
+    problems = []
     for key, value in consts.items():
-        wanted = _PLAIN.get(key)
-        if wanted and not isinstance(value, wanted):
-            words = {"str": "a string", "list": "a list", "bool": "true or false"}[wanted[0].__name__]
-            out.append(Problem("invalidTool", f'{key} of "{name}" must be {words}', pointer(*at, "properties", key)))
+        place = pointer(*at, "properties", key)
+        types = _PLAIN.get(key)
+        if types and not isinstance(value, types):
+            words = {"str": "a string", "list": "a list", "bool": "true or false"}[types[0].__name__]
+            problems.append(Problem("invalidTool", f'{key} of "{name}" must be {words}', place))
         elif key in ("_outputPath", "_errorPath"):
             try:
                 parse(value)
             except ExpressionError as error:
-                out.append(Problem("invalidExpression", f'{key} of "{name}": {error}', pointer(*at, "properties", key)))
+                problems.append(Problem("invalidExpression", f'{key} of "{name}": {error}', place))
         elif key == "_outputMethod" and value not in METHODS:
             text = f'{key} of "{name}" is {value!r}; allowed: {", ".join(METHODS)}'
-            out.append(Problem("invalidTool", text, pointer(*at, "properties", key)))
-    return out
+            problems.append(Problem("invalidTool", text, place))
+    return problems

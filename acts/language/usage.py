@@ -1,8 +1,7 @@
-"""What a run spent on models, and what its budget leaves.
+"""What a run used of models, and what remains of its budget.
 
-``cost`` is in US dollars; it is None as soon as one request's price is unknown. A budget
-is checked before each request with what is known then, so it is overrun by no more than
-the requests in flight.
+``cost`` is in US dollars; it is None as soon as the price of one request is unknown. A budget is
+checked before each request, so it is exceeded by no more than the requests in flight.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Usage:
-    """Sums over the requests of a run. Input tokens include cached ones, output tokens the reasoning."""
+    """Sums over the requests of a run. Input tokens include cached ones, output tokens reasoning ones."""
 
     requests: int = 0
     inputTokens: int = 0
@@ -28,7 +27,7 @@ class Usage:
     cost: float | None = 0.0
 
     def add(self, more: Mapping[str, Any] | None) -> None:
-        """Add what ``to_json`` of another sum gave; anything else counts as nothing."""
+        """Add another sum in its JSON form; anything else counts as nothing."""
         if not isinstance(more, dict):
             return
         for key in ("requests", "inputTokens", "outputTokens", "cachedTokens", "reasoningTokens"):
@@ -49,28 +48,28 @@ class Usage:
         }  # fmt: skip
 
     def left(self, budget: Budget, *, flying: int = 0) -> dict[str, float]:
-        """What a budget leaves of ``requests``, ``tokens`` and ``cost``, as far as it limits them.
+        """What remains of ``requests``, ``tokens`` and ``cost``, as far as the budget limits them.
 
-        ``flying`` requests were made and have not answered yet.
+        ``flying`` is the number of requests that are not answered yet.
         """
-        out: dict[str, float] = {}
+        remaining: dict[str, float] = {}
         if budget.requests is not None:
-            out["requests"] = budget.requests - self.requests - flying
+            remaining["requests"] = budget.requests - self.requests - flying
         if budget.tokens is not None:
-            out["tokens"] = budget.tokens - self.inputTokens - self.outputTokens
+            remaining["tokens"] = budget.tokens - self.inputTokens - self.outputTokens
         if budget.cost is not None:
-            out["cost"] = budget.cost - (self.cost or 0.0)
-        return out
+            remaining["cost"] = budget.cost - (self.cost or 0.0)
+        return remaining
 
     def exhausted(self, budget: Budget, *, flying: int = 0, whole: Budget | None = None) -> str | None:
         """The limit that allows no further request, in words, or None.
 
-        ``whole`` is the limit that somebody set, where ``budget`` is what was left of it.
+        ``whole`` is the configured budget, where ``budget`` is only what remained of it.
         """
         for name, rest in self.left(budget, flying=flying).items():
             if rest <= 0:
                 limit = getattr(whole or budget, name) or getattr(budget, name)
                 unit = {"requests": "requests", "tokens": "tokens", "cost": "US dollars"}[name]
-                told = f"{limit:,.6g}" if name == "cost" else f"{limit:,}"
-                return f"the budget of {told} {unit} is spent"
+                amount = f"{limit:,.6g}" if name == "cost" else f"{limit:,}"
+                return f"the budget of {amount} {unit} is spent"
         return None

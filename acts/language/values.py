@@ -1,24 +1,29 @@
-"""JSON values: what is absent, how paths lead into them, how they merge.
+"""JSON values: access by path, merging, and what makes a value unfit to be stored.
 
-Values are never changed in place. ``UNKNOWN`` stands for a value that a dry run
-cannot know: whatever is read below it is unknown too.
+Values are never changed in place. ``ABSENT`` is the value of a key that does not exist.
+``UNKNOWN`` is a value that a dry run cannot know; everything below it is UNKNOWN too.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 Json = Any
 Names = tuple[str, ...]
+Place = tuple[str | int, ...]
+"""Where a part is inside a JSON value: keys and indexes, outermost first."""
 
-# Deeper JSON than this is refused: recursive checks (JSON Schema included) spend
-# several Python frames per level, and the interpreter stops at 1,000.
+# Deeper JSON is refused: recursive checks, JSON Schema's among them, spend several Python
+# frames per level, and the interpreter stops at 1,000.
 MAX_DEPTH: Final = 100
 
 
 class _Marker:
-    """A value that is not JSON; compared by identity."""
+    """A value that is not JSON; compared by identity, copies included."""
 
     __slots__ = ("name",)
 
@@ -38,20 +43,19 @@ class _Marker:
 ABSENT: Final = _Marker("ABSENT")
 UNKNOWN: Final = _Marker("UNKNOWN")
 
-
-# An index of more digits is in no list that fits into memory
+# No list with an index of more digits fits into memory
 MAX_INDEX_DIGITS: Final = 9
 
 
 def list_index(name: str) -> int | None:
-    """The index a name stands for in a list, or None. Only canonical digits count."""
+    """The list index that a name means, or None. Only canonical digits do: ``0``, ``12``, not ``01``."""
     if name.isascii() and name.isdigit() and (name == "0" or name[0] != "0") and len(name) <= MAX_INDEX_DIGITS:
         return int(name)
     return None
 
 
 def get(value: Json, names: Names) -> Json:
-    """What ``names`` lead to inside ``value``, or ABSENT. Unknown stays unknown."""
+    """The part of ``value`` at ``names``: ABSENT where there is none, UNKNOWN below UNKNOWN."""
     for name in names:
         if isinstance(value, dict):
             if name not in value:
@@ -77,7 +81,7 @@ def nest(names: Names, value: Json) -> Json:
 
 
 def deep_merge(old: Json, new: Json) -> Json:
-    """Objects merge key by key; anything else, lists included, is replaced."""
+    """``old`` with ``new`` merged into it: objects key by key, anything else (lists too) is replaced."""
     if isinstance(old, dict) and isinstance(new, dict):
         merged = dict(old)
         for key, value in new.items():
@@ -86,8 +90,28 @@ def deep_merge(old: Json, new: Json) -> Json:
     return new
 
 
+def replace_parts(value: Json, replacements: Iterable[tuple[Place, Json]]) -> Json:
+    """``value`` with the parts at these places replaced, none of which lies inside another.
+
+    Containers on the way to a place are copied, once each; everything else is shared.
+    """
+    holder: list[Json] = [value]
+    owned = {id(holder)}
+    for place, part in replacements:
+        container: Any = holder
+        key: str | int = 0
+        for token in place:
+            child = container[key]
+            if id(child) not in owned:
+                child = container[key] = child.copy()
+                owned.add(id(child))
+            container, key = child, token
+        container[key] = part
+    return holder[0]
+
+
 def type_name(value: Json) -> str:
-    """JSON's own word for the type of a value, for messages."""
+    """The JSON type of a value, for messages; "nothing" for ABSENT, "unknown" for UNKNOWN."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -100,17 +124,24 @@ def type_name(value: Json) -> str:
     return "nothing" if value is ABSENT else "unknown"
 
 
+def with_article(type_: str) -> str:
+    """A type name with its article: "a list", "an object", "null"."""
+    if type_ in ("null", "nothing"):
+        return type_
+    return f"an {type_}" if type_[0] in "aeiou" else f"a {type_}"
+
+
 def pointer(*tokens: str | int) -> str:
-    """A JSON pointer (RFC 6901) of these tokens."""
+    """The JSON pointer (RFC 6901) with these tokens."""
     return "".join("/" + str(t).replace("~", "~0").replace("/", "~1") for t in tokens)
 
 
 def defect(value: Json, depth_limit: int = MAX_DEPTH) -> tuple[str, str] | None:
-    """The first thing that makes ``value`` unfit to be kept, as (pointer, reason).
+    """What makes ``value`` unfit to be stored, as (pointer, reason), or None.
 
-    Refused: nesting beyond ``depth_limit``, numbers that are not finite, strings or keys
-    that are not valid Unicode (a lone surrogate), keys and values that are not JSON.
-    Iterative, so that no input can exhaust the stack.
+    Refused are nesting beyond ``depth_limit``, numbers that are not finite, strings and keys that
+    are not valid Unicode (lone surrogates), and values that are not JSON. The check is iterative,
+    so that no input can exhaust the stack.
     """
     stack: list[tuple[Json, int, tuple[str | int, ...]]] = [(value, 0, ())]
     while stack:
@@ -119,31 +150,20 @@ def defect(value: Json, depth_limit: int = MAX_DEPTH) -> tuple[str, str] | None:
             if depth >= depth_limit:
                 return pointer(*path[:8]) + "/…", f"nested deeper than {depth_limit} levels"
             for key, child in item.items() if isinstance(item, dict) else enumerate(item):
-                why = _key_defect(key)
-                if why:
-                    return pointer(*path), why
+                if isinstance(key, str) and not is_unicode(key):
+                    return pointer(*path), "a key is not valid Unicode: it holds a lone surrogate"
                 if child is not None and type(child) is not int:
                     stack.append((child, depth + 1, (*path, key)))
         else:
-            why = _scalar_defect(item)
-            if why:
-                return pointer(*path), why
+            reason = _scalar_defect(item)
+            if reason:
+                return pointer(*path), reason
     return None
-
-
-def _key_defect(key: str | int) -> str | None:
-    if isinstance(key, int):
-        return None  # an index, or a key that only Python could make: json turns it into a string
-    return (
-        None if key.isascii() or not _lone_surrogate(key) else "a key is not valid Unicode: it holds a lone surrogate"
-    )
 
 
 def _scalar_defect(item: Json) -> str | None:
     if isinstance(item, str):
-        if item.isascii() or not _lone_surrogate(item):
-            return None
-        return "the string is not valid Unicode: it holds a lone surrogate"
+        return None if is_unicode(item) else "the string is not valid Unicode: it holds a lone surrogate"
     if isinstance(item, float):
         return None if math.isfinite(item) else f"{item} is not a JSON number"
     if item is None or isinstance(item, (bool, int)) or item is UNKNOWN:
@@ -151,9 +171,12 @@ def _scalar_defect(item: Json) -> str | None:
     return f"{type(item).__name__} is not a JSON value"
 
 
-def _lone_surrogate(text: str) -> bool:
+def is_unicode(text: str) -> bool:
+    """False for a string with a lone surrogate: it cannot be encoded."""
+    if text.isascii():
+        return True
     try:
         text.encode()
     except UnicodeEncodeError:
-        return True
-    return False
+        return False
+    return True

@@ -1,229 +1,320 @@
-"""A planned Call, read against its Tool: what it reads, writes and runs.
+"""Reads the Calls of a plan against their Tools and reports what is wrong with them.
 
-Only the meta-properties that the Tool's schema declares, with the values it allows,
-may stand in a Call (``_instance`` always may). ``_activity`` and ``_options`` are
-stripped with a warning before anything is checked: what runs is the Tool's business.
+A Call may carry only the meta-properties that its Tool's schema declares, with the values it
+allows (``_instance`` is always allowed). ``_activity`` and ``_options`` belong to the Tool: they
+are stripped from a Call, with a warning, before anything is checked.
+
+A Call with errors is still read as far as possible, so that the checks of the whole plan see what
+it reads and writes: one bad Call hides no problem of another one, and causes none.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any, Final
 
 from acts.language.errors import ExpressionError, Problem, format_choices
-from acts.language.messages import DATA_TYPES, METHODS
-from acts.language.references import MARK, Expression, Path, alternatives, parse, paths, scan
+from acts.language.messages import DATA_TYPES, METHODS, TYPES
+from acts.language.references import (
+    MARK,
+    Escape,
+    Expression,
+    Path,
+    ReferenceUse,
+    alternatives,
+    is_reference,
+    parse,
+    paths,
+    scan_marked,
+    unescape,
+)
 from acts.language.tools import META, TOOL_ONLY, Tool
 from acts.language.values import ABSENT, Json, pointer, type_name
-from acts.plan.planned_call import PlannedCall, ReferenceUse, error_alternative
+from acts.plan.planned_call import PlannedCall, error_alternative
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+Outcomes = tuple[tuple[Path, ...], ...]
+
+# The meta-properties that name where a Call writes
+_OUTPUT_KEYS: Final = ("_outputPath", "_errorPath")
+# Kinds of Messages that no Call may write
+_RESERVED_KINDS: Final = frozenset(TYPES) - frozenset(DATA_TYPES)
 
 
 class CallReader:
-    """Reads the Calls of one plan and collects what is wrong with them."""
+    """Reads the Calls of one plan; ``at`` is the place of the plan in the Request.
 
-    def __init__(self, tools: Mapping[str, Tool], instances: Sequence[str], at: tuple[str | int, ...]) -> None:
+    ``tools_incomplete`` says that the context defines Tools beside ``tools`` that could not be read.
+    ``problems`` collects what is wrong. ``unreadable`` holds the indexes of the Calls with errors,
+    and ``writes_unknown`` tells that one of them could write anywhere.
+    """
+
+    def __init__(
+        self,
+        tools: Mapping[str, Tool],
+        instances: Sequence[str],
+        at: tuple[str | int, ...],
+        *,
+        tools_incomplete: bool = False,
+    ) -> None:
         self.tools = tools
+        self.tools_incomplete = tools_incomplete
         self.instances = frozenset(instances)
-        self.known_instances = tuple(instances)
         self.at = at
         self.problems: list[Problem] = []
+        self.unreadable: set[int] = set()
+        self.writes_unknown = False
 
     def read(self, raw: Json, index: int) -> PlannedCall | None:
-        """The Node of a Call, or None when it cannot be understood at all."""
-        before = len(self.problems)
-        name = raw.get("_tool") if isinstance(raw, dict) else None
-        id_ = f"{index + 1}:{name}" if isinstance(name, str) else str(index + 1)
-        tool = self._tool(raw, name, index, id_)
-        if tool is None or not isinstance(raw, dict):
-            return None
-        call = self._meta(raw, tool, index, id_)
-        outcomes, choices, error = self._writes(call, index, id_)
-        delegate = call.get("_delegate")
-        node = PlannedCall(
-            index=index, id=id_, tool=tool, planned=raw, call=call, pointer=pointer(*self.at, index),
-            instance=self._instance(call, index, id_), kind=tool.runs(delegate), delegate=delegate,
-            reads=self._reads(call, index, id_), scopes=self._scopes(call, index, id_),
-            outcomes=outcomes, result_outcome_count=choices, error=error, method=call.get("_outputMethod", "set"),
-        )  # fmt: skip
-        self._parameters(node)
-        self._output(node)
-        return node if not any(p.fatal for p in self.problems[before:]) else None
-
-    def say(self, code: str, message: str, index: int, id_: str, *at: str | int, hint: str | None = None,
-            severity: str = "error") -> None:  # fmt: skip
-        """Report a problem of one Call; ``at`` leads on from the Call."""
-        self.problems.append(Problem(code, message, pointer(*self.at, index, *at), id_, hint, severity))
-
-    def _tool(self, raw: Json, name: Json, index: int, id_: str) -> Tool | None:
-        if not isinstance(raw, dict):
-            self.say("invalidCall", f"a Call is an object with _tool, not {type_name(raw)}", index, id_)
-        elif not isinstance(name, str):
-            self.say(
-                "invalidCall",
-                f"_tool is the name of a tool, not {type_name(raw.get('_tool', ABSENT))}",
-                index,
-                id_,
-                "_tool",
-            )
-        elif name not in self.tools:
-            found = f'unknown tool "{name}" in call {index + 1}; known: {format_choices(self.tools)}'
-            self.say(
-                "unknownTool", found, index, id_, "_tool", hint="add a tool message to the context that defines it"
-            )
-        else:
-            return self.tools[name]
-        return None
-
-    def _meta(self, raw: dict[str, Any], tool: Tool, index: int, id_: str) -> dict[str, Any]:
-        """The Call with constants applied, what is the Tool's business stripped."""
-        call = dict(raw)
-        for key in TOOL_ONLY:
-            if key in call:
-                del call[key]
-                text = f"{key} is decided by the tool and was ignored"
-                self.say("ignoredMeta", text, index, id_, key, severity="warning")
-        for key in [k for k in call if k.startswith("_") and k not in ("_tool", "_instance")]:
-            self._allowed(call, key, tool, index, id_)
-        for key, value in tool.consts.items():
-            if key not in TOOL_ONLY and key != "_tool":
-                call.setdefault(key, value)
-        for key in tool.required_meta:
-            if key not in call:
-                self.say("schemaMismatch", f'tool "{tool.name}" requires {key}', index, id_, key)
+        """The Call at ``index`` of the plan, as far as it can be read; None when it is no object."""
+        parser = _CallParser(self, raw, index)
+        call = parser.parse()
+        self.problems.extend(parser.problems)
+        if any(p.fatal for p in parser.problems):
+            self.unreadable.add(index)
+            self.writes_unknown |= parser.writes_unknown
         return call
 
-    def _allowed(self, call: dict[str, Any], key: str, tool: Tool, index: int, id_: str) -> None:
+    @cached_property
+    def tool_names(self) -> str:
+        """The names of the Tools, for an error."""
+        return format_choices(self.tools)
+
+    @cached_property
+    def instance_names(self) -> str:
+        """The ids of the instances, for an error."""
+        return format_choices(self.instances)
+
+    @cached_property
+    def constant_outputs(self) -> tuple[Path, ...]:
+        """Every path that a Tool fixes for its Calls: what a Call with a misspelt tool may write."""
+        texts = [tool.consts[key] for tool in self.tools.values() for key in _OUTPUT_KEYS if key in tool.consts]
+        outcomes = [outcome for text in texts for outcome in _parse_outcomes(text) or ()]
+        return tuple(dict.fromkeys(path for outcome in outcomes for path in outcome))
+
+
+class _CallParser:
+    """Parses one Call."""
+
+    def __init__(self, plan: CallReader, raw: Json, index: int) -> None:
+        name = raw.get("_tool") if isinstance(raw, dict) else None
+        self.plan = plan
+        self.raw = raw
+        self.index = index
+        self.id = f"{index + 1}:{name}" if isinstance(name, str) else str(index + 1)
+        self.call: dict[str, Any] = dict(raw) if isinstance(raw, dict) else {}
+        self.refused: set[str] = set()  # meta-properties whose value is reported already
+        self.problems: list[Problem] = []
+        self.writes_unknown = False
+
+    def parse(self) -> PlannedCall | None:
+        """The Call as far as it can be read."""
+        if not isinstance(self.raw, dict):
+            self.report("invalidCall", f"a Call is an object with _tool, not {type_name(self.raw)}")
+            self.writes_unknown = True
+            return None
+        defined = self._tool()
+        tool = defined or Tool(str(self.raw.get("_tool")), {}, {}, {})
+        if defined is not None:
+            self._meta_properties(defined)
+        outcomes, result_count, error = self._outcomes(defined)
+        instance = self._instance()
+        delegate = self.call.get("_delegate")
+        reads, escapes = self._references()
+        call = PlannedCall(
+            index=self.index, id=self.id, tool=tool, planned=self.raw, call=self.call,
+            pointer=pointer(*self.plan.at, self.index), instance=instance, kind=tool.call_kind(delegate),
+            delegate=delegate, reads=reads, escapes=escapes, scopes=self._scopes(), outcomes=outcomes,
+            result_outcome_count=result_count, error=error, method=self.call.get("_outputMethod", "set"),
+        )  # fmt: skip
+        if defined is not None:
+            self._check_parameters(call)
+            self._check_literal_output(call)
+        return call
+
+    def report(self, code: str, message: str, *at: str | int, hint: str | None = None, warn: bool = False) -> None:
+        """Report a problem; ``at`` leads from the Call to the part that is wrong."""
+        place = pointer(*self.plan.at, self.index, *at)
+        self.problems.append(Problem(code, message, place, self.id, hint, "warning" if warn else "error"))
+
+    # -- tool and meta-properties ----------------------------------------------
+
+    def _tool(self) -> Tool | None:
+        name = self.raw.get("_tool", ABSENT)
+        if not isinstance(name, str):
+            self.report("invalidCall", f"_tool is the name of a tool, not {type_name(name)}", "_tool")
+        elif name not in self.plan.tools:
+            text = f'unknown tool "{name}" in call {self.index + 1}; known: {self.plan.tool_names}'
+            self.report("unknownTool", text, "_tool", hint="add a tool message to the context that defines it")
+        return self.plan.tools.get(name) if isinstance(name, str) else None
+
+    def _meta_properties(self, tool: Tool) -> None:
+        """Strip what is the Tool's business, check the rest, and apply the Tool's constants."""
+        for key in TOOL_ONLY:
+            if key in self.call:
+                del self.call[key]
+                self.report("ignoredMeta", f"{key} is decided by the tool and was ignored", key, warn=True)
+        for key in [k for k in self.call if k.startswith("_") and k not in ("_tool", "_instance")]:
+            self._check_meta_property(key, tool)
+        for key, value in tool.consts.items():
+            if key not in TOOL_ONLY and key != "_tool":
+                self.call.setdefault(key, value)
+        for key in tool.required_meta:
+            if key not in self.call and key not in self.refused:
+                self.report("schemaMismatch", f'tool "{tool.name}" requires {key}', key)
+
+    def _check_meta_property(self, key: str, tool: Tool) -> None:
         if key not in META:
-            self.say("forbiddenMeta", f'unknown meta-property "{key}"; known: {", ".join(META)}', index, id_, key,
-                     hint="names that begin with _ are reserved")  # fmt: skip
+            text = f'unknown meta-property "{key}"; known: {", ".join(META)}'
+            self.report("forbiddenMeta", text, key, hint="names that begin with _ are reserved")
             return
         if key not in tool.meta:
             declared = format_choices(k for k in tool.meta if k not in ("_tool", *TOOL_ONLY))
             text = f'tool "{tool.name}" does not allow {key}; it declares: {declared}'
-            self.say("forbiddenMeta", text, index, id_, key, hint=f"add {key} to the tool's properties to allow it")
+            self.report("forbiddenMeta", text, key, hint=f"add {key} to the tool's properties to allow it")
             return
         if key == "_output":
             return
-        defects = tool.meta_checks[key].defects(call[key])
+        defects = tool.meta_checks[key].defects(self.call[key])
         for at, text in defects:
-            self.say("forbiddenMeta", f'{key} of tool "{tool.name}": {text}', index, id_, key, *at)
-        if defects:
-            del call[key]  # one problem is enough for it
-            return
-        wanted = {"_outputMethod": METHODS}.get(key)
-        if wanted and call[key] not in wanted:
-            self.say("forbiddenMeta", f"{key} {call[key]!r}; allowed: {', '.join(wanted)}", index, id_, key)
-            call[key] = "set"
+            self.report("forbiddenMeta", f'{key} of tool "{tool.name}": {text}', key, *at)
+        if not defects and key == "_outputMethod" and self.call[key] not in METHODS:
+            self.report("forbiddenMeta", f"{key} {self.call[key]!r}; allowed: {', '.join(METHODS)}", key)
+            self.call[key] = "set"
+        if defects:  # one problem is enough: what follows the value finds no more
+            self.refused.add(key)
+            del self.call[key]
 
-    def _instance(self, call: dict[str, Any], index: int, id_: str) -> str | None:
-        given = call.get("_instance")
-        if given is None:
-            return None
-        if not isinstance(given, str) or given not in self.instances:
-            text = f"unknown instance {given!r}; known: {format_choices(self.known_instances)}"
-            self.say("unknownInstance", text, index, id_, "_instance",
-                     hint="an instance is defined by a data-like message with that _instance")  # fmt: skip
-            return None
-        return given
+    def _instance(self) -> str | None:
+        value = self.call.get("_instance")
+        if value is None or (isinstance(value, str) and value in self.plan.instances):
+            return value
+        self.refused.add("_instance")
+        text = f"unknown instance {value!r}; known: {self.plan.instance_names}"
+        hint = "an instance is defined by a data-like message with that _instance"
+        self.report("unknownInstance", text, "_instance", hint=hint)
+        return None
 
-    def _expression(self, text: Json, index: int, id_: str, *at: str | int) -> Expression | None:
+    # -- references ------------------------------------------------------------
+
+    def _expression(self, text: Json, *at: str | int) -> Expression | None:
         if not isinstance(text, str):
-            self.say("invalidExpression", f"an expression is a string, not {type_name(text)}", index, id_, *at)
+            self.report("invalidExpression", f"an expression is a string, not {type_name(text)}", *at)
             return None
         try:
             tree = parse(text)
             alternatives(tree)
         except ExpressionError as error:
-            self.say("invalidExpression", f"{error} in {text!r}", index, id_, *at,
-                     hint=f'a string that shall begin with {MARK} as it stands is written "{MARK}{MARK}…"')  # fmt: skip
+            hint = f'a plain string that begins with {MARK} is written "{MARK}{MARK}…"'
+            self.report("invalidExpression", f"{error} in {text!r}", *at, hint=hint)
             return None
         return tree
 
-    def _reads(self, call: dict[str, Any], index: int, id_: str) -> tuple[ReferenceUse, ...]:
-        out = []
-        for key, value in call.items():
-            if key in META:
-                continue
-            for at, text in scan(value, key):
-                tree = self._expression(text, index, id_, *at)
-                if tree is not None:
-                    out.append(ReferenceUse(at, text, tree, paths(tree)))
-        return tuple(out)
+    def _references(self) -> tuple[tuple[ReferenceUse, ...], tuple[Escape, ...]]:
+        """The expressions of the parameters, and their escaped strings."""
+        uses: list[ReferenceUse] = []
+        escapes: list[Escape] = []
+        for key, value in self.call.items():
+            for at, text in scan_marked(value, key) if key not in META else ():
+                if not is_reference(text):
+                    escapes.append((at, unescape(text)))
+                elif (tree := self._expression(text, *at)) is not None:
+                    uses.append(ReferenceUse(at, text, tree, paths(tree)))
+        # Where the instance is unknown, so is what the Call could read
+        return () if "_instance" in self.refused else tuple(uses), tuple(escapes)
 
-    def _scopes(self, call: dict[str, Any], index: int, id_: str) -> tuple[Path, ...]:
-        given = call.get("_scopes", [])
-        if not isinstance(given, list):
-            self.say(
-                "forbiddenMeta", f"_scopes is a list of kinds and paths, not {type_name(given)}", index, id_, "_scopes"
-            )
+    def _scopes(self) -> tuple[Path, ...]:
+        items = self.call.get("_scopes", [])
+        if not isinstance(items, list):
+            self.report("forbiddenMeta", f"_scopes is a list of kinds and paths, not {type_name(items)}", "_scopes")
             return ()
-        out = []
-        for i, item in enumerate(given):
+        scopes = []
+        for i, item in enumerate(items):
             text = item if not isinstance(item, str) or item.startswith(MARK) else MARK + item
-            tree = self._expression(text, index, id_, "_scopes", i)
+            tree = self._expression(text, "_scopes", i)
             if isinstance(tree, Path):
-                out.append(tree)
+                scopes.append(tree)
             elif tree is not None:
-                self.say("invalidExpression", f"a scope is one kind or path, not {item!r}", index, id_, "_scopes", i)
-        return tuple(dict.fromkeys(out))
+                self.report("invalidExpression", f"a scope is one kind or path, not {item!r}", "_scopes", i)
+        return tuple(dict.fromkeys(scopes))
 
-    def _writes(
-        self, call: dict[str, Any], index: int, id_: str
-    ) -> tuple[tuple[tuple[Path, ...], ...], int, int | None]:
-        outcomes: tuple[tuple[Path, ...], ...] = ()
-        if "_outputPath" in call:
-            tree = self._expression(call["_outputPath"], index, id_, "_outputPath")
-            outcomes = alternatives(tree) if tree is not None else ()
-            self._names_only(call["_outputPath"], outcomes, index, id_)
-        choices, error = len(outcomes), error_alternative(outcomes)
-        if "_errorPath" in call:
-            tree = self._expression(call["_errorPath"], index, id_, "_errorPath")
-            own = alternatives(tree) if tree is not None else ()
-            self._names_only(call["_errorPath"], own, index, id_, "_errorPath")
-            if len(own) > 1:
-                self.say("invalidExpression", "_errorPath is one place, without ||", index, id_, "_errorPath")
-            elif own and set(own[0]) in [set(o) for o in outcomes]:
-                error = [set(o) for o in outcomes].index(set(own[0]))
-            elif own:
-                outcomes, error = (*outcomes, own[0]), len(outcomes)
-        return outcomes, choices, error
+    # -- outcomes --------------------------------------------------------------
 
-    def _names_only(
-        self, text: Json, outcomes: tuple[tuple[Path, ...], ...], index: int, id_: str, key: str = "_outputPath"
-    ) -> None:
-        for path in dict.fromkeys(p for o in outcomes for p in o):
-            if path.kind in ("system", "text", "tool", "plan", "error"):
-                why = f"{path} would write {path.kind} messages; a Call writes data-like kinds only"
+    def _outcomes(self, tool: Tool | None) -> tuple[Outcomes, int, int | None]:
+        """Every outcome, how many of them a result may choose, and the one that takes a failure."""
+        outcomes = self._alternatives("_outputPath")
+        result_count, error = len(outcomes), error_alternative(outcomes)
+        failure = self._alternatives("_errorPath")
+        if "_errorPath" in self.refused:
+            outcomes = (*outcomes, *failure)
+        elif len(failure) > 1:
+            self.report("invalidExpression", "_errorPath is one place, without ||", "_errorPath")
+            outcomes = (*outcomes, *failure)
+        elif failure:
+            listed = [set(outcome) for outcome in outcomes]
+            if set(failure[0]) in listed:
+                error = listed.index(set(failure[0]))
+            else:
+                outcomes, error = (*outcomes, failure[0]), len(outcomes)
+        if tool is None and "_outputPath" not in self.call:
+            self.writes_unknown |= self.plan.tools_incomplete
+            outcomes = (*outcomes, self.plan.constant_outputs)
+        return outcomes, result_count, error
+
+    def _alternatives(self, key: str) -> Outcomes:
+        """The alternatives of an output path; of one that is reported already, what it would have written."""
+        if key in self.refused:
+            intended = _parse_outcomes(self.raw[key])
+            self.writes_unknown |= intended is None
+            return (*(intended or ()), *(_parse_outcomes(self.call.get(key)) or ()))
+        if key not in self.call:
+            return ()
+        tree = self._expression(self.call[key], key)
+        if tree is None:
+            self.writes_unknown = True
+            return ()
+        outcomes = alternatives(tree)
+        self._check_output_paths(self.call[key], outcomes, key)
+        return outcomes
+
+    def _check_output_paths(self, text: str, outcomes: Outcomes, key: str) -> None:
+        for path in dict.fromkeys(p for outcome in outcomes for p in outcome):
+            if path.kind in _RESERVED_KINDS:
+                message = f"{path} would write {path.kind} messages; a Call writes data-like kinds only"
                 hint = f"the kinds are {', '.join(DATA_TYPES)} or names of your own"
-                self.say("forbiddenWrite", why, index, id_, key, hint=hint)
+                self.report("forbiddenWrite", message, key, hint=hint)
         for one, other in ((a, b) for o in outcomes for i, a in enumerate(o) for b in o[i + 1 :] if a.overlaps(b)):
-            self.say(
-                "invalidExpression", f"{one} and {other} lie in each other; one value cannot be both", index, id_, key
-            )
-        if isinstance(text, str) and "[" in text:
-            self.say("invalidExpression", "an output path is made of names, without brackets", index, id_, key)
+            self.report("invalidExpression", f"{one} and {other} overlap; one value cannot be written to both", key)
+        if "[" in text:
+            self.report("invalidExpression", "an output path is made of names, without brackets", key)
 
-    def _parameters(self, node: PlannedCall) -> None:
-        for at, text in node.tool.parameters.open_defects(node.parameters):
+    # -- values ----------------------------------------------------------------
+
+    def _check_parameters(self, call: PlannedCall) -> None:
+        for at, text in call.tool.parameters.open_defects(call.parameters):
             where = f'"{".".join(str(t) for t in at)}" of ' if at else ""
-            self.say("schemaMismatch", f'{where}tool "{node.tool.name}": {text}', node.index, node.id, *at)
+            self.report("schemaMismatch", f'{where}tool "{call.tool.name}": {text}', *at)
 
-    def _output(self, node: PlannedCall) -> None:
-        if "_output" not in node.call:
+    def _check_literal_output(self, call: PlannedCall) -> None:
+        """An ``_output`` is for a latent Call with one outcome, and fits the Tool's own."""
+        if "_output" not in self.call:
             return
-        if node.kind != "latent":
-            what = "an Activity" if node.kind == "activity" else "a delegate"
-            del node.call["_output"]
-            self.say("ignoredMeta", f"_output comes from {what} and was ignored", node.index, node.id, "_output",
-                     severity="warning")  # fmt: skip
+        if call.kind != "latent":
+            source = "an Activity" if call.kind == "activity" else "a delegate"
+            del self.call["_output"]
+            self.report("ignoredMeta", f"_output comes from {source} and was ignored", "_output", warn=True)
             return
-        if node.branches:
-            self.say("forbiddenMeta", "_output cannot be given while _outputPath leaves a choice open", node.index,
-                     node.id, "_output", hint="name the one path that was chosen")  # fmt: skip
-        if node.tool.output_check is not None:
-            for at, text in node.tool.output_check.defects(node.call["_output"]):
-                self.say(
-                    "schemaMismatch", f'_output of tool "{node.tool.name}": {text}', node.index, node.id, "_output", *at
-                )
+        if call.is_branching:
+            text = "_output is not allowed while _outputPath has several alternatives"
+            self.report("forbiddenMeta", text, "_output", hint="name the one path that was chosen")
+        if call.tool.output_check is not None:
+            for at, text in call.tool.output_check.defects(self.call["_output"]):
+                self.report("schemaMismatch", f'_output of tool "{call.tool.name}": {text}', "_output", *at)
+
+
+def _parse_outcomes(text: Json) -> Outcomes | None:
+    """The alternatives of an output path, or None when it cannot be parsed."""
+    try:
+        return alternatives(parse(text)) if isinstance(text, str) else None
+    except ExpressionError:
+        return None

@@ -1,34 +1,39 @@
-"""The append-only log of a plan's data, read as of a plan position.
+"""The append-only log of a plan's data, read as of a position in the plan.
 
-Writes carry the rank of their Call. They arrive in any order; a read "as of rank r"
-folds the messages that were there at the start and the writes of lower rank, in rank
-order. It only looks at what overlaps its path:
+Theory of operation
+-------------------
+Each write carries the rank of its Call. Writes arrive in any order. A read *as of rank r* is the
+fold of the initial messages and of all writes below rank r, in rank order. It looks only at what
+overlaps its path:
 
-* every written path keeps its effects sorted by rank, and so does every prefix of it
-  for what was written below. ``merge`` and ``assign`` are stored as the ``set``s of
-  their leaves, so that a reader of one leaf never meets the others;
-* a fold starts at the latest ``set`` at or above the path, not at the beginning;
-* a fold is remembered. A Call reads only when every overlapping writer before it has
-  settled, so nothing can later slip in below what was remembered; where a fold took in
-  more than the Call asked for (a list, to read one place of it), a write that does slip
-  in makes it forgotten.
+* Every written path keeps its effects sorted by rank, and every prefix of the path keeps them too.
+  ``merge`` and ``assign`` are stored as a ``set`` of each leaf, so that a reader of one leaf never
+  looks at the others.
+* A fold starts at the latest ``set`` at or above the path, not at the beginning.
+* A fold is cached. A Call reads only when every overlapping writer before it has settled, so no
+  later write can change what was cached. A fold of more than the Call reads (a list, for one item
+  of it) may still change: a write below its rank drops it from the cache.
 
-Ten thousand writes and ten thousand reads therefore cost time linear in their number.
+Ten thousand writes and ten thousand reads therefore take time linear in their number.
 
-Instances are layers: an instance's own effects are folded onto the global view as of
-the same rank, so its own always win and nothing of another instance is reachable.
+Each instance has a view of its own: its effects are folded onto the global view as of the same
+rank. Its own always win, and nothing of another instance is reachable.
+
+Who may read or write, and when, is not decided here.
 """
 
 from __future__ import annotations
 
 import bisect
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from acts.language.errors import CallError, Problem
 from acts.language.references import Path
-from acts.language.values import ABSENT, UNKNOWN, Json, Names, get, pointer, type_name
+from acts.language.values import ABSENT, UNKNOWN, Json, Names, get, pointer, type_name, with_article
 from acts.language.wire import WRONG_KIND
+from acts.plan.effects import apply_effect, split_write
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -38,21 +43,21 @@ if TYPE_CHECKING:
 END: Final = 1 << 60
 """A rank after every Call."""
 START: Final = 0
-"""Reads as of this rank see what was there before the plan."""
+"""A read as of this rank sees the context before the plan."""
 _BEFORE: Final = -1
+"""The rank of the initial messages."""
 
-# What one write does at one path; rank and sequence together are unique
 Effect = tuple[int, int, Names, str, Json]
+"""What one write does at one path: rank, sequence number, names, operation, value. Ordered by the first two."""
 
-
-# A point in the order of effects: those at or after it are still to be applied
 Point = tuple[int, int]
+"""A point in the order of effects: those at or after it are not applied yet."""
 _FIRST: Final[Point] = (_BEFORE - 1, 0)
 
 
 @dataclass(slots=True)
-class _Place:
-    """What was written at one path, and strictly below it, each sorted by order."""
+class _PathEffects:
+    """The effects at one path, by operation, and those strictly below it; each list is sorted."""
 
     sets: list[Effect] = field(default_factory=list)
     grows: list[Effect] = field(default_factory=list)
@@ -61,136 +66,147 @@ class _Place:
 
 
 class View:
-    """Effects over a base: the global view, or one instance's over the global one."""
+    """The global view of a context, or that of one instance over the global one (``shared``)."""
 
-    def __init__(self, under: View | None = None) -> None:
-        self._under = under
+    def __init__(self, shared: View | None = None) -> None:
+        self._shared = shared
         self._base: dict[str, Json] = {}
-        self._places: dict[tuple[str, Names], _Place] = {}
-        self._memo: dict[tuple[str, Names], tuple[int, Json, Json]] = {}
+        self._effects: dict[tuple[str, Names], _PathEffects] = {}
+        self._cache: dict[tuple[str, Names], tuple[int, Json, Json]] = {}
         self._count = 0
         self._kinds: dict[str, None] = {}
 
     # -- writing ---------------------------------------------------------------
 
     def write(self, path: Path, method: str, value: Json, rank: int) -> None:
-        """Record a write whose ``conflict`` was None."""
-        empty = self._under is None and self.shape(path, rank) in ("nothing", "null")
-        if method in ("push", "concat") and empty:
-            method, value = "set", [value] if method == "push" else value
-        for names, operation, part in _effects(path.names, method, value):
+        """Record a write for which ``find_conflict`` returned None."""
+        if self._shared is None:
+            method, value = self._without_growth(path, method, value, rank)
+        for names, operation, part in split_write(path.names, method, value):
             self._add(path.kind, names, operation, part, rank)
 
-    def take(self, message: Data, owned: set[int]) -> CallError | None:
-        """Take a message as one that stood before the plan; the reason if it cannot be.
+    def _without_growth(self, path: Path, method: str, value: Json, rank: int) -> tuple[str, Json]:
+        """The write as a ``set``, where ``push`` or ``concat`` find nothing to extend."""
+        if method in ("push", "concat") and self.type_at(path, rank) in ("nothing", "null"):
+            return "set", [value] if method == "push" else value
+        return method, value
 
-        ``owned`` names the containers that earlier takes of the same fold made.
+    def fold_message(self, message: Data, owned: set[int]) -> CallError | None:
+        """Add a message to the context before the plan, or return why it cannot be applied.
+
+        ``owned`` holds the ids of the containers that earlier messages of the same fold created.
         """
         if message.payload is ABSENT:
             return None
         path, method, value = Path(message.kind), "root", message.payload
         if message.path is not None:
             path, method, value = message.path, message.method, get(message.payload, message.path.names)
-            refused = self.conflict(path, method, value, START)
-            if value is ABSENT or refused:
-                return refused
-        self._memo.clear()
-        if self._under is not None:
+            conflict = self.find_conflict(path, method, value, START)
+            if value is ABSENT or conflict:
+                return conflict
+        self._cache.clear()
+        if self._shared is not None:
             self.write(path, method, value, _BEFORE)
             return None
         self._kinds[path.kind] = None
-        if method in ("push", "concat") and self.shape(path, START) in ("nothing", "null"):
-            method, value = "set", [value] if method == "push" else value
-        for names, operation, part in _effects(path.names, method, value):
-            self._base[path.kind] = _put(self._base.get(path.kind, ABSENT), names, operation, part, owned)
+        method, value = self._without_growth(path, method, value, START)
+        for names, operation, part in split_write(path.names, method, value):
+            self._base[path.kind] = apply_effect(self._base.get(path.kind, ABSENT), names, operation, part, owned)
         return None
 
     def _add(self, kind: str, names: Names, operation: str, value: Json, rank: int) -> None:
         self._kinds[kind] = None
         self._count += 1
         effect: Effect = (rank, self._count, names, operation, value)
-        place = self._place(kind, names)
-        own = {"set": place.sets, "ensure": place.ensures}.get(operation, place.grows)
-        bisect.insort(own, effect, key=_order)
+        effects = self._effects_at(kind, names)
+        siblings = {"set": effects.sets, "ensure": effects.ensures}.get(operation, effects.grows)
+        bisect.insort(siblings, effect, key=_order)
         for depth in range(len(names)):
-            bisect.insort(self._place(kind, names[:depth]).below, effect, key=_order)
-            known = self._memo.get((kind, names[:depth]))
-            if known is not None and known[0] > rank:
-                del self._memo[(kind, names[:depth])]
+            bisect.insort(self._effects_at(kind, names[:depth]).below, effect, key=_order)
+            cached = self._cache.get((kind, names[:depth]))
+            if cached is not None and cached[0] > rank:
+                del self._cache[(kind, names[:depth])]
 
-    def _place(self, kind: str, names: Names) -> _Place:
-        place = self._places.get((kind, names))
-        if place is None:
-            place = self._places[(kind, names)] = _Place()
-        return place
+    def _effects_at(self, kind: str, names: Names) -> _PathEffects:
+        effects = self._effects.get((kind, names))
+        if effects is None:
+            effects = self._effects[(kind, names)] = _PathEffects()
+        return effects
 
     # -- reading ---------------------------------------------------------------
 
     def kinds(self) -> tuple[str, ...]:
-        """Every kind that holds something, in the order of appearance."""
-        under = self._under.kinds() if self._under else ()
-        return tuple(dict.fromkeys((*under, *self._kinds)))
+        """Every kind with a value, in the order of their first messages."""
+        shared = self._shared.kinds() if self._shared else ()
+        return tuple(dict.fromkeys((*shared, *self._kinds)))
+
+    def own_changes(self) -> Iterator[tuple[Path, bool]]:
+        """The paths that this view's own effects change; True where that can hide the shared values below."""
+        for (kind, names), effects in self._effects.items():
+            path = Path(kind, names)
+            replaces = bool(effects.sets or effects.grows)
+            yield path, replaces or (self._shared is not None and self._shared.type_at(path, START) == "list")
 
     def read(self, path: Path, rank: int, *, settled: bool = False) -> Json:
         """The value at ``path`` as of ``rank``, or ABSENT.
 
-        ``settled`` promises that every overlapping write below ``rank`` is in; the
-        fold is then remembered.
+        ``settled`` promises that every overlapping write below ``rank`` has arrived: the fold is
+        then cached.
         """
         kind, names = path.kind, path.names
         base = self._read_base(path, rank, settled=settled)
-        if not self._places:
+        if not self._effects:
             return base
-        known = self._memo.get((kind, names))
-        usable = known is not None and known[0] <= rank and known[2] is base
-        point: Point = (known[0], 0) if known is not None and usable else _FIRST
-        value = known[1] if known is not None and usable else base
+        point, value = _FIRST, base
+        cached = self._cache.get((kind, names))
+        if cached is not None and cached[0] <= rank and cached[2] is base:
+            point, value = (cached[0], 0), cached[1]
         latest = self._latest_set(kind, names, point, rank)
         if latest is not None:
             point, value = _after(latest), get(latest[4], names[len(latest[2]) :])
-        grown = self._grown_above(kind, names, point, rank)
-        if grown is not None:
-            # What is beside the path may still come: ``_add`` then forgets what is remembered here
-            value = get(self.read(Path(kind, grown), rank, settled=settled), names[len(grown) :])
+        growing = self._growing_above(kind, names, point, rank)
+        if growing is not None:
+            # Writes beside the path may still arrive: ``_add`` then drops what is cached here
+            value = get(self.read(Path(kind, growing), rank, settled=settled), names[len(growing) :])
         else:
-            swept = self._swept(kind, names, rank)
-            if swept is not None and swept >= point:
-                point, value = swept, ABSENT
+            hidden = self._hidden_at(kind, names, rank)
+            if hidden is not None and hidden >= point:
+                point, value = hidden, ABSENT
             value = self._fold(kind, names, value, point, rank)
         if settled:
-            self._memo[(kind, names)] = (rank, value, base)
+            self._cache[(kind, names)] = (rank, value, base)
         return value
 
     def _read_base(self, path: Path, rank: int, *, settled: bool = False) -> Json:
-        if self._under is not None:
-            return self._under.read(path, rank, settled=settled)
+        if self._shared is not None:
+            return self._shared.read(path, rank, settled=settled)
         return get(self._base.get(path.kind, ABSENT), path.names)
 
     def _latest_set(self, kind: str, names: Names, point: Point, rank: int) -> Effect | None:
         """The latest ``set`` at or above ``names``, not before ``point`` and below ``rank``."""
-        best: Effect | None = None
+        latest: Effect | None = None
         for depth in range(len(names) + 1):
-            place = self._places.get((kind, names[:depth]))
-            found = _last(place.sets, rank) if place else None
-            if found and _order(found) >= (_order(best) if best else point):
-                best = found
-        return best
+            effects = self._effects.get((kind, names[:depth]))
+            last = _last(effects.sets, rank) if effects else None
+            if last and _order(last) >= (_order(latest) if latest else point):
+                latest = last
+        return latest
 
-    def _grown_above(self, kind: str, names: Names, point: Point, rank: int) -> Names | None:
-        """The shallowest strict prefix whose list or string grew since ``point``: read there."""
+    def _growing_above(self, kind: str, names: Names, point: Point, rank: int) -> Names | None:
+        """The shallowest strict prefix whose list or string grew since ``point``: it must be read as a whole."""
         for depth in range(len(names)):
-            place = self._places.get((kind, names[:depth]))
-            last = _last(place.grows, rank) if place else None
+            effects = self._effects.get((kind, names[:depth]))
+            last = _last(effects.grows, rank) if effects else None
             if last and _order(last) >= point:
                 return names[:depth]
         return None
 
-    def _swept(self, kind: str, names: Names, rank: int) -> Point | None:
-        """When an object last took the place of a list or scalar above ``names``, and hid what it held."""
-        found: Point | None = None
+    def _hidden_at(self, kind: str, names: Names, rank: int) -> Point | None:
+        """The point at which an object last replaced a list or scalar above ``names``, and hid its parts."""
+        latest_point: Point | None = None
         for depth in range(len(names)):
-            place = self._places.get((kind, names[:depth]))
-            if place is None or not (place.ensures or place.below):
+            effects = self._effects.get((kind, names[:depth]))
+            if effects is None or not (effects.ensures or effects.below):
                 continue
             above = Path(kind, names[:depth])
             latest = self._latest_set(kind, above.names, _FIRST, rank)
@@ -198,77 +214,85 @@ class View:
             if before is None or before is ABSENT or before is UNKNOWN or isinstance(before, dict):
                 continue
             start = _after(latest) if latest else _FIRST
-            firsts = (_between(part, start, rank)[:1] for part in (place.ensures, place.below))
+            firsts = (_between(part, start, rank)[:1] for part in (effects.ensures, effects.below))
             point = min((_order(e) for part in firsts for e in part), default=None)
             if point is not None:
-                found = max(found, point) if found else point
-        return found
+                latest_point = max(latest_point, point) if latest_point else point
+        return latest_point
 
     def _fold(self, kind: str, names: Names, value: Json, point: Point, rank: int) -> Json:
-        place = self._places.get((kind, names))
-        if place is None:
+        """``value`` with the effects at ``names`` and below it applied, from ``point`` on and below ``rank``."""
+        here = self._effects.get((kind, names))
+        if here is None:
             return value
-        parts = [p for p in (place.grows, place.ensures, place.below) if p]
-        found = [_between(p, point, rank) for p in parts]
-        effects = sorted((e for p in found for e in p), key=_order) if len(found) > 1 else found[0] if found else ()
+        parts = [_between(part, point, rank) for part in (here.grows, here.ensures, here.below) if part]
+        effects = sorted(chain.from_iterable(parts), key=_order) if len(parts) > 1 else chain.from_iterable(parts)
         owned: set[int] = set()
         for effect in effects:
-            value = _put(value, effect[2][len(names) :], effect[3], effect[4], owned)
+            value = apply_effect(value, effect[2][len(names) :], effect[3], effect[4], owned)
         return value
 
     # -- conflicts -------------------------------------------------------------
 
-    def conflict(self, path: Path, method: str, value: Json, rank: int) -> CallError | None:
+    def find_conflict(self, path: Path, method: str, value: Json, rank: int) -> CallError | None:
         """Why ``method`` cannot be applied at ``path`` as of ``rank``, or None."""
         for depth in range(len(path.names)):
             above = Path(path.kind, path.names[:depth])
-            if self.shape(above, rank) == "list":
+            if self.type_at(above, rank) == "list":
                 return CallError(WRONG_KIND, f"{path} leads through {above}, which is a list")
         if method == "set":
             return None
-        found = self.shape(path, rank)
-        if found in ("nothing", "null", "unknown") or value is UNKNOWN:
+        old = self.type_at(path, rank)
+        if old in ("nothing", "null", "unknown") or value is UNKNOWN:
             return None
-        given = type_name(value)
+        new = type_name(value)
         fits = {
-            "push": found == "list",
-            "concat": found == given and found in ("list", "string"),
-            "merge": found == given and found in ("object", "list"),
-            "assign": found == given == "object",
+            "push": old == "list",
+            "concat": old == new and old in ("list", "string"),
+            "merge": old == new and old in ("object", "list"),
+            "assign": old == new == "object",
         }[method]
         if fits:
             return None
-        return CallError(WRONG_KIND, f"{method} of {_a(given)} at {path}, which holds {_a(found)}")
+        return CallError(WRONG_KIND, f"{method} of {with_article(new)} at {path}, which holds {with_article(old)}")
 
-    def shape(self, path: Path, rank: int) -> str:
-        """The type of the value at ``path`` as of ``rank``: that of the latest effect there."""
+    def type_at(self, path: Path, rank: int) -> str:
+        """The type name of the value at ``path`` as of ``rank``, mostly without a fold: that of its latest effect."""
         latest = self._latest_set(path.kind, path.names, _FIRST, rank)
         point: Point = _after(latest) if latest else _FIRST
         if latest is not None:
-            found = type_name(get(latest[4], path.names[len(latest[2]) :]))
-        elif self._under is not None:
-            found = self._under.shape(path, rank)
+            type_ = type_name(get(latest[4], path.names[len(latest[2]) :]))
+        elif self._shared is not None:
+            type_ = self._shared.type_at(path, rank)
         else:
-            found = type_name(self._read_base(path, rank))
-        if self._grown_above(path.kind, path.names, point, rank) is not None:
+            type_ = type_name(self._read_base(path, rank))
+        if self._growing_above(path.kind, path.names, point, rank) is not None:
             return type_name(self.read(path, rank))
-        swept = self._swept(path.kind, path.names, rank)
-        if swept is not None and swept >= point:
-            point, found = swept, "nothing"
-        place = self._places.get((path.kind, path.names))
-        if place is None or found == "unknown":
-            return found
-        last = [e for e in (_last(place.below, rank), _last(place.ensures, rank)) if e and _order(e) >= point]
-        grown = _last(place.grows, rank)
-        if last and max(map(_order, last)) >= (_order(grown) if grown else point):
+        hidden = self._hidden_at(path.kind, path.names, rank)
+        if hidden is not None and hidden >= point:
+            point, type_ = hidden, "nothing"
+        effects = self._effects.get((path.kind, path.names))
+        if effects is None or type_ == "unknown":
+            return type_
+        last = [e for e in (_last(effects.below, rank), _last(effects.ensures, rank)) if e and _order(e) >= point]
+        growth = _last(effects.grows, rank)
+        if last and max(map(_order, last)) >= (_order(growth) if growth else point):
             return "object"
-        if grown and _order(grown) >= point:
-            return {"push": "list"}.get(grown[3]) or type_name(grown[4])
-        return found
+        if growth and _order(growth) >= point:
+            return {"push": "list"}.get(growth[3]) or type_name(growth[4])
+        return type_
+
+    # Old names
+    take = fold_message
+    conflict = find_conflict
+    shape = type_at
 
 
 class Log:
-    """All layers of one context: the global one and one per instance."""
+    """The data of one context: the global view (``shared``) and one view per instance (``own``).
+
+    ``problems`` holds the initial messages that could not be applied.
+    """
 
     def __init__(self, messages: Iterable[Data]) -> None:
         self.shared = View()
@@ -276,34 +300,39 @@ class Log:
         self.problems: list[Problem] = []
         owned: set[int] = set()
         for message in messages:
-            refused = self.layer(message.instance, create=True).take(message, owned)
-            if refused:
-                self.problems.append(
-                    Problem("invalidMessage", refused.message, pointer("context", message.index, "_outputMethod"))
-                )
+            conflict = self.view_of(message.instance, create=True).fold_message(message, owned)
+            if conflict:
+                place = pointer("context", message.index, "_outputMethod")
+                self.problems.append(Problem("invalidMessage", conflict.message, place))
 
-    def layer(self, instance: str | None, *, create: bool = False) -> View:
-        """The layer that an instance (None: a global Call) reads and writes."""
+    def view_of(self, instance: str | None, *, create: bool = False) -> View:
+        """The view that the Calls of an instance (None: global Calls) read and write.
+
+        Raises:
+            KeyError: the instance has no view, and ``create`` is False.
+        """
         if instance is None:
             return self.shared
-        found = self.own.get(instance)
-        if found is None:
-            if not create:
-                raise KeyError(instance)
-            found = self.own[instance] = View(self.shared)
-        return found
+        if create and instance not in self.own:
+            self.own[instance] = View(self.shared)
+        return self.own[instance]
 
     def read(self, path: Path, rank: int, instance: str | None = None, *, settled: bool = False) -> Json:
         """The value at ``path`` as of ``rank`` in an instance's view, or ABSENT."""
-        return self.layer(instance).read(path, rank, settled=settled)
+        return self.view_of(instance).read(path, rank, settled=settled)
 
-    def held(self, path: Path, instance: str | None = None) -> bool:
-        """True when the context held the path before the plan (null counts)."""
+    def has_initially(self, path: Path, instance: str | None = None) -> bool:
+        """True when the context has a value at the path before the plan (null is one)."""
         return self.read(path, START, instance) is not ABSENT
 
-    def view(self, kind: str, rank: int = END, instance: str | None = None) -> Json:
-        """All of one kind, or ABSENT."""
+    def read_kind(self, kind: str, rank: int = END, instance: str | None = None) -> Json:
+        """The value of a whole kind as of ``rank``, or ABSENT."""
         return self.read(Path(kind), rank, instance)
+
+    # Old names
+    layer = view_of
+    held = has_initially
+    view = read_kind
 
 
 def _order(effect: Effect | Point) -> Point:
@@ -324,64 +353,3 @@ def _between(effects: list[Effect], point: Point, rank: int) -> Sequence[Effect]
     """The effects from ``point`` on, below ``rank``."""
     low = bisect.bisect_left(effects, point, key=_order)
     return effects[low : bisect.bisect_left(effects, (rank, 0), key=_order)]
-
-
-def _effects(names: Names, method: str, value: Json) -> Iterator[tuple[Names, str, Json]]:
-    """A write as single effects: ``set``, ``ensure`` (an object is there), ``push``, ``concat``."""
-    if method in ("merge", "root", "assign") and isinstance(value, dict):
-        if not value or method == "root":
-            yield names, "ensure", None
-        for key, part in value.items():
-            yield from _effects((*names, key), "set" if method == "assign" else "root", part)
-        return
-    yield names, method if method in ("push", "concat") else "set", value
-
-
-def _put(root: Json, names: Names, operation: str, value: Json, owned: set[int]) -> Json:
-    """``root`` with one effect applied. Containers in ``owned`` are ours to change."""
-    if not names:
-        return _combine(root, operation, value, owned)
-    root = node = _object(root, owned)
-    if node is UNKNOWN:
-        return UNKNOWN
-    for name in names[:-1]:
-        child = _object(node.get(name, ABSENT), owned)
-        node[name] = child
-        if child is UNKNOWN:
-            return root
-        node = child
-    node[names[-1]] = _combine(node.get(names[-1], ABSENT), operation, value, owned)
-    return root
-
-
-def _object(value: Json, owned: set[int]) -> Json:
-    """An object of ours with the same keys; anything else is replaced by an empty one."""
-    if value is UNKNOWN or (isinstance(value, dict) and id(value) in owned):
-        return value
-    copy = dict(value) if isinstance(value, dict) else {}
-    owned.add(id(copy))
-    return copy
-
-
-def _combine(old: Json, operation: str, value: Json, owned: set[int]) -> Json:
-    if operation == "set":
-        return value
-    if old is UNKNOWN:
-        return UNKNOWN
-    if operation == "ensure":
-        return old if isinstance(old, dict) else {}
-    if operation == "push":
-        if isinstance(old, list) and id(old) in owned:
-            old.append(value)
-            return old
-        grown = [*old, value] if isinstance(old, list) else [value]
-        owned.add(id(grown))
-        return grown
-    if value is UNKNOWN:
-        return UNKNOWN
-    same = (isinstance(old, list) and isinstance(value, list)) or (isinstance(old, str) and isinstance(value, str))
-    return old + value if same else value
-
-
-def _a(word: str) -> str:
-    return word if word in ("null", "nothing") else f"an {word}" if word[0] in "aeiou" else f"a {word}"

@@ -1,20 +1,23 @@
 """The plan as a graph: plan order, and what each Call waits for.
 
-A Call depends on every earlier writer (in plan order) whose path overlaps one of its
-reads. Written out as edges that is quadratic (ten thousand readers of ``†state`` after
-ten thousand writers), so edges are not stored. Instead every written path has two
-*chains*, lists of its writers in plan order: those that write exactly there, and
-those that write there or below. "All writers of P before rank r" is then "the first k
-entries of a few chains", and a chain only has to remember how many of its first
-entries have settled. Build and walk are linear in the number of Calls.
+Theory of operation
+-------------------
+A Call depends on every earlier writer (in plan order) whose path overlaps one of its reads. As
+edges that is quadratic (ten thousand readers of ``†state`` after ten thousand writers), so edges
+are not stored. Instead every written path has two *chains*, lists of writers in plan order: those
+that write exactly there, and those that write there or below. "All writers of P before rank r" is
+then "the first k entries of a few chains", and a chain only records how many of its first entries
+have settled. Building and walking are linear in the number of Calls.
 
-A *rank* is a Call's place in plan order; an *index* its place in the list.
+A *position* is the index of a Call in the list of Calls, a *rank* its index in plan order. What
+becomes of the Calls is not known here.
 """
 
 from __future__ import annotations
 
 import bisect
 import heapq
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -23,22 +26,21 @@ from acts.language.references import Path, alternatives
 from acts.language.values import Names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from acts.plan.planned_call import PlannedCall, ReferenceUse
+    from acts.language.references import ReferenceUse
+    from acts.plan.planned_call import PlannedCall
 
 Key = tuple[str | None, str, Names]
 
 
 @dataclass(slots=True)
 class WriterChain:
-    """Writers of one place, as ranks (or indexes) in ascending order."""
+    """The writers of one path, as ranks (or positions) in ascending order."""
 
     path: Path
     entries: list[int] = field(default_factory=list)
 
     def add(self, entry: int) -> None:
-        """Append, once per Call."""
+        """Append a writer, once per Call."""
         if not self.entries or self.entries[-1] != entry:
             self.entries.append(entry)
 
@@ -48,19 +50,19 @@ Wait = tuple[WriterChain, int]
 
 
 class WriterIndex:
-    """All chains of a plan. Writers are added in ascending order."""
+    """The chains of all written paths of a plan. Writers are added in ascending order."""
 
     def __init__(self) -> None:
         self.exact: dict[Key, WriterChain] = {}
         self.below: dict[Key, WriterChain] = {}
 
-    def add(self, node: PlannedCall, entry: int) -> None:
-        """Register what a Call may write."""
-        for path in node.writes:
-            self.add_path(path, node.instance, entry)
+    def add(self, call: PlannedCall, entry: int) -> None:
+        """Register a Call as a writer of each path that it may write."""
+        for path in call.writes:
+            self.add_path(path, call.instance, entry)
 
     def add_path(self, path: Path, instance: str | None, entry: int) -> None:
-        """Register one path of a Call."""
+        """Register a writer of one path."""
         self._at(self.exact, instance, path.kind, path.names).add(entry)
         for depth in range(len(path.names) + 1):
             self._at(self.below, instance, path.kind, path.names[:depth]).add(entry)
@@ -74,7 +76,7 @@ class WriterIndex:
         return chain
 
     def above(self, path: Path, instance: str | None, *, itself: bool = False) -> Iterator[WriterChain]:
-        """The chains of writers strictly above a path (or at it too), as ``instance`` sees them."""
+        """The chains of the writers strictly above a path (with ``itself``: or at it) that ``instance`` sees."""
         for space in (None,) if instance is None else (None, instance):
             for depth in range(len(path.names) + itself):
                 chain = self.exact.get((space, path.kind, path.names[:depth]))
@@ -82,211 +84,251 @@ class WriterIndex:
                     yield chain
 
     def at_or_below(self, path: Path, instance: str | None) -> Iterator[WriterChain]:
-        """The chains of writers at a path and below it."""
+        """The chains of the writers at a path or below it that ``instance`` sees."""
         for space in (None,) if instance is None else (None, instance):
             chain = self.below.get((space, path.kind, path.names))
             if chain is not None:
                 yield chain
 
     def overlapping(self, path: Path, instance: str | None) -> Iterator[WriterChain]:
-        """The chains that together hold every writer that overlaps a path."""
+        """The chains that together hold every writer overlapping a path."""
         yield from self.above(path, instance)
         yield from self.at_or_below(path, instance)
 
-    def written(self, path: Path, instance: str | None) -> bool:
+    def has_writer(self, path: Path, instance: str | None) -> bool:
         """True when a writer registered so far overlaps the path."""
         return next(self.overlapping(path, instance), None) is not None
 
+    written = has_writer  # old name
+
     def waits(self, paths: Sequence[Path], instance: str | None) -> tuple[Wait, ...]:
-        """A wait for everything registered so far that overlaps one of ``paths``."""
-        out: dict[int, Wait] = {}
+        """The waits for every writer registered so far that overlaps one of ``paths``."""
+        waits: dict[int, Wait] = {}
         for path in paths:
             for chain in self.overlapping(path, instance):
-                out[id(chain)] = (chain, len(chain.entries))
-        return tuple(out.values())
+                waits[id(chain)] = (chain, len(chain.entries))
+        return tuple(waits.values())
 
 
 @dataclass(frozen=True)
 class Graph:
-    """A plan in plan order. ``waits[r]`` is what the Call of rank r waits for.
-
-    ``ahead`` are the positions (``Node.index``) of Calls with an expression that the
-    forward rule applies to.
-    """
+    """A plan in plan order. ``waits[rank]`` is what the Call of that rank waits for."""
 
     order: tuple[PlannedCall, ...]
     waits: tuple[tuple[Wait, ...], ...]
-    chains: WriterIndex
-    ahead: frozenset[int] = frozenset()
+    writers: WriterIndex
+
+    @property
+    def chains(self) -> WriterIndex:
+        """Old name."""
+        return self.writers
 
     def dependencies(self, rank: int) -> tuple[int, ...]:
         """The ranks that the Call of ``rank`` depends on, ascending."""
-        found: dict[int, None] = {}
+        ranks: dict[int, None] = {}
         for chain, count in self.waits[rank]:
-            found.update(dict.fromkeys(chain.entries[:count]))
-        return tuple(sorted(found))
+            ranks.update(dict.fromkeys(chain.entries[:count]))
+        return tuple(sorted(ranks))
 
 
-def build_graph(nodes: Sequence[PlannedCall], held: Callable[[Path, str | None], bool]) -> tuple[Graph, list[Problem]]:
-    """Plan order and waits. ``held(path, instance)`` tells what the context has at the start.
+@dataclass(frozen=True, slots=True)
+class OpenRead:
+    """An expression that no Call listed before its own satisfies: the context must, or a later Call.
 
-    A cycle is reported as a problem; the graph then holds the Calls outside of it.
+    ``options`` are its alternatives, each without the paths that Calls listed before may write.
     """
-    graph, ahead = _as_listed(nodes, held)
-    if not ahead:
-        return graph, []
-    order, problems = _plan_order(nodes, ahead)
-    chains = WriterIndex()
-    waits: list[tuple[Wait, ...]] = []
-    for rank, node in enumerate(order):
-        waits.append(chains.waits(paths_read(node), node.instance))
-        chains.add(node, rank)
-    return Graph(tuple(order), tuple(waits), chains, frozenset(nodes[i].index for i in ahead)), problems
+
+    position: int
+    use: ReferenceUse
+    options: tuple[tuple[Path, ...], ...]
+
+    def is_satisfied(self, has: Callable[[Path], bool]) -> bool:
+        """True when ``has`` is true of every path of one alternative."""
+        return any(all(has(path) for path in option) for option in self.options)
 
 
-def paths_read(node: PlannedCall) -> tuple[Path, ...]:
+class PlanListing:
+    """The Calls of a plan in the order listed: what they write, wait for and leave open."""
+
+    def __init__(self, calls: Sequence[PlannedCall]) -> None:
+        self.calls = tuple(calls)
+        self.writers = WriterIndex()
+        self.waits: list[tuple[Wait, ...]] = []
+        self.open_reads: list[OpenRead] = []
+        for position, call in enumerate(calls):
+            self.waits.append(self.writers.waits(paths_read(call), call.instance))
+            for use in call.reads:
+                options = self._unwritten(use, call.instance)
+                if options:
+                    self.open_reads.append(OpenRead(position, use, options))
+            self.writers.add(call, position)
+
+    def _unwritten(self, use: ReferenceUse, instance: str | None) -> tuple[tuple[Path, ...], ...]:
+        """The alternatives without what is written so far; none when one is written altogether."""
+        options = []
+        for option in alternatives(use.tree):
+            unwritten = tuple(p for p in option if not self.writers.has_writer(p, instance))
+            if not unwritten:
+                return ()
+            options.append(unwritten)
+        return tuple(options)
+
+    def is_written_by_another(self, path: Path, position: int) -> bool:
+        """True when a Call other than the one at ``position`` may write what it reads at ``path``."""
+        chains = self.writers.overlapping(path, self.calls[position].instance)
+        return any(len(chain.entries) > 1 or chain.entries[0] != position for chain in chains)
+
+    def later_waits(self, read: OpenRead) -> list[Wait]:
+        """What a read waits for by the forward rule; empty when no Call listed later writes it."""
+        instance = self.calls[read.position].instance
+        chains = [chain for path in read.use.paths for chain in self.writers.overlapping(path, instance)]
+        return [(chain, len(chain.entries)) for chain in chains if chain.entries[-1] > read.position]
+
+
+Has = Callable[[Path, str | None], bool]
+"""Tells whether a path has a value before the plan, as an instance (None: a global Call) sees it."""
+
+
+def build_graph(calls: Sequence[PlannedCall], has: Has) -> tuple[Graph, list[Problem]]:
+    """The graph of a plan, and its cycles as problems: the graph then lacks the Calls of the cycle."""
+    listing = PlanListing(calls)
+    return order_calls(listing, unsatisfied_reads(listing, has))
+
+
+def unsatisfied_reads(listing: PlanListing, has: Has) -> list[OpenRead]:
+    """The open reads that the context does not satisfy: the forward rule applies to them."""
+
+    def is_unsatisfied(read: OpenRead) -> bool:
+        instance = listing.calls[read.position].instance
+        return not read.is_satisfied(lambda path: has(path, instance))
+
+    return [read for read in listing.open_reads if is_unsatisfied(read)]
+
+
+def order_calls(listing: PlanListing, unsatisfied: Sequence[OpenRead]) -> tuple[Graph, list[Problem]]:
+    """The graph and the cycles of a listing, where the forward rule applies to ``unsatisfied`` reads."""
+    forward: dict[int, list[Wait]] = {}
+    for read in unsatisfied:
+        waits = listing.later_waits(read)
+        if waits:
+            forward.setdefault(read.position, []).extend(waits)
+    if not forward:
+        return Graph(listing.calls, tuple(listing.waits), listing.writers), []
+    order, problems = _plan_order(listing, forward)
+    writers = WriterIndex()
+    ordered_waits: list[tuple[Wait, ...]] = []
+    for rank, call in enumerate(order):
+        ordered_waits.append(writers.waits(paths_read(call), call.instance))
+        writers.add(call, rank)
+    return Graph(tuple(order), tuple(ordered_waits), writers), problems
+
+
+def paths_read(call: PlannedCall) -> tuple[Path, ...]:
     """Every path a Call reads: its parameters' and its scopes'."""
-    return tuple(p for read in node.reads for p in read.paths) + node.scopes
+    return tuple(path for use in call.reads for path in use.paths) + call.scopes
 
 
-def _as_listed(
-    nodes: Sequence[PlannedCall], held: Callable[[Path, str | None], bool]
-) -> tuple[Graph, dict[int, list[ReferenceUse]]]:
-    """The graph in the order listed, and by position the expressions that look ahead.
+def _plan_order(listing: PlanListing, forward: Mapping[int, Sequence[Wait]]) -> tuple[list[PlannedCall], list[Problem]]:
+    """Plan order: always the first-listed Call whose waits are over. Cycles are reported as problems."""
+    sorter = _KahnOverChains(len(listing.calls))
+    for position, waits in enumerate(listing.waits):
+        for chain, count in (*waits, *forward.get(position, ())):
+            sorter.wait(position, chain, count)
+    positions = sorter.sort()
+    problems = _cycles(listing.calls, sorter) if len(positions) < len(listing.calls) else []
+    return [listing.calls[i] for i in positions], problems
 
-    These are the expressions that nothing held or listed before can satisfy. An
-    alternative (a conjunction of paths) counts as there when each of its paths is
-    held by the context or overlapped by a write listed before.
+
+class _KahnOverChains:
+    """Kahn's topological sort, with waits for prefixes of chains in place of edges.
+
+    Ready Calls are ordered by position. Chains are identified by ``id``.
     """
-    chains = WriterIndex()
-    waits: list[tuple[Wait, ...]] = []
-    ahead: dict[int, list[ReferenceUse]] = {}
-    for position, node in enumerate(nodes):
-        waits.append(chains.waits(paths_read(node), node.instance))
-        for read in node.reads:
-            if not any(_there(chains, held, option, node) for option in alternatives(read.tree)):
-                ahead.setdefault(position, []).append(read)
-        chains.add(node, position)
-    return Graph(tuple(nodes), tuple(waits), chains), ahead
-
-
-def _there(
-    chains: WriterIndex, held: Callable[[Path, str | None], bool], option: Sequence[Path], node: PlannedCall
-) -> bool:
-    return all(chains.written(path, node.instance) or held(path, node.instance) for path in option)
-
-
-def _plan_order(
-    nodes: Sequence[PlannedCall], ahead: dict[int, list[ReferenceUse]]
-) -> tuple[list[PlannedCall], list[Problem]]:
-    """Take again and again the lowest-listed Call whose edges are all satisfied."""
-    full = WriterIndex()
-    waits: list[list[Wait]] = []
-    for position, node in enumerate(nodes):
-        waits.append(list(full.waits(paths_read(node), node.instance)))
-        full.add(node, position)
-    edges = _Edges(len(nodes))
-    for position, node in enumerate(nodes):
-        for read in ahead.get(position, ()):
-            for path in read.paths:
-                for chain in full.overlapping(path, node.instance):
-                    waits[position].append((chain, len(chain.entries)))
-        for chain, count in waits[position]:
-            edges.wait(position, chain, count)
-    taken = edges.run()
-    if len(taken) == len(nodes):
-        return [nodes[i] for i in taken], []
-    return [nodes[i] for i in taken], _cycles(nodes, edges)
-
-
-class _Edges:
-    """Kahn's algorithm over chains: a Call waits for a prefix of each, itself left out."""
 
     def __init__(self, count: int) -> None:
-        self.open = [0] * count
-        self.done = [False] * count
-        self.members: dict[int, list[WriterChain]] = {}
-        self.mirrors: dict[int, WriterChain] = {}
-        self.settled: dict[int, int] = {}
-        self.waiters: dict[int, dict[int, list[int]]] = {}
         self.waits: list[list[Wait]] = [[] for _ in range(count)]
+        self.is_ordered = [False] * count
+        self._open_waits = [0] * count  # by position: how many waits are not over
+        self._chains_of: dict[int, list[WriterChain]] = {}  # by position: the chains that the Call is in
+        self._reversed: dict[int, WriterChain] = {}
+        self._ordered_prefix: dict[int, int] = {}  # by chain: how many of its first entries are ordered
+        self._waiters: dict[int, dict[int, list[int]]] = {}  # by chain and prefix length: who waits for it
 
     def wait(self, position: int, chain: WriterChain, count: int) -> None:
-        """``position`` waits for the first ``count`` entries of ``chain`` but itself."""
+        """Make ``position`` wait for the first ``count`` entries of ``chain``, itself left out."""
         at = bisect.bisect_left(chain.entries, position, 0, count)
-        if at < count and chain.entries[at] == position:  # what follows itself is a prefix from the other end
+        if at < count and chain.entries[at] == position:  # the entries after it are a prefix of the reversed chain
             self._wait(position, chain, at)
-            self._wait(position, self._mirror(chain), len(chain.entries) - at - 1)
+            self._wait(position, self._reverse(chain), len(chain.entries) - at - 1)
         else:
             self._wait(position, chain, count)
 
     def _wait(self, position: int, chain: WriterChain, count: int) -> None:
         if count:
-            self._join(chain)
-            self.open[position] += 1
+            self._register(chain)
+            self._open_waits[position] += 1
             self.waits[position].append((chain, count))
-            self.waiters[id(chain)].setdefault(count, []).append(position)
+            self._waiters[id(chain)].setdefault(count, []).append(position)
 
-    def _mirror(self, chain: WriterChain) -> WriterChain:
-        if id(chain) not in self.mirrors:
-            self.mirrors[id(chain)] = WriterChain(chain.path, chain.entries[::-1])
-        return self.mirrors[id(chain)]
+    def _reverse(self, chain: WriterChain) -> WriterChain:
+        if id(chain) not in self._reversed:
+            self._reversed[id(chain)] = WriterChain(chain.path, chain.entries[::-1])
+        return self._reversed[id(chain)]
 
-    def _join(self, chain: WriterChain) -> None:
-        if id(chain) not in self.waiters:
-            self.waiters[id(chain)] = {}
-            self.settled[id(chain)] = 0
+    def _register(self, chain: WriterChain) -> None:
+        if id(chain) not in self._waiters:
+            self._waiters[id(chain)] = {}
+            self._ordered_prefix[id(chain)] = 0
             for entry in chain.entries:
-                self.members.setdefault(entry, []).append(chain)
+                self._chains_of.setdefault(entry, []).append(chain)
 
-    def run(self) -> list[int]:
-        """The positions in the order in which they are taken."""
-        heap = [i for i, n in enumerate(self.open) if n == 0]
-        taken = []
-        while heap:
-            position = heapq.heappop(heap)
-            taken.append(position)
-            self.done[position] = True
-            for chain in self.members.get(position, ()):
-                for free in self._advance(chain):
-                    heapq.heappush(heap, free)
-        return taken
+    def sort(self) -> list[int]:
+        """The positions in plan order; those in a cycle, or behind one, are left out."""
+        ready = [position for position, waits in enumerate(self._open_waits) if waits == 0]
+        order = []
+        while ready:
+            position = heapq.heappop(ready)
+            order.append(position)
+            self.is_ordered[position] = True
+            for chain in self._chains_of.get(position, ()):
+                for waiter in self._advance(chain):
+                    heapq.heappush(ready, waiter)
+        return order
 
     def _advance(self, chain: WriterChain) -> Iterator[int]:
-        at = self.settled[id(chain)]
-        while at < len(chain.entries) and self.done[chain.entries[at]]:
-            at += 1
-            for position in self.waiters[id(chain)].pop(at, ()):
-                self.open[position] -= 1
-                if self.open[position] == 0:
+        """Extend the ordered prefix of a chain; yields the positions that become ready."""
+        count = self._ordered_prefix[id(chain)]
+        while count < len(chain.entries) and self.is_ordered[chain.entries[count]]:
+            count += 1
+            for position in self._waiters[id(chain)].pop(count, ()):
+                self._open_waits[position] -= 1
+                if self._open_waits[position] == 0:
                     yield position
-        self.settled[id(chain)] = at
+        self._ordered_prefix[id(chain)] = count
 
-    def blocker(self, position: int) -> tuple[int, Path] | None:
-        """One Call that ``position`` still waits for, and the path between them."""
+    def find_blocker(self, position: int) -> tuple[int, Path] | None:
+        """A Call that ``position`` still waits for, and the path that it writes."""
         for chain, count in self.waits[position]:
-            for entry in chain.entries[self.settled[id(chain)] : count]:
-                if not self.done[entry]:
+            for entry in chain.entries[self._ordered_prefix[id(chain)] : count]:
+                if not self.is_ordered[entry]:
                     return entry, chain.path
         return None
 
 
-def _cycles(nodes: Sequence[PlannedCall], edges: _Edges) -> list[Problem]:
-    """Every cycle among the Calls that were never taken: one edge out of each suffices."""
+def _cycles(calls: Sequence[PlannedCall], sorter: _KahnOverChains) -> list[Problem]:
+    """The cycles among the Calls without an order. One edge out of each Call is enough to find them."""
     import networkx as nx
 
     graph: Any = nx.DiGraph()
-    for position, done in enumerate(edges.done):
-        blocked = None if done else edges.blocker(position)
-        if blocked is not None:
-            graph.add_edge(position, blocked[0], path=blocked[1])
-    out = []
+    for position, is_ordered in enumerate(sorter.is_ordered):
+        blocker = None if is_ordered else sorter.find_blocker(position)
+        if blocker is not None:
+            graph.add_edge(position, blocker[0], path=blocker[1])
+    problems = []
+    hint = "one of them must read something that is there before, or be listed after its writer"
     for cycle in sorted(nx.simple_cycles(graph), key=min):
         steps = [(a, b, graph.edges[a, b]["path"]) for a, b in zip(cycle, [*cycle[1:], cycle[0]], strict=True)]
-        text = "; ".join(f"{nodes[a].id} reads {path}, written by {nodes[b].id}" for a, b, path in steps[:10])
-        first = nodes[min(cycle)]
-        out.append(
-            Problem("cycle", f"calls wait for each other: {text}", first.pointer, first.id,
-                    "one of them must read something that is there before, or be listed after its writer")
-        )  # fmt: skip
-    return out
+        text = "; ".join(f"{calls[a].id} reads {path}, written by {calls[b].id}" for a, b, path in steps[:10])
+        first = calls[min(cycle)]
+        problems.append(Problem("cycle", f"calls wait for each other: {text}", first.pointer, first.id, hint))
+    return problems

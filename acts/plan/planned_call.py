@@ -1,6 +1,7 @@
-"""A planned Call: what it reads, where it writes, and what stands behind it.
+"""A planned Call: what it reads, where it writes, and what answers it.
 
-``CallReader`` makes these records of a plan's JSON; nothing changes one afterwards.
+``CallReader`` builds these records from the JSON of a plan; nothing changes them afterwards. What
+becomes of a Call while its plan runs is not known here.
 """
 
 from __future__ import annotations
@@ -9,49 +10,40 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from acts.language.errors import truncate
-from acts.language.references import Expression, Path, conjunction
-from acts.language.tools import META, Tool
+from acts.language.references import Escape, Path, ReferenceUse, conjunction, resolve_references
+from acts.language.tools import META, CallKind, Tool
 from acts.language.values import ABSENT, Json
 from acts.language.wire import ANONYMOUS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from acts.language.config import Approve
 
-# The kind of a node that stands for a child of the run: it walks the Calls of some instances
+# The kind of a call that is a child of the run: the child walks the Calls of some instances
 UNIT: Final = "instance"
 # Characters of a label: a summary in the Web UI is one line
 MAX_LABEL: Final = 200
-# ``||`` without an ``_errorPath``: the alternative that a failure is written to is
-# known by the last segment of its last path
+# In a ``||`` without an ``_errorPath``, the alternative that takes a failure has one of these as
+# the last name of its last path
 _ERROR_WORDS: Final = frozenset({"error", "errors", "failed", "failure"})
 _ERROR_ENDINGS: Final = ("Error", "Failed")
 
 
 @dataclass(frozen=True, slots=True)
-class ReferenceUse:
-    """One expression of a Call's parameters. ``at`` is its place inside the Call."""
-
-    at: tuple[str | int, ...]
-    text: str
-    tree: Expression
-    paths: tuple[Path, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class PlannedCall:
-    """A Call as the plan holds it. ``id`` is ``<position from 1>:<tool>``.
+    """A Call of a plan. ``id`` is ``<position from 1>:<tool>``, ``index`` the position from 0.
 
-    ``planned`` is the Call's own JSON; ``call`` the same with the Tool's constants applied
-    and what is the Tool's business stripped.
+    ``planned`` is the Call's own JSON; ``call`` is the same with the Tool's constants applied and
+    without what only the Tool decides. ``reads`` are the expressions of its parameters and
+    ``escapes`` their escaped strings.
 
-    ``outcomes`` are the alternatives of ``_outputPath``, each a conjunction of paths;
-    an ``_errorPath`` of its own stands last. ``error`` is the outcome that a failure
-    takes (None: nowhere to go), ``result_outcome_count`` how many of them a result may choose.
+    ``outcomes`` are the alternatives of ``_outputPath``, each a conjunction of paths, and after
+    them an ``_errorPath`` of its own. A result takes one of the first ``result_outcome_count``, a
+    failure the one at the index ``error`` (None: a failure is not written).
 
-    ``name`` tells apart the Calls of instances that are walked together. A *unit* is no Call:
-    it stands for a child that walks all Calls of the instances in ``members``.
+    ``name`` tells apart the Calls of instances that are walked together. A *unit* is no Call: it
+    is a child that walks all Calls of the instances in ``members``.
     """
 
     index: int
@@ -61,7 +53,7 @@ class PlannedCall:
     call: dict[str, Any]
     pointer: str
     instance: str | None
-    kind: str
+    kind: CallKind
     delegate: str | None
     reads: tuple[ReferenceUse, ...]
     scopes: tuple[Path, ...]
@@ -69,12 +61,13 @@ class PlannedCall:
     result_outcome_count: int
     error: int | None
     method: str
+    escapes: tuple[Escape, ...] = ()
     name: str = ""
     members: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:
-        """The Call's name within a walk, where several instances may have Calls of the same id."""
+        """The Call's name within a walk: unique where several instances have Calls of the same id."""
         return self.name or self.id
 
     @property
@@ -82,24 +75,29 @@ class PlannedCall:
         """The Call without its meta-properties."""
         return {k: v for k, v in self.call.items() if k not in META}
 
+    def resolve_parameters(self, read: Callable[[Path], Json]) -> tuple[dict[str, Any], list[ReferenceUse]]:
+        """The parameters with every expression replaced by what it yields, and the uses that are absent."""
+        parameters, missing = resolve_references(self.parameters, self.reads, self.escapes, read)
+        return parameters, missing
+
     @property
     def writes(self) -> tuple[Path, ...]:
         """Every path the Call may write, without repeats."""
         return tuple(dict.fromkeys(p for outcome in self.outcomes for p in outcome))
 
     @property
-    def detached(self) -> bool:
-        """True for fire-and-forget: something runs, and its result goes nowhere."""
+    def is_detached(self) -> bool:
+        """True for fire-and-forget: the Call is started, and its result is dropped."""
         return not self.outcomes and self.kind in ("activity", "delegate")
 
     @property
-    def acts(self) -> bool:
-        """True when an Activity answers, be it in a clean room: what it returns may choose an outcome."""
+    def runs_activity(self) -> bool:
+        """True when an Activity answers, here or in an anonymous delegate: its result may choose an outcome."""
         return self.kind == "activity" or (self.delegate == ANONYMOUS and bool(self.tool.activity))
 
     @property
-    def given(self) -> Json:
-        """The ``_output`` that came with a latent Call, or ABSENT."""
+    def literal_output(self) -> Json:
+        """The ``_output`` of a latent Call, or ABSENT."""
         return self.call.get("_output", ABSENT) if self.kind == "latent" else ABSENT
 
     @property
@@ -123,13 +121,19 @@ class PlannedCall:
         return truncate("".join(c if c.isprintable() else "�" for c in text), MAX_LABEL)
 
     @property
-    def branches(self) -> bool:
-        """True when a result chooses between outcomes."""
+    def is_branching(self) -> bool:
+        """True when a result chooses between several outcomes."""
         return self.result_outcome_count > 1
+
+    # Old names
+    detached = is_detached
+    acts = runs_activity
+    given = literal_output
+    branches = is_branching
 
 
 def error_alternative(outcomes: Sequence[Sequence[Path]]) -> int | None:
-    """Which alternative of a ``||`` takes a failure, by the name of its last path."""
+    """The index of the alternative of a ``||`` that takes a failure, by its last name, or None."""
     if len(outcomes) == 1:
         return None
     for index, outcome in enumerate(outcomes):
@@ -139,9 +143,9 @@ def error_alternative(outcomes: Sequence[Sequence[Path]]) -> int | None:
     return None
 
 
-def approval_needed(node: PlannedCall, approve: Approve) -> str | None:
-    """What of a Call a human confirms: ``call``, ``scopes``, or None."""
-    listed = approve.calls is True or (isinstance(approve.calls, tuple) and node.tool.name in approve.calls)
-    if listed or node.tool.approval or node.call.get("_approval") is True:
+def approval_needed(call: PlannedCall, approve: Approve) -> str | None:
+    """What a human confirms of a Call: ``call``, ``scopes``, or None."""
+    listed = approve.calls is True or (isinstance(approve.calls, tuple) and call.tool.name in approve.calls)
+    if listed or call.tool.approval or call.call.get("_approval") is True:
         return "call"
-    return "scopes" if approve.scopes and node.scopes and "_scopes" not in node.tool.consts else None
+    return "scopes" if approve.scopes and call.scopes and "_scopes" not in call.tool.consts else None

@@ -1,4 +1,7 @@
-"""Where a result goes: which outcome it takes, what is written, what is appended."""
+"""Where the result of a Call goes: its outcome, its writes, and the Messages that record them.
+
+Nothing is written here, and whether a write can be applied is for the context log to say.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ _BESIDE_PAYLOAD: Final = frozenset({"kind", "schema", "description"})
 
 
 def is_message(value: Json) -> bool:
-    """True for a data-like Message: the wrapped form, and nothing but it."""
+    """True for a data-like Message in wrapped form."""
     if not isinstance(value, dict):
         return False
     kind = value.get("type")
@@ -33,72 +36,73 @@ def is_message(value: Json) -> bool:
     )
 
 
-def place_result(node: PlannedCall, value: Json, chosen: int | None = None) -> tuple[int, Writes]:
-    """The outcome that a result takes and what it writes there.
+def place_result(call: PlannedCall, value: Json, chosen: int | None = None) -> tuple[int, Writes]:
+    """The outcome that the result of a Call takes, and what it writes there.
 
-    ``chosen`` is the outcome that came with it (a model's choice); an Activity chooses
-    by the Message that it returns.
+    ``chosen`` is the index of the outcome that a model chose. An Activity chooses by returning a
+    Message.
 
     Raises:
-        CallError: the result is not JSON, or a Message that fits no one outcome.
+        CallError: the result is not JSON, or a Message that does not fit exactly one outcome.
     """
-    # A written value stands in a message of a context of a Request: that deep it must fit again
-    deepest = max((len(p.names) for o in node.outcomes for p in o), default=0)
-    broken = defect(value, MAX_DEPTH - 3 - deepest)
-    if broken:
-        raise CallError(NOT_JSON, f"the result cannot be kept: {broken[1]}" + (f" at {broken[0]}" if broken[0] else ""))
-    if not node.result_outcome_count:
-        return 0, ()  # only its failure is written
-    if chosen is not None or not node.acts or not is_message(value):
-        return chosen or 0, tuple((path, value) for path in node.outcomes[chosen or 0])
-    return _by_message(node, value)
+    # A write is stored inside a message of the context of a Request, and nested under its path
+    deepest = max((len(p.names) for o in call.outcomes for p in o), default=0)
+    reason = defect(value, MAX_DEPTH - 3 - deepest)
+    if reason:
+        at = f" at {reason[0]}" if reason[0] else ""
+        raise CallError(NOT_JSON, f"the result cannot be stored: {reason[1]}{at}")
+    if not call.result_outcome_count:
+        return 0, ()  # only a failure is written
+    if chosen is not None or not call.runs_activity or not is_message(value):
+        return chosen or 0, tuple((path, value) for path in call.outcomes[chosen or 0])
+    return _place_message(call, value)
 
 
-def _by_message(node: PlannedCall, value: dict[str, Any]) -> tuple[int, Writes]:
-    """The outcome that a Message chooses by what it holds."""
-    kind = value.get("kind", value["type"])
-    payload = value[value["type"]]
-    taken = [i for i, paths in enumerate(node.result_outcomes) if any(_holds(kind, payload, p) for p in paths)]
-    offered = " || ".join(" && ".join(str(p) for p in o) for o in node.result_outcomes)
-    if len(taken) > 1:  # alternatives that share paths: the one that takes all of the message
-        whole = [i for i in taken if all(_covered(kind, leaf, node.outcomes[i]) for leaf in _leaves(payload, ()))]
-        taken = whole if len(whole) == 1 else taken
-    if len(taken) > 1:
-        raise CallError(
-            OUTSIDE_OUTPUT, f"the returned message writes at {len(taken)} alternatives of {offered}; exactly one may be"
-        )
-    if not taken:
-        raise CallError(OUTSIDE_OUTPUT, f"the returned message holds nothing at {offered}")
-    chosen = node.outcomes[taken[0]]
-    for leaf in _leaves(payload, ()):
-        if not _covered(kind, leaf, chosen):
+def _place_message(call: PlannedCall, message: dict[str, Any]) -> tuple[int, Writes]:
+    """The outcome that a Message chooses by its payload, and the parts of it that are written."""
+    kind = message.get("kind", message["type"])
+    payload = message[message["type"]]
+    leaves = list(_leaves(payload, ()))
+    offered = " || ".join(call.outcome_texts)
+    matching = [i for i, paths in enumerate(call.result_outcomes) if any(_has(kind, payload, p) for p in paths)]
+    if len(matching) > 1:  # alternatives that share paths: only one may cover all of the message
+        covering = [i for i in matching if all(_is_covered(kind, leaf, call.outcomes[i]) for leaf in leaves)]
+        matching = covering if len(covering) == 1 else matching
+    if len(matching) > 1:
+        text = f"the returned message writes at {len(matching)} alternatives of {offered}; exactly one is allowed"
+        raise CallError(OUTSIDE_OUTPUT, text)
+    if not matching:
+        raise CallError(OUTSIDE_OUTPUT, f"the returned message has nothing at {offered}")
+    outcome = call.outcomes[matching[0]]
+    for leaf in leaves:
+        if not _is_covered(kind, leaf, outcome):
             raise CallError(OUTSIDE_OUTPUT, f"the returned message also writes {Path(kind, leaf)}, outside {offered}")
-    first = next(get(payload, p.names) for p in chosen if _holds(kind, payload, p))
-    return taken[0], tuple((p, get(payload, p.names) if _holds(kind, payload, p) else first) for p in chosen)
+    first = next(get(payload, p.names) for p in outcome if _has(kind, payload, p))
+    return matching[0], tuple((p, get(payload, p.names) if _has(kind, payload, p) else first) for p in outcome)
 
 
-def appended_message(node: PlannedCall, path: Path, value: Json, date: str) -> dict[str, Any]:
-    """The Message that one write appends to the context, provenance included."""
-    return build_message(node.planned, node.method, path, value, date, node.instance)
+def appended_message(call: PlannedCall, path: Path, value: Json, date: str) -> dict[str, Any]:
+    """The Message that one write of a Call appends to the context, provenance included."""
+    return build_message(call.planned, call.method, path, value, date, call.instance)
 
 
 def build_message(
     planned: Json, method: str, path: Path, value: Json, date: str, instance: str | None = None
 ) -> dict[str, Any]:
-    """What ``appended`` is of a Call that was planned so, and writes so."""
-    kind = "state" if path.kind == "state" else "data"
-    out = {
-        "type": kind, "kind": path.kind, kind: nest(path.names, value), "_call": planned, "_date": date,
+    """The Message that a write appends, from the planned JSON of its Call and the write itself."""
+    type_ = "state" if path.kind == "state" else "data"
+    message = {
+        "type": type_, "kind": path.kind, type_: nest(path.names, value), "_call": planned, "_date": date,
         "_outputPath": str(path), "_outputMethod": method,
     }  # fmt: skip
-    return out if instance is None else {**out, "_instance": instance}
+    return message if instance is None else {**message, "_instance": instance}
 
 
-def _covered(kind: Json, leaf: Names, outcome: tuple[Path, ...]) -> bool:
+def _is_covered(kind: Json, leaf: Names, outcome: tuple[Path, ...]) -> bool:
     return any(p.kind == kind and leaf[: len(p.names)] == p.names for p in outcome)
 
 
-def _holds(kind: Json, payload: Json, path: Path) -> bool:
+def _has(kind: Json, payload: Json, path: Path) -> bool:
     return path.kind == kind and get(payload, path.names) is not ABSENT
 
 

@@ -1,7 +1,8 @@
 """Every problem of a Request at once, before anything runs.
 
-``prepare`` turns a Request into what the walk needs (Tools, Calls, graph, log); the
-walk is only ever given what passed. ``validate`` gives the problems alone.
+``validate_request`` turns a Request into a ``ValidatedPlan`` (Tools, Calls, graph, context), the
+only thing that is ever walked. ``validate`` returns the problems alone. Nothing here runs a plan,
+and nothing here looks up Tools or definitions: callers pass what they loaded.
 """
 
 from __future__ import annotations
@@ -12,71 +13,88 @@ from typing import TYPE_CHECKING, Final
 
 from acts.language.errors import InvalidRequest, Problem, format_choices
 from acts.language.messages import Data, Request, read_request
-from acts.language.references import Path, alternatives
+from acts.language.references import Path
 from acts.language.schemas import part_of, schema_defect
 from acts.language.tools import Tool, read_tools
-from acts.language.values import ABSENT, Json, Names, get, pointer
+from acts.language.values import ABSENT, Json, Names, Place, get, pointer
 from acts.plan.call_reader import CallReader
 from acts.plan.context_log import Log
-from acts.plan.graph import Graph, WriterChain, build_graph
+from acts.plan.dangling_references import ReferenceCheck
+from acts.plan.graph import Graph, PlanListing, WriterChain, order_calls, unsatisfied_reads
+from acts.plan.instance_classes import classify_instances
 from acts.plan.lint import lint
 from acts.plan.planned_call import PlannedCall
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Container, Iterable, Mapping, Sequence
 
-# The plan travels in the run's input, which Temporal bounds at 2 MB: about this many
-# Calls of the least size. More belongs into instances or several plans.
+# A plan is part of the run's input, which Temporal limits to 2 MB: about as many Calls of the
+# smallest size. More belong into instances or several plans.
 MAX_CALLS: Final = 20_000
-# Above this, running calls of one workflow meet Temporal's limit of pending activities
+# Temporal limits the pending activities of one workflow to this number
 MAX_PARALLEL: Final = 2_000
 
 
 @dataclass(frozen=True)
 class ValidatedPlan:
-    """A Request that may run. ``given`` are the ranks whose ``_output`` is taken as it stands.
+    """A Request that may run. ``literal_outputs`` are the ranks whose ``_output`` is the result.
 
-    Of a template (a plan that runs once per instance) the graph is that of the first
-    instance. ``whole`` is the plan as it was written, where this is what one run of several
-    walks of it.
+    The graph of a template (a plan that runs once per instance) is that of its first instance.
+    ``unsplit`` is the plan as written, where this one is the part that a single run walks.
     """
 
     request: Request
     tools: Mapping[str, Tool]
     graph: Graph
-    given: frozenset[int]
+    literal_outputs: frozenset[int]
     warnings: tuple[Problem, ...]
-    whole: ValidatedPlan | None = None
+    unsplit: ValidatedPlan | None = None
 
     @property
     def nodes(self) -> tuple[PlannedCall, ...]:
         """The Calls in plan order: ``nodes[rank]``."""
         return self.graph.order
 
-    def log(self) -> Log:
-        """A fresh log of the context as it stands before the plan, for a walk to write to."""
+    def create_log(self) -> Log:
+        """A new log of the context before the plan, for a walk to write to."""
         return Log(self.request.data())
 
     @cached_property
-    def start(self) -> Log:
-        """The context as it stands before the plan, to be read only."""
-        return self.log()
+    def initial_log(self) -> Log:
+        """The context before the plan, shared: only to be read."""
+        return self.create_log()
 
     @property
     def max_parallel(self) -> int:
         """How many Calls may run at once."""
         return min(self.request.config.maxParallel, MAX_PARALLEL)
 
+    # Old names
+
+    @property
+    def given(self) -> frozenset[int]:
+        return self.literal_outputs
+
+    @property
+    def whole(self) -> ValidatedPlan | None:
+        return self.unsplit
+
+    @property
+    def start(self) -> Log:
+        return self.initial_log
+
+    log = create_log
+
 
 def validate(raw: Json, registry: Mapping[str, Json] | None = None, served: Iterable[str] = ()) -> list[Problem]:
-    """The problems of a Request, errors and warnings; empty when there are none.
+    """The problems of a Request, errors and warnings.
 
-    ``registry`` are the Tools registered with the worker (name to schema), ``served``
-    the names of the Activities it has.
+    ``registry`` holds the schemas of the Tools registered with the worker, by name; ``served``
+    the names of its Activities.
     """
     try:
-        prepared = validate_request(raw, registry, served)
-        return [*prepared.warnings, *lint(prepared.graph, prepared.start)]
+        plan = validate_request(raw, registry, served)
+        return [*plan.warnings, *lint(plan.graph, plan.initial_log)]
     except InvalidRequest as error:
         return list(error.problems)
 
@@ -84,173 +102,171 @@ def validate(raw: Json, registry: Mapping[str, Json] | None = None, served: Iter
 def validate_request(
     raw: Json, registry: Mapping[str, Json] | None = None, served: Iterable[str] = ()
 ) -> ValidatedPlan:
-    """What the walk needs, from a Request that holds a plan.
+    """The plan of a Request, ready to be walked; the parameters are those of ``validate``.
 
     Raises:
-        InvalidRequest: with every problem found, warnings among them.
+        InvalidRequest: with every problem, warnings included.
     """
     return validate_parsed(read_request(raw), registry, served)
 
 
 def validate_parsed(
     request: Request, registry: Mapping[str, Json] | None = None, served: Iterable[str] = (),
-    places: Sequence[int] | None = None,
+    indexes: Sequence[int] | None = None,
 ) -> ValidatedPlan:  # fmt: skip
-    """``prepare`` for a Request that was read already."""
+    """``validate_request`` for a Request that is parsed already; ``indexes`` as in ``validate_plan``."""
     problems = list(request.problems)
     tools = read_tools(request, registry or {}, frozenset(served).__contains__)
     problems.extend(tools.problems)
     problems.extend(settings_problems_of(request))
     plan = request.plan
-    if plan is None and not request.partial:
+    if plan is None and not request.is_partial:
         problems.append(Problem("noPlan", "the context holds no plan message", "/context",
                                 hint='add {"type": "plan", "plan": [ … calls … ]}'))  # fmt: skip
     if plan is None:
         raise InvalidRequest(problems)
-    return validate_plan(request, tools.by_name, Log(request.data()), ("context", plan.index, "plan"), problems, places)
+    at = ("context", plan.index, "plan")
+    return validate_plan(request, tools.by_name, Log(request.data()), at, problems, indexes)
 
 
 def validate_plan(
-    request: Request, tools: Mapping[str, Tool], log: Log, at: tuple[str | int, ...], found: Sequence[Problem] = (),
-    places: Sequence[int] | None = None,
+    request: Request, tools: Mapping[str, Tool], log: Log, at: Place, earlier_problems: Sequence[Problem] = (),
+    indexes: Sequence[int] | None = None,
 ) -> ValidatedPlan:  # fmt: skip
-    """The latest plan of a Request, checked against its Tools and the log of its context.
+    """The latest plan of a Request, checked against its Tools and its context (``log``).
 
-    ``at`` is where its Calls stand, ``found`` what is wrong already, ``places`` where its Calls stood in
-    the plan that they were taken from.
+    ``at`` is the place of its Calls in the Request. ``indexes`` are the positions that its Calls
+    have in a larger plan, if they are a part of one: they keep the ids that they have there.
 
     Raises:
-        InvalidRequest: with every problem, those of ``found`` among them.
+        InvalidRequest: with every problem, ``earlier_problems`` included.
     """
-    problems = list(found)
+    problems = list(earlier_problems)
     plan = request.plan
     if plan is None:
         raise InvalidRequest(problems)
-    reader = CallReader(tools, request.instances(), at)
-    calls = enumerate(plan.calls[:MAX_CALLS]) if places is None else zip(places, plan.calls, strict=True)
-    nodes = [n for i, c in calls if (n := reader.read(c, i)) is not None]
-    problems[len(found) : len(found)] = _limits(request, len(plan.calls), at, template=is_template(request, nodes))
-    lost = ("unknownTool", "unknownInstance") if request.partial else ()
-    problems.extend(p for p in (*reader.problems, *log.problems) if p.code not in lost)
-    whole = len(nodes) == len(plan.calls) and not request.partial
-    graph, wrong = _graph(request, nodes, log, whole=whole)
-    problems.extend(wrong)
-    problems.extend(_state_writes(request, graph))
-    given, dropped = literal_outputs(graph, plan.mode)
+    tools_incomplete = any(p.fatal and p.code in ("invalidTool", "unknownTool") for p in earlier_problems)
+    reader = CallReader(tools, request.instances(), at, tools_incomplete=tools_incomplete)
+    raw_calls = enumerate(plan.calls[:MAX_CALLS]) if indexes is None else zip(indexes, plan.calls, strict=True)
+    calls = [call for i, raw in raw_calls if (call := reader.read(raw, i)) is not None]
+    problems.extend(_check_limits(request, len(plan.calls), at, template=is_template(request, calls)))
+    # What an unreadable message would have defined is not missing
+    consequences = ("unknownTool", "unknownInstance") if request.is_partial else ()
+    problems.extend(p for p in (*reader.problems, *log.problems) if p.code not in consequences)
+    graph, graph_problems = _check_graph(
+        request, calls, log, writes_unknown=reader.writes_unknown or request.is_partial or len(plan.calls) > MAX_CALLS
+    )
+    problems.extend(graph_problems)
+    problems.extend(_check_state_writes(request, graph))
+    literal_ranks, dropped = find_literal_outputs(graph, plan.mode)
     problems.extend(dropped)
-    problems.extend(_model(request, graph, given))
+    problems.extend(_check_latent_calls(request, graph, literal_ranks, reader.unreadable))
     if any(p.fatal for p in problems):
         raise InvalidRequest(problems)
-    return ValidatedPlan(request, tools, graph, given, tuple(problems))
+    return ValidatedPlan(request, tools, graph, literal_ranks, tuple(problems))
 
 
-def is_template(request: Request, nodes: Iterable[PlannedCall]) -> bool:
-    """True when the plan is run once for each instance: no Call of it names one."""
-    return bool(request.instances()) and all(n.call.get("_instance") is None for n in nodes)
+def is_template(request: Request, calls: Iterable[PlannedCall]) -> bool:
+    """True when the plan runs once per instance: there are instances, and no Call names one."""
+    return bool(request.instances()) and all(call.call.get("_instance") is None for call in calls)
 
 
-def _graph(request: Request, nodes: Sequence[PlannedCall], log: Log, *, whole: bool) -> tuple[Graph, list[Problem]]:
-    """The graph, and what is wrong with it; a template is checked for every instance."""
-    if not is_template(request, nodes):
-        graph, problems = build_graph(nodes, log.held)
-        return graph, problems + _references(request, graph, log, whole=whole and not problems)
-    first: Graph | None = None
-    seen: dict[tuple[str, str], list[Problem]] = {}
-    for instance in request.instances():
-        own = [replace(n, instance=instance) for n in nodes]
-        graph, problems = build_graph(own, log.held)
-        first = first or graph
-        for problem in problems + _references(request, graph, log, whole=whole and not problems):
-            seen.setdefault((problem.code, problem.pointer), []).append(replace(problem, instance=instance))
-    told = [_of_some(found, len(request.instances())) for found in seen.values()]
-    return first or build_graph(nodes, log.held)[0], told
+def _check_graph(
+    request: Request, calls: Sequence[PlannedCall], log: Log, *, writes_unknown: bool
+) -> tuple[Graph, list[Problem]]:
+    """The graph, its cycles, and the references that nothing satisfies.
+
+    With ``writes_unknown`` a Call that could not be read may write anything, so no reference is reported.
+    """
+    if is_template(request, calls):
+        return _check_template(request, calls, log, writes_unknown=writes_unknown)
+    listing = PlanListing(calls)
+    unsatisfied = unsatisfied_reads(listing, log.has_initially)
+    graph, problems = order_calls(listing, unsatisfied)
+    if not writes_unknown:
+        problems += ReferenceCheck(listing, log, _reference_severity(request)).problems(unsatisfied, log.has_initially)
+    return graph, problems
 
 
-def _of_some(found: Sequence[Problem], instances: int) -> Problem:
-    """A problem of a template: one that only some instances have is theirs, and keeps no other from running."""
-    first = found[0]
-    if len(found) == instances or first.code != "unknownReference":
-        return first
-    names = format_choices(str(p.instance) for p in found)
-    return replace(first, message=f"{first.message}, in {len(found)} of {instances} instances: {names}",
-                   severity="warning")  # fmt: skip
+def _check_template(
+    request: Request, calls: Sequence[PlannedCall], log: Log, *, writes_unknown: bool
+) -> tuple[Graph, list[Problem]]:
+    """The graph of the first instance, and the problems of all of them, each reported once."""
+    instances = request.instances()
+    listing = PlanListing([replace(call, instance=instances[0]) for call in calls])
+    check = ReferenceCheck(listing, log, _reference_severity(request))
+    paths = (path for read in listing.open_reads for option in read.options for path in option)
+    graphs: dict[frozenset[int], tuple[Graph, list[Problem]]] = {}
+    reports: dict[tuple[str, str], tuple[Problem, list[str]]] = {}
+    for alike in classify_instances(instances, paths, log):
+
+        def has(path: Path, _: str | None, present: frozenset[Path] = alike.present) -> bool:
+            return path in present
+
+        unsatisfied = unsatisfied_reads(listing, has)
+        forward = frozenset(id(read) for read in unsatisfied if listing.later_waits(read))
+        if forward not in graphs:
+            graphs[forward] = order_calls(listing, unsatisfied)
+        first = alike.instances[0]
+        for problem in graphs[forward][1] + ([] if writes_unknown else check.problems(unsatisfied, has, first)):
+            report = reports.setdefault((problem.code, problem.pointer), (replace(problem, instance=first), []))
+            report[1].extend(alike.instances)
+    graph, _ = next(iter(graphs.values()))
+    return graph, [_of_some(problem, affected, len(instances)) for problem, affected in reports.values()]
+
+
+def _reference_severity(request: Request) -> str:
+    return "warning" if request.config.missing == "wait" else "error"
+
+
+def _of_some(problem: Problem, affected: Sequence[str], instances: int) -> Problem:
+    """A template's problem: one that only some instances have is theirs, and keeps no other from running."""
+    if len(affected) == instances or problem.code != "unknownReference":
+        return problem
+    text = f"{problem.message}, in {len(affected)} of {instances} instances: {format_choices(affected)}"
+    return replace(problem, message=text, severity="warning")
 
 
 def settings_problems_of(request: Request) -> list[Problem]:
-    """What is wrong with a Request beside its Tools and its plan: schemas, and settings that are lowered."""
-    out = []
-    if request.schema is not None and (why := schema_defect(request.schema)):
-        out.append(Problem("invalidSchema", why, "/schema"))
-    out.extend(
-        Problem("invalidSchema", why, pointer("context", message.index, "schema"))
-        for message in request.data()
-        if message.schema is not None and (why := schema_defect(message.schema))
-    )
+    """The problems of a Request beside its Tools and its plan: schemas, and settings that are lowered."""
+    schemas = [(request.schema, "/schema")]
+    schemas += [(message.schema, pointer("context", message.index, "schema")) for message in request.data()]
+    problems = [
+        Problem("invalidSchema", reason, place)
+        for schema, place in schemas
+        if schema is not None and (reason := schema_defect(schema))
+    ]
     if request.config.maxParallel > MAX_PARALLEL:
         text = f"maxParallel {request.config.maxParallel} was lowered to {MAX_PARALLEL}"
-        out.append(Problem("limitLowered", text, "/config/maxParallel", severity="warning"))
-    return out
+        problems.append(Problem("limitLowered", text, "/config/maxParallel", severity="warning"))
+    return problems
 
 
-def _limits(request: Request, count: int, at: tuple[str | int, ...], *, template: bool) -> list[Problem]:
-    out = []
+def _check_limits(request: Request, count: int, at: Place, *, template: bool) -> list[Problem]:
+    problems = []
     if count > MAX_CALLS:
         text = f"the plan has {count} calls; at most {MAX_CALLS} are allowed"
         hint = "split it, or run one plan over many instances"
-        out.append(Problem("limitExceeded", text, pointer(*at), hint=hint))
-    allowed = request.config.budget.calls
+        problems.append(Problem("limitExceeded", text, pointer(*at), hint=hint))
+    allowed, instances = request.config.budget.calls, len(request.instances())
+    calls = f"{count} calls"
+    if template and (allowed is None or count <= allowed):
+        calls, count = f"{count} calls for each of {instances} instances", count * instances
     if allowed is not None and count > allowed:
-        out.append(Problem("limitExceeded", f"the plan has {count} calls; the budget allows {allowed}", pointer(*at)))
-    elif allowed is not None and template and count * len(request.instances()) > allowed:
-        times = f"{count} calls for each of {len(request.instances())} instances"
-        out.append(Problem("limitExceeded", f"the plan has {times}; the budget allows {allowed}", pointer(*at)))
-    return out
-
-
-def _references(request: Request, graph: Graph, log: Log, *, whole: bool) -> list[Problem]:
-    """References that nothing in the context or the plan can satisfy."""
-    severity = "warning" if request.config.missing == "wait" else "error"
-    if not whole:
-        return []  # a Call that could not be read may be the writer
-    out = []
-    for rank, node in enumerate(graph.order):
-        if node.index not in graph.ahead:
-            continue  # held, or written before it
-
-        def possible(path: Path, rank: int = rank, node: PlannedCall = node) -> bool:
-            chains = graph.chains.overlapping(path, node.instance)
-            return log.held(path, node.instance) or any(c.entries and c.entries[0] < rank for c in chains)
-
-        for read in node.reads:
-            if any(all(possible(p) for p in option) for option in alternatives(read.tree)):
-                continue
-            lacking = [p for p in read.paths if not possible(p)]
-            text = f"nothing in the context or the plan provides {' or '.join(str(p) for p in lacking)}"
-            hint = _nearest(lacking[0], log, node.instance) if lacking else None
-            out.append(Problem("unknownReference", text, node.pointer + pointer(*read.at), node.id, hint, severity))
-    return out
-
-
-def _nearest(path: Path, log: Log, instance: str | None) -> str:
-    """What is there instead, at the deepest place that the path reaches."""
-    for depth in range(len(path.names), -1, -1):
-        found = log.read(Path(path.kind, path.names[:depth]), 0, instance)
-        if isinstance(found, dict):
-            return f"{Path(path.kind, path.names[:depth])} has: {format_choices(found)}"
-        if found is not ABSENT:
-            return f"{Path(path.kind, path.names[:depth])} is {type(found).__name__}, not an object"
-    return f"kinds in the context: {format_choices(log.layer(instance).kinds())}"
+        text = f"the plan has {calls}; the budget allows {allowed}"
+        problems.append(Problem("limitExceeded", text, pointer(*at)))
+    return problems
 
 
 def state_schema(data: Sequence[Data], path: Path) -> Json:
-    """What the schemas of a kind say of one of its paths: a schema, False, or None.
+    """The schema that a kind has at one of its paths: False where it allows nothing, None where it says nothing.
 
-    Only plain ``properties`` are followed; anything else says nothing (None).
+    The latest schema of the kind counts. Only plain ``properties`` are followed.
     """
     for message in reversed(data):
         if message.kind == path.kind and message.schema is not None:
-            found = _schema_at(message.schema, path.names)
-            return part_of(found, message.schema) if isinstance(message.schema, dict) else found
+            part = _schema_at(message.schema, path.names)
+            return part_of(part, message.schema) if isinstance(message.schema, dict) else part
     return None
 
 
@@ -270,68 +286,66 @@ def _schema_at(schema: Json, names: Names) -> Json:
     return schema
 
 
-def _state_writes(request: Request, graph: Graph) -> list[Problem]:
+def _check_state_writes(request: Request, graph: Graph) -> list[Problem]:
     schemas = [m for m in request.data() if m.schema is not None]
-    if not schemas:
-        return []
-    out = []
-    for node in graph.order:
-        for path in node.writes:
+    problems = []
+    for call in graph.order if schemas else ():
+        for path in call.writes:
             if state_schema(schemas, path) is False:
-                key = "_outputPath" if path in [p for o in node.result_outcomes for p in o] else "_errorPath"
+                key = "_outputPath" if path in [p for o in call.result_outcomes for p in o] else "_errorPath"
                 text = f"the schema of {path.kind} does not allow {path}"
                 hint = "write where the schema has a property"
-                out.append(Problem("forbiddenWrite", text, f"{node.pointer}/{key}", node.id, hint))
-    return out
+                problems.append(Problem("forbiddenWrite", text, f"{call.pointer}/{key}", call.id, hint))
+    return problems
 
 
-def literal_outputs(graph: Graph, mode: str) -> tuple[frozenset[int], list[Problem]]:
-    """The latent Calls whose ``_output`` counts; a guess about what is to come does not."""
-    given: dict[int, None] = {}
-    leading: dict[int, int] = {}  # by chain: how many of its first entries are given
-    out = []
+def find_literal_outputs(graph: Graph, mode: str) -> tuple[frozenset[int], list[Problem]]:
+    """The ranks of the latent Calls whose ``_output`` is their result, and a warning for each other one.
 
-    def settled(chain: WriterChain, count: int) -> bool:
-        at = leading.get(id(chain), 0)
-        while at < count and chain.entries[at] in given:
-            at += 1
-        leading[id(chain)] = at
-        return at >= count
+    An ``_output`` that depends on a result of a Call that has not run was a guess.
+    """
+    literal: set[int] = set()
+    prefixes: dict[int, int] = {}  # by chain: how many of its first entries are literal
 
-    for rank, node in enumerate(graph.order):
-        if node.given is ABSENT:
+    def is_literal(chain: WriterChain, count: int) -> bool:
+        prefix = prefixes.get(id(chain), 0)
+        while prefix < count and chain.entries[prefix] in literal:
+            prefix += 1
+        prefixes[id(chain)] = prefix
+        return prefix >= count
+
+    problems = []
+    for rank, call in enumerate(graph.order):
+        if call.literal_output is ABSENT:
             continue
         if mode == "lazy":
-            why = "a lazy plan only plans"
-        elif all(settled(chain, count) for chain, count in graph.waits[rank]):
-            given[rank] = None
+            reason = "a lazy plan only plans"
+        elif all(is_literal(chain, count) for chain, count in graph.waits[rank]):
+            literal.add(rank)
             continue
         else:
-            why = "it depends on a result that was not there yet"
-        out.append(
-            Problem(
-                "droppedOutput", f"_output was dropped: {why}", f"{node.pointer}/_output", node.id, severity="warning"
-            )
-        )
-    return frozenset(given), out
+            reason = "it depends on a result that was not there yet"
+        place = f"{call.pointer}/_output"
+        problems.append(Problem("droppedOutput", f"_output was dropped: {reason}", place, call.id, severity="warning"))
+    return frozenset(literal), problems
 
 
-def _model(request: Request, graph: Graph, given: frozenset[int]) -> list[Problem]:
-    out = []
-    for rank, node in enumerate(graph.order):
-        if node.kind != "latent" or rank in given:
+literal_outputs = find_literal_outputs  # old name
+
+
+def _check_latent_calls(
+    request: Request, graph: Graph, literal_ranks: Container[int], unreadable: Container[int]
+) -> list[Problem]:
+    """A latent Call needs a model to answer it, and an output path to be worth a request."""
+    problems = []
+    for rank, call in enumerate(graph.order):
+        if call.kind != "latent" or rank in literal_ranks or call.index in unreadable:
             continue
-        if not node.outcomes:
-            out.append(
-                Problem(
-                    "thought",
-                    "a latent call without _outputPath is never run",
-                    node.pointer,
-                    node.id,
-                    severity="warning",
-                )
-            )
+        if not call.outcomes:
+            text = "a latent call without _outputPath is never run"
+            problems.append(Problem("thought", text, call.pointer, call.id, severity="warning"))
         elif request.config.model is None:
-            out.append(Problem("noModel", f'"{node.tool.name}" has no Activity, and the run has no model to answer it',
-                               node.pointer, node.id, "set config.model, or give the tool an _activity"))  # fmt: skip
-    return out
+            text = f'"{call.tool.name}" has no Activity, and the run has no model to answer it'
+            hint = "set config.model, or give the tool an _activity"
+            problems.append(Problem("noModel", text, call.pointer, call.id, hint))
+    return problems

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from acts.language.errors import MAX_PROBLEMS_REPORTED, Problem
 from acts.language.references import conjunction
-from acts.language.schemas import sample
+from acts.language.sampling import sample
 from acts.language.values import UNKNOWN, Json
 from acts.plan.lint import lint
 from acts.plan.planned_call import approval_needed

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from acts.language.references import Path, alternatives
-from acts.language.schemas import sample
+from acts.language.sampling import sample
 from acts.language.values import ABSENT, UNKNOWN, Json, get, nest
 from acts.plan.context_log import START
 from acts.plan.validate import ValidatedPlan, is_template
@@ -31,8 +31,9 @@ from acts.tree.batches import Batch, group_instances, needs_children, slim
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping, Sequence
 
+    from acts.language.references import ReferenceUse
     from acts.plan.context_log import Log
-    from acts.plan.planned_call import PlannedCall, ReferenceUse
+    from acts.plan.planned_call import PlannedCall
 
 # What stands for a string, and for a value of which no schema says anything
 WORD_BYTES: Final = 24

@@ -30,7 +30,8 @@ from acts.simulation.schema_compatibility import (
 )
 
 if TYPE_CHECKING:
-    from acts.plan.planned_call import PlannedCall, ReferenceUse
+    from acts.language.references import ReferenceUse
+    from acts.plan.planned_call import PlannedCall
     from acts.plan.validate import ValidatedPlan
 
 # Writers of one place that are looked at, the nearest first; with more, the value may be

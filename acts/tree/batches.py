@@ -52,9 +52,9 @@ def split_into_children(prepared: ValidatedPlan) -> ValidatedPlan:
     """What the run itself walks: the global Calls, and a unit for each child."""
     graph, _ = build_graph([n for n in _listed(prepared) if n.instance is None], prepared.start.held)
     found = list(_units(prepared))
-    both = Graph((*graph.order, *found), (*graph.waits, *(() for _ in found)), graph.chains, graph.ahead)
+    both = Graph((*graph.order, *found), (*graph.waits, *(() for _ in found)), graph.writers)
     mode = prepared.request.plan.mode if prepared.request.plan is not None else "eager"
-    return replace(prepared, graph=both, given=literal_outputs(graph, mode)[0], whole=prepared)
+    return replace(prepared, graph=both, literal_outputs=literal_outputs(graph, mode)[0], unsplit=prepared)
 
 
 def _listed(prepared: ValidatedPlan) -> list[PlannedCall]:
@@ -232,4 +232,4 @@ def expand_template(prepared: ValidatedPlan, group_instances: Sequence[str]) -> 
     nodes = [replace(n, instance=i, name=f"{i}/{n.id}") for i in group_instances for n in _listed(prepared)]
     graph, _ = build_graph(nodes, prepared.start.held)
     mode = prepared.request.plan.mode if prepared.request.plan is not None else "eager"
-    return replace(prepared, graph=graph, given=literal_outputs(graph, mode)[0])
+    return replace(prepared, graph=graph, literal_outputs=literal_outputs(graph, mode)[0])

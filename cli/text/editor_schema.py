@@ -14,7 +14,7 @@ from typing import Any, Final
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
-from acts.language.config import Config, Options, seconds
+from acts.language.config import Config, Options, parse_seconds
 from acts.language.messages import DATA_TYPES, METHODS, PROVENANCE
 from acts.language.tools import META
 
@@ -80,7 +80,7 @@ class _Settings(GenerateJsonSchema):
 
     def function_before_schema(self, schema: core_schema.BeforeValidatorFunctionSchema) -> JsonSchemaValue:
         function: Any = schema["function"]
-        if function["function"] is seconds:
+        if function["function"] is parse_seconds:
             return dict(_DURATION)
         return super().function_before_schema(schema)
 

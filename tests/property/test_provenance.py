@@ -27,7 +27,7 @@ from acts.views.results import calls
 from tests import oracle
 from tests.property.drive import Drive, data_message
 from tests.strategies import MEETING_POINTS, Case, cases, collisions, orders
-from tests.unit.test_context import applicable, histories
+from tests.unit.test_context_log import applicable, histories
 
 Json = Any
 Where = tuple[str, ...]

@@ -15,7 +15,8 @@ from referencing import Registry
 
 from acts.language.messages import output_schema, read_request
 from acts.language.references import resolve
-from acts.language.schemas import sample, subschemas
+from acts.language.sampling import sample
+from acts.language.schemas import subschemas
 from acts.language.tools import META, Tool, read_tool
 from acts.language.values import UNKNOWN
 from acts.machines.loop import Loop, StartPlan

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acts.language.schemas import sample, with_null
+from acts.language.sampling import sample
+from acts.language.schemas import with_null
 from acts.language.values import ABSENT, get
 from acts.simulation.schema_compatibility import ANY, Kinds, exact, find_incompatibility, inside, kinds
 

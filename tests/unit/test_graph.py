@@ -90,8 +90,10 @@ def test_order_and_dependencies(
 ) -> None:
     graph = validate_request(request(calls, context)).graph
     assert [n.index + 1 for n in graph.order] == order
-    found = {n.index + 1: {graph.order[d].index + 1 for d in graph.dependencies(r)} for r, n in enumerate(graph.order)}
-    assert {k: v for k, v in found.items() if v} == depends
+    dependencies = {
+        n.index + 1: {graph.order[d].index + 1 for d in graph.dependencies(r)} for r, n in enumerate(graph.order)
+    }
+    assert {k: v for k, v in dependencies.items() if v} == depends
 
 
 # calls, context, the Calls that each cycle names
@@ -143,8 +145,8 @@ def prepared(plan: list[dict[str, Any]], *context: dict[str, Any]) -> ValidatedP
 def test_ten_thousand_calls_listed_backwards_are_put_in_order() -> None:
     count = 10_000
     plan = [call("t", f"†state.k{i}", x=f"†state.k{i + 1}") for i in range(count)]
-    found = prepared([*plan, call("t", f"†state.k{count}")])
-    assert [n.index for n in found.nodes] == list(range(count, -1, -1))
+    plan = prepared([*plan, call("t", f"†state.k{count}")])
+    assert [n.index for n in plan.nodes] == list(range(count, -1, -1))
 
 
 def test_ten_thousand_readers_of_ten_thousand_writers_store_few_waits() -> None:
@@ -167,14 +169,14 @@ def count_waits(monkeypatch: pytest.MonkeyPatch, calls: int) -> int:
     import acts.plan.graph
 
     steps = 0
-    original = acts.plan.graph._Edges.wait
+    original = acts.plan.graph._KahnOverChains.wait
 
-    def counted(*given: Any) -> None:
+    def counted(*arguments: Any) -> None:
         nonlocal steps
         steps += 1
-        original(*given)
+        original(*arguments)
 
-    monkeypatch.setattr(acts.plan.graph._Edges, "wait", counted)
+    monkeypatch.setattr(acts.plan.graph._KahnOverChains, "wait", counted)
     plan = [call("t", "†state.x", x="†state.x && †data.never") for _ in range(calls)]
     tools = {"type": "tool", "tool": tool("t")}
     problems = validate({"context": [tools, {"type": "plan", "plan": plan}]})

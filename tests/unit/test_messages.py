@@ -1,4 +1,4 @@
-"""Messages in all their forms, and what is said of those that are none."""
+"""Messages in all their forms, and what is reported about those that are none."""
 
 from __future__ import annotations
 
@@ -286,11 +286,11 @@ def test_a_setting_that_cannot_be_is_refused_with_its_place(config: Any, pointer
 
 
 @pytest.mark.parametrize(
-    ("given", "seconds"),
+    ("duration", "seconds"),
     [("30s", 30), ("5m", 300), ("24h", 86_400), ("250ms", 0.25), ("1.5h", 5400), ("2d", 172_800), (12, 12), (0.5, 0.5)],
 )
-def test_durations(given: Any, seconds: float) -> None:
-    request = parse_request({"config": {"approve": {"timeout": given}}, "context": []})
+def test_durations(duration: Any, seconds: float) -> None:
+    request = parse_request({"config": {"approve": {"timeout": duration}}, "context": []})
     assert request.config.approve.timeout == seconds
 
 

@@ -16,7 +16,7 @@ from acts.provenance import message_authors
 from acts.provenance.message_authors import Author, Authors, RunRecord
 from acts.provenance.trace import MAX_SHOWN, Limits, ProvenanceIndex, Source, ValueTrace
 from acts.provenance.value_writers import MAX_PLACES, ValueWriters, shortened, value_of, writers
-from tests.unit.test_context import FOLDS, path, written
+from tests.unit.test_context_log import FOLDS, path, written
 
 Json = Any
 DATE = "2026-01-01T00:00:00.000Z"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
@@ -12,17 +13,21 @@ from acts.language.errors import ExpressionError
 from acts.language.references import (
     AllOf,
     AnyOf,
+    Escape,
     Expression,
     Path,
+    ReferenceUse,
     alternatives,
-    any_reference,
+    contains_reference,
     evaluate,
     is_reference,
-    literal,
     parse,
     paths,
     resolve,
+    resolve_references,
     scan,
+    scan_marked,
+    unescape,
 )
 from acts.language.values import ABSENT
 from tests import oracle
@@ -34,7 +39,7 @@ def p(*where: str) -> Path:
 
 A, B, C = p("a"), p("b"), p("c")
 
-# text, tree, how it is rendered (None: as it was given)
+# text, tree, how it is rendered (None: as it is)
 SPELLINGS: list[tuple[str, Expression, str | None]] = [
     ("†state", p("state"), None),
     ("†state.user.name", p("state", "user", "name"), None),
@@ -222,19 +227,19 @@ YIELDS = [
 
 @pytest.mark.parametrize(("a", "b", "either", "both"), YIELDS)
 def test_the_three_valued_tables(a: Any, b: Any, either: Any, both: Any) -> None:
-    found = {A: a, B: b}
+    values = {A: a, B: b}
     for text, expected in (("†a", a), ("†a || †b", either), ("†a && †b", both)):
-        yielded = evaluate(parse(text), found.__getitem__)
-        assert type(yielded) is type(expected)  # False is not 0
-        assert yielded == expected
+        result = evaluate(parse(text), values.__getitem__)
+        assert type(result) is type(expected)  # False is not 0
+        assert result == expected
 
 
 def test_a_longer_choice_takes_the_first_value_and_a_longer_conjunction_the_last() -> None:
-    found = {A: None, B: ABSENT, C: 3}
-    assert evaluate(parse("†a || †b || †c"), found.__getitem__) == 3
-    assert evaluate(parse("†c && †c && †a"), found.__getitem__) is None
-    assert evaluate(parse("(†b || †a) && †c"), found.__getitem__) is None
-    assert evaluate(parse("†b && †c || †c"), found.__getitem__) == 3
+    values = {A: None, B: ABSENT, C: 3}
+    assert evaluate(parse("†a || †b || †c"), values.__getitem__) == 3
+    assert evaluate(parse("†c && †c && †a"), values.__getitem__) is None
+    assert evaluate(parse("(†b || †a) && †c"), values.__getitem__) is None
+    assert evaluate(parse("†b && †c || †c"), values.__getitem__) == 3
 
 
 # -- literals and references -----------------------------------------------------------------
@@ -255,24 +260,81 @@ def test_a_longer_choice_takes_the_first_value_and_a_longer_conjunction_the_last
 )
 def test_what_begins_with_one_mark_is_a_reference(text: str, reference: bool, plain: str | None) -> None:  # noqa: FBT001
     assert is_reference(text) is reference
-    assert plain is None or literal(text) == plain
+    assert plain is None or unescape(text) == plain
 
 
-def test_expressions_are_found_and_resolved_at_any_depth_and_keys_are_left_alone() -> None:
+def references_of(value: Any) -> tuple[list[ReferenceUse], list[Escape]]:
+    marked = list(scan_marked(value))
+    uses = [ReferenceUse.parse(at, text) for at, text in marked if is_reference(text)]
+    return uses, [(at, unescape(text)) for at, text in marked if not is_reference(text)]
+
+
+def test_expressions_are_found_at_any_depth_and_keys_are_left_alone() -> None:
     value = {"a": ["†a", {"†key": "†b"}], "c": "††c", "n": 1}
     assert list(scan(value)) == [(("a", 0), "†a"), (("a", 1, "†key"), "†b")]
-    assert any_reference(value)
-    missing: list[str] = []
-    found = {A: "†b", B: {"x": "††"}}
-    assert resolve(value, found.__getitem__, missing) == {"a": ["†b", {"†key": {"x": "††"}}], "c": "†c", "n": 1}
+    assert list(scan_marked(value, "x"))[-1] == (("x", "c"), "††c")
+    assert contains_reference(value)
+    assert not contains_reference({"†a": ["††a", 1]})
+
+
+def test_expressions_resolve_at_any_depth_and_escapes_lose_a_mark() -> None:
+    value = {"a": ["†a", {"†key": "†b || †a"}], "c": "††c", "n": 1, "same": {"x": [1]}}
+    before = copy.deepcopy(value)
+    values = {A: "†b", B: {"x": "††"}}
+    result, missing = resolve_references(value, *references_of(value), values.__getitem__)
+    assert result == {"a": ["†b", {"†key": {"x": "††"}}], "c": "†c", "n": 1, "same": {"x": [1]}}
     assert missing == []
+    assert value == before
+    assert result["same"] is value["same"]  # what holds no expression is not copied
 
 
-def test_what_is_absent_is_named_and_the_rest_still_resolves() -> None:
+def test_a_value_that_is_an_expression_resolves_as_a_whole() -> None:
+    assert resolve_references("†a", *references_of("†a"), {A: [1]}.__getitem__) == ([1], [])
+    assert resolve_references("††a", *references_of("††a"), {}.__getitem__) == ("†a", [])
+
+
+def test_what_is_absent_is_returned_and_the_rest_still_resolves() -> None:
+    value = {"x": "†a", "y": "†b", "z": ["†a && †b"]}
+    values = {A: ABSENT, B: 2}
+    result, missing = resolve_references(value, *references_of(value), values.__getitem__)
+    assert result == {**value, "y": 2}
+    assert [(use.at, use.text, use.paths) for use in missing] == [
+        (("x",), "†a", (A,)),
+        (("z", 0), "†a && †b", (A, B)),
+    ]
+
+
+def test_a_value_with_unparsed_expressions_resolves_alike() -> None:
     missing: list[str] = []
-    found = {A: ABSENT, B: 2}
-    assert resolve({"x": "†a", "y": "†b", "z": ["†a"]}, found.__getitem__, missing)["y"] == 2
-    assert missing == ["†a", "†a"]
+    values = {A: ABSENT, B: 2}
+    assert resolve({"x": "†a", "y": ["†b", "††b"]}, values.__getitem__, missing) == {"x": "†a", "y": [2, "†b"]}
+    assert missing == ["†a"]
+
+
+leaves = st.sampled_from(["†a", "†b", "†a || †b", "†a && †b", "††a", "†††", "text", 1, None])
+trees = st.recursive(
+    leaves,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["k", "†a", "0"]), inner, max_size=3),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(trees, st.sampled_from([0, None, ABSENT, {"x": "†b"}]), st.sampled_from([1, None, ABSENT, ["††"]]))
+def test_two_resolvers_agree(value: Any, a: Any, b: Any) -> None:
+    values = {A: a, B: b}
+    result, missing = resolve_references(value, *references_of(value), values.__getitem__)
+
+    def read(where: tuple[str, ...]) -> Any:
+        part = values[Path(where[0], where[1:])]
+        return oracle.ABSENT if part is ABSENT else part
+
+    try:
+        expected = oracle.resolve(value, read)
+    except KeyError:
+        assert missing
+        return
+    assert (result, missing) == (expected, [])
 
 
 # -- against another reader -----------------------------------------------------------------

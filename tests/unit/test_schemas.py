@@ -104,6 +104,36 @@ def test_a_dry_run_treats_the_unknown_alike(schema: Any, value: Any, fitting: bo
     assert may_fit(schema, unknown(value)) is fitting
 
 
+ITEM = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {}}, "additionalProperties": False}
+
+
+@pytest.mark.parametrize("reference", [0, R])
+def test_defects_come_in_the_order_of_the_value_a_whole_before_its_parts(reference: Any) -> None:
+    schema = {"type": "array", "items": ITEM, "maxItems": 2}
+    value = [{"a": "x"}, {"b": reference, "c": 1, "a": "y"}, {"a": 1}, *({"a": "z"} for _ in range(9))]
+    places = [at for at, _ in checker(schema).open_defects(value)]
+    assert places == [(), (0, "a"), (1,), (1, "a"), *((i, "a") for i in range(3, 12))]
+
+
+# a closed object, what is wrong with it
+CLOSED_OBJECTS: list[tuple[dict[str, Any], str]] = [
+    ({"x": 1}, '"x" is not allowed; allowed: a, b'),
+    ({"x": 1, "y": 2}, '"x", "y" are not allowed; allowed: a, b'),
+    ({"b ": 1}, '"b " is not allowed; allowed: a, b; did you mean "b"?'),
+]
+
+
+@pytest.mark.parametrize(("value", "text"), CLOSED_OBJECTS)
+def test_an_unknown_key_is_answered_with_the_known_ones(value: dict[str, Any], text: str) -> None:
+    assert checker(ITEM).defects(value) == [((), text)]
+    assert checker({"additionalProperties": False}).defects({"x": 1}) == [((), '"x" is not allowed; allowed: none')]
+
+
+def test_where_patterns_allow_keys_the_defect_names_the_patterns() -> None:
+    ((_, text),) = checker({"patternProperties": {"^n": {}}, "additionalProperties": False}).defects({"x": 1})
+    assert "'^n'" in text
+
+
 def test_strictly_a_reference_is_a_string() -> None:
     assert not fits({"type": "integer"}, R)
     assert fits({"type": "string"}, R)
@@ -261,8 +291,8 @@ REMOTE: list[Any] = [
 def test_nothing_is_ever_fetched(schema: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     touched: list[str] = []
 
-    def no(*given: Any, **_: Any) -> Any:
-        touched.append(str(given))
+    def no(*arguments: Any, **_: Any) -> Any:
+        touched.append(str(arguments))
         raise OSError("no network in this test")
 
     monkeypatch.setattr(socket, "create_connection", no)

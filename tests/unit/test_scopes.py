@@ -1,4 +1,4 @@
-"""What of the context a Call may see: what was asked for, and nothing beside it."""
+"""The part of the context that a Call may see: what its scopes name, and nothing beside it."""
 
 from __future__ import annotations
 
@@ -62,9 +62,9 @@ def read(path: Path) -> Any:
 
 
 def paths(scopes: list[str]) -> list[Path]:
-    found = [parse(s) for s in scopes]
-    assert all(isinstance(f, Path) for f in found)
-    return found  # type: ignore[return-value]
+    parsed = [parse(s) for s in scopes]
+    assert all(isinstance(p, Path) for p in parsed)
+    return parsed  # type: ignore[return-value]
 
 
 @pytest.mark.parametrize(("scopes", "messages"), SCOPED, ids=lambda x: str(x)[:60])
@@ -74,15 +74,15 @@ def test_a_call_sees_what_its_scopes_name(scopes: list[str], messages: list[dict
 
 @pytest.mark.parametrize("scopes", [s for s, _ in SCOPED], ids=str)
 def test_nothing_stands_beside_what_was_asked_for(scopes: list[str]) -> None:
-    asked = paths(scopes)
-    for message in scoped_context(asked, read):
+    scope_paths = paths(scopes)
+    for message in scoped_context(scope_paths, read):
         kind = message.get("kind", message["type"])
         assert set(message) <= {"type", "kind", message["type"]}
         for leaf, value in leaves(message[message["type"]]):
             path = Path(kind, leaf)
             if value is None and read(path) is not None:
-                continue  # the place of a list's element that was not asked for
-            assert any(a.holds(path) for a in asked), path
+                continue  # the place of a list's element outside the scopes
+            assert any(a.holds(path) for a in scope_paths), path
             assert read(path) == value
 
 

@@ -113,18 +113,18 @@ HOSTILE_META: list[Any] = [
 @pytest.mark.parametrize("value", HOSTILE_META, ids=repr)
 @pytest.mark.parametrize("top", [True, False], ids=["top level", "in properties"])
 def test_no_meta_property_of_a_tool_breaks_the_validator(value: Any, top: bool) -> None:  # noqa: FBT001
-    """Whatever stands there: problems, or none; and when there are none, its Calls can be prepared."""
+    """Whatever the value, there are problems, or the Calls of the Tool can be read."""
     crashed = []
     for key in META:
         definition: dict[str, Any] = {"type": "object", "properties": {"p": {}}, "$defs": {"s": {"type": "array"}}}
         (definition if top else definition["properties"])[key] = value
-        for given in ("†state.a", ["state"], None):
-            call = {"_tool": "a", "p": 1, **({} if key == "_tool" else {key: given})}
+        for in_call in ("†state.a", ["state"], None):
+            call = {"_tool": "a", "p": 1, **({} if key == "_tool" else {key: in_call})}
             context = [{"type": "tool", "tool": {"a": definition}}, {"type": "plan", "plan": [call]}]
             try:
                 validate({"context": context})
             except Exception as error:  # noqa: BLE001 - whatever it is, it must not come
-                crashed.append((key, given, repr(error)[:100]))
+                crashed.append((key, in_call, repr(error)[:100]))
     assert crashed == []
 
 
@@ -182,9 +182,9 @@ def test_constants_are_read_in_both_places() -> None:
     ids=["const", "the settings themselves"],
 )
 def test_options_are_read_with_their_defaults(options: Any) -> None:
-    found = tools_of({"a": {"properties": {"_options": options}}})["a"].options
-    assert (found.timeout, found.taskQueue, found.heartbeat, found.local) == (90, "q", None, False)
-    assert (found.retry.maxAttempts, found.retry.initialInterval, found.retry.backoff) == (3, 1, 2)
+    options_ = tools_of({"a": {"properties": {"_options": options}}})["a"].options
+    assert (options_.timeout, options_.taskQueue, options_.heartbeat, options_.local) == (90, "q", None, False)
+    assert (options_.retry.maxAttempts, options_.retry.initialInterval, options_.retry.backoff) == (3, 1, 2)
 
 
 def test_an_unknown_name_with_an_underscore_is_a_warning() -> None:

@@ -17,8 +17,8 @@ from tests.cases import call, own, row
 
 
 def node_of(path: str | None, **more: Any) -> PlannedCall:
-    made = row("", [call("t", path, **more)], context=[own("A", id=1)])
-    (node,) = validate_request(made["request"]).nodes
+    case = row("", [call("t", path, **more)], context=[own("A", id=1)])
+    (node,) = validate_request(case["request"]).nodes
     return node
 
 
@@ -81,8 +81,8 @@ PLACED: list[tuple[str, Any, int, dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("path", "result", "outcome", "written"), PLACED, ids=lambda x: str(x)[:60])
 def test_a_result_takes_an_outcome(path: str, result: Any, outcome: int, written: dict[str, Any]) -> None:
-    found, writes = place_result(node_of(path), result)
-    assert found == outcome
+    index, writes = place_result(node_of(path), result)
+    assert index == outcome
     assert {str(p): v for p, v in writes} == written
 
 
@@ -118,9 +118,9 @@ def test_an_error_path_of_its_own_is_nothing_a_message_can_choose() -> None:
 
 def test_only_an_activity_chooses_by_a_message() -> None:
     """What a delegate gives is the value of its Call, whatever it looks like."""
-    made = row("", [call("t", "†state.a || †state.b", _delegate="d")])
-    made["request"]["context"][0]["tool"]["t"]["properties"]["_delegate"] = {"type": "string"}
-    (node,) = validate_request(made["request"]).nodes
+    case = row("", [call("t", "†state.a || †state.b", _delegate="d")])
+    case["request"]["context"][0]["tool"]["t"]["properties"]["_delegate"] = {"type": "string"}
+    (node,) = validate_request(case["request"]).nodes
     value = {"type": "state", "state": {"b": 1}}
     outcome, writes = place_result(node, value)
     assert (outcome, writes) == (0, ((Path("state", ("a",)), value),))

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from acts.language.errors import Problem
+from acts.language.references import Path
+from acts.language.values import ABSENT
 from acts.plan.planned_call import PlannedCall
 from acts.plan.validate import validate, validate_request
 
@@ -37,7 +39,7 @@ def problems_of(call: Any, tool: Any = OPEN) -> list[Problem]:
     return validate(request({"_tool": "a", **call} if isinstance(call, dict) else call, tool))
 
 
-# call, code, pointer below the call, what is said
+# call, code, pointer below the call, what the message says
 REFUSED: list[tuple[Any, str, str, str]] = [
     ("a", "invalidCall", "", "not string"),
     (None, "invalidCall", "", "not null"),
@@ -94,11 +96,11 @@ def test_all_objections_to_a_call_are_told_at_once() -> None:
 @pytest.mark.parametrize("key", ["_activity", "_options"])
 @pytest.mark.parametrize("value", ["evil", {"taskQueue": "evil"}, None, 5, "†state.v", "†"])
 def test_what_a_tool_runs_is_not_for_a_call_to_say(key: str, value: Any) -> None:
-    found = validate_request(request({"_tool": "a", key: value}))
-    (node,) = found.nodes
+    plan = validate_request(request({"_tool": "a", key: value}))
+    (node,) = plan.nodes
     assert node.tool.activity == "x"
     assert key not in node.call
-    assert ("ignoredMeta", f"/context/2/plan/0/{key}") in [(p.code, p.pointer) for p in found.warnings]
+    assert ("ignoredMeta", f"/context/2/plan/0/{key}") in [(p.code, p.pointer) for p in plan.warnings]
     assert node.planned == {"_tool": "a", key: value}
 
 
@@ -207,8 +209,8 @@ OUTCOMES: list[tuple[str | None, str | None, list[list[str]], int, int | None]] 
 
 @pytest.mark.parametrize(("output", "error", "outcomes", "choices", "failure"), OUTCOMES)
 def test_outcomes(output: str | None, error: str | None, outcomes: Any, choices: int, failure: int | None) -> None:
-    given = {"_outputPath": output, "_errorPath": error}
-    node = node_of({k: v for k, v in given.items() if v is not None})
+    keys = {"_outputPath": output, "_errorPath": error}
+    node = node_of({k: v for k, v in keys.items() if v is not None})
     assert [[str(p) for p in outcome] for outcome in node.outcomes] == outcomes
     assert (node.result_outcome_count, node.error) == (choices, failure)
     assert node.detached is (outcomes == [])
@@ -222,6 +224,11 @@ def test_reads_are_found_in_parameters_at_any_depth_and_nowhere_else() -> None:
     )
     assert [(r.at, r.text) for r in node.reads] == [(("x",), "†state.v"), (("y", 0, "z"), "†state.v || †state")]
     assert node.parameters == {"x": "†state.v", "y": [{"z": "†state.v || †state"}], "w": "††state"}
+    assert node.escapes == ((("w",), "†state"),)
+    values = {Path("state", ("v",)): ABSENT, Path("state"): {"n": 1}}
+    parameters, missing = node.resolve_parameters(values.__getitem__)
+    assert parameters == {"x": "†state.v", "y": [{"z": {"n": 1}}], "w": "†state"}
+    assert [use.at for use in missing] == [("x",)]
 
 
 def test_scopes_are_kinds_or_paths_once_each() -> None:

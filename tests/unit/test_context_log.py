@@ -23,9 +23,9 @@ def log_of(*messages: dict[str, Any]) -> Log:
 
 
 def path(text: str) -> Path:
-    found = parse(text)
-    assert isinstance(found, Path)
-    return found
+    path = parse(text)
+    assert isinstance(path, Path)
+    return path
 
 
 def written(text: str, value: Any, method: str = "set", **more: Any) -> dict[str, Any]:
@@ -84,8 +84,8 @@ def test_messages_fold_oldest_to_newest(messages: list[dict[str, Any]], view: An
     marker = {"type": "data", "kind": "marker", "data": 1, "_instance": "A"}
     log = log_of(marker, *({**m, **target} for m in messages))
     assert log.problems == []
-    found = log.view("state", instance=instance)
-    assert found is ABSENT if view is ABSENT else found == view
+    value = log.read_kind("state", instance=instance)
+    assert value is ABSENT if view is ABSENT else value == view
     assert messages == before
     if instance is not None:
         assert log.view("state") is ABSENT
@@ -140,11 +140,11 @@ def test_what_was_read_is_not_changed_by_later_writes() -> None:
     log.shared.write(path("†state.l"), "push", 1, 1)
     log.shared.write(path("†state.o.b"), "set", 2, 1)
     first = log.read(path("†state"), 2, settled=True)
-    kept = copy.deepcopy(first)
+    before = copy.deepcopy(first)
     log.shared.write(path("†state.l"), "push", 2, 2)
     log.shared.write(path("†state.o"), "merge", {"c": 3}, 2)
     log.read(path("†state"), 3, settled=True)
-    assert first == kept
+    assert first == before
 
 
 def test_instances_are_layers_and_see_nothing_of_each_other() -> None:
@@ -190,18 +190,18 @@ def histories(draw: st.DrawFn) -> list[dict[str, Any]]:
 
 def applicable(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Without the outputs that no Call could have written where they stand."""
-    kept: list[dict[str, Any]] = []
+    messages: list[dict[str, Any]] = []
     for message in messages:
         entry = oracle.entry(message)
         assert entry is not None
         if entry.names is not None:
             try:
-                seen = oracle.view(oracle.read_messages(kept), entry.kind, entry.instance)
-                oracle.put(seen, entry.names, entry.method, entry.payload, strict=True)
+                current = oracle.view(oracle.read_messages(messages), entry.kind, entry.instance)
+                oracle.put(current, entry.names, entry.method, entry.payload, strict=True)
             except oracle.Refused:
                 continue
-        kept.append(message)
-    return kept
+        messages.append(message)
+    return messages
 
 
 @settings(max_examples=150, deadline=None)
@@ -216,8 +216,8 @@ def test_every_place_reads_as_the_slow_fold_says(messages: list[dict[str, Any]])
         view = oracle.view(entries, "state", instance)
         for where in MEETING_POINTS:
             expected = oracle.get(view, where[1:])
-            found = log.read(Path(where[0], where[1:]), END, instance)
-            assert found is ABSENT if expected is oracle.ABSENT else found == expected, (where, instance)
+            value = log.read(Path(where[0], where[1:]), END, instance)
+            assert value is ABSENT if expected is oracle.ABSENT else value == expected, (where, instance)
 
 
 # -- values ----------------------------------------------------------------------------------
