@@ -225,18 +225,18 @@ def calls_by_instance(unsplit: ValidatedPlan) -> CallsByInstance:
 
 
 def replay_into_log(log: Log, calls: CallsByInstance, id_: str, report: Mapping[str, Any]) -> None:
-    """Write into an instance's layer of the log what its Calls wrote.
+    """Write into an instance's view of the log what its Calls wrote.
 
     A message that was provided to all instances may be in the way of a write, which the child never saw so.
     Then the value is set that the child's state had.
     """
-    layer = log.layer(id_)
+    view = log.view_of(id_)
     for rank, write in enumerate(_reported_writes(calls, id_, report)):
         method, value = write.method, write.value
-        if layer.conflict(write.path, method, value, rank) is not None:
+        if view.find_conflict(write.path, method, value, rank) is not None:
             in_state = get(report["state"], write.path.names) if write.path.kind == "state" else ABSENT
             method, value = "set", value if in_state is ABSENT else in_state
-        layer.write(write.path, method, value, rank)
+        view.write(write.path, method, value, rank)
 
 
 def instance_messages(calls: CallsByInstance, id_: str, report: Mapping[str, Any]) -> list[tuple[int, Json]]:

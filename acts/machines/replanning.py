@@ -61,7 +61,7 @@ def _refuse_new_writes_before_started(walk: Walk, prepared: ValidatedPlan, same:
             new_writes.add(node, rank)  # its own reads are no matter: they are of what precedes its place
             continue
         touched = (*node.writes, *paths_read(node))
-        if walk.runs[same[rank]].has_started and any(new_writes.written(path, node.instance) for path in touched):
+        if walk.runs[same[rank]].has_started and any(new_writes.has_writer(path, node.instance) for path in touched):
             raise DecisionRefused(f"{node.id} has started: the edit would change what it reads, or writes onto")
 
 

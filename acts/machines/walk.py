@@ -128,7 +128,7 @@ class Walk:
         if decision == "approve":
             if self._states.move(rank, "approved"):
                 self.runs[rank].approved = True
-                if rank in self.prepared.given:
+                if rank in self.prepared.literal_outputs:
                     self._states.move(rank, "literal_used")
                     apply_literal_output(self, rank, now)
                 else:

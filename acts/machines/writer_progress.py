@@ -46,7 +46,7 @@ class WriterProgress:
         self._chains_of: list[list[_ChainProgress]] = [[] for _ in calls]
         self._unwritten = _UnwrittenPaths()
         self._not_indexed: list[int] = []
-        for table in (graph.chains.exact, graph.chains.below):
+        for table in (graph.writers.exact, graph.writers.below):
             for chain in table.values():
                 progress = self._chains[id(chain)] = _ChainProgress(chain)
                 for rank in chain.entries:

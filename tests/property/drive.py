@@ -75,7 +75,7 @@ class Drive:
         """A running Call reports its scripted result or failure, or that it was started."""
         self.running.remove(id_)
         rank, result = self.rank(id_), self.results.get(id_)
-        if self.node(id_).detached:
+        if self.node(id_).is_detached:
             self.perform(self.walk.detached(rank, NOW))
         elif isinstance(result, dict) and set(result) == {"$fail"}:
             error = CallError(result["$fail"]["type"], result["$fail"]["message"])

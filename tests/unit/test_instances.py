@@ -90,15 +90,15 @@ def test_a_child_with_an_edited_plan_reports_each_write_in_full() -> None:
     planned = [n.planned for n in after.nodes]
     assert item["made"] == [[1, "†state.y", "set", planned[0], FIRST], [0, "†state.l", "push", planned[1], FIRST, 2]]
     assert [m for _, m in instance_messages(calls_by_instance(before), "a", item)] == walk.appended()
-    log = before.log()
+    log = before.create_log()
     replay_into_log(log, calls_by_instance(before), "a", item)
-    assert log.view("state", instance="a") == {"text": "one", "y": 1, "l": [2]}
+    assert log.read_kind("state", instance="a") == {"text": "one", "y": 1, "l": [2]}
 
 
 def test_a_message_provided_meanwhile_does_not_undo_what_an_instance_wrote() -> None:
     prepared = template({"_outputPath": "†state.l", "_outputMethod": "push"})
     _, item = walk_to_report(prepared, (0, 1, FIRST))
-    log = prepared.log()
-    assert log.layer(None).take(parse_message({"type": "state", "state": {"l": "text"}}), set()) is None
+    log = prepared.create_log()
+    assert log.view_of(None).fold_message(parse_message({"type": "state", "state": {"l": "text"}}), set()) is None
     replay_into_log(log, calls_by_instance(prepared), "a", item)
-    assert log.view("state", instance="a") == {"text": "one", "l": [1]}
+    assert log.read_kind("state", instance="a") == {"text": "one", "l": [1]}

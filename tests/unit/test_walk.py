@@ -457,7 +457,7 @@ def test_a_provided_message_is_folded_before_what_was_written_or_is_refused(
     messages = [*context, *drive.walk.appended()]
     log = Log([data_message(m) for m in messages])
     assert log.problems == []
-    assert log.view("state", instance=instance) == drive.walk.state(instance)
+    assert log.read_kind("state", instance=instance) == drive.walk.state(instance)
     slow = oracle.view(oracle.read_messages(messages), "state", instance)
     assert drive.walk.state(instance) == slow
 
