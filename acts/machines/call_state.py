@@ -110,8 +110,8 @@ class CallState:
 class CallStates:
     """The states of all Calls of a plan, by rank.
 
-    ``changed`` are the ranks that have moved since a reader cleared the list; ``ignored`` says of the last
-    events that changed nothing what they were.
+    ``unsettled`` is how many have not settled. ``changed`` are the ranks that have moved since a reader cleared
+    the list; ``ignored`` describes the last events that changed nothing.
     """
 
     def __init__(self, nodes: Sequence[PlannedCall], states: Mapping[int, CallState]) -> None:
@@ -119,6 +119,7 @@ class CallStates:
         self.by_rank = [states.get(rank) or CallState() for rank in range(len(nodes))]
         self.changed: list[int] = []
         self.ignored: list[str] = []
+        self.unsettled = sum(call.stage not in SETTLED for call in self.by_rank)
         self._in_stage = dict.fromkeys(STAGES, 0)
         for call in self.by_rank:
             self._in_stage[call.stage] += 1
@@ -135,6 +136,7 @@ class CallStates:
             return False
         self._in_stage[call.stage] -= 1
         self._in_stage[stage] += 1
+        self.unsettled -= stage in SETTLED
         call.stage = stage
         self.changed.append(rank)
         return True
@@ -147,11 +149,6 @@ class CallStates:
     def running(self) -> int:
         """How many Calls run."""
         return self._in_stage["running"]
-
-    @property
-    def unsettled(self) -> int:
-        """How many Calls have not settled."""
-        return len(self.by_rank) - sum(self._in_stage[stage] for stage in SETTLED)
 
     def counts(self) -> dict[str, int]:
         """How many Calls are in each state, as people see states."""

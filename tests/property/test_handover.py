@@ -44,7 +44,7 @@ def prepared_of(case: Case) -> ValidatedPlan:
 
 def told(drive: Drive) -> dict[str, Json]:
     """All that an agent learns of a plan: states, outputs, errors, and the messages for its context."""
-    seen = drive.seen()
+    seen = drive.observe()
     return {**{k: seen[k] for k in ("states", "paths", "errors", "appended")}, "started": drive.started}
 
 
@@ -54,7 +54,7 @@ def assert_the_part_gives_what_the_whole_gives(case: Case, order: list[int]) -> 
     drives = [Drive(whole, case.results), Drive(part, case.results)]
     for drive in drives:
         drive.finish_all(order)
-    event(f"states: {sorted(set(drives[0].seen()['states'].values()))}")
+    event(f"states: {sorted(set(drives[0].observe()['states'].values()))}")
     assert [n.id for n in drives[1].walk.nodes] == [n.id for n in drives[0].walk.nodes]
     assert told(drives[1]) == told(drives[0])
 

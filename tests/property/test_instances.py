@@ -1,4 +1,4 @@
-"""Instances walked by children come to what one walk of them all comes to, and see nothing of each other."""
+"""Instances that children walk end as in one walk of them all, and no child gets anything of another instance."""
 
 from __future__ import annotations
 
@@ -37,24 +37,24 @@ def prepared_of(request: Json) -> ValidatedPlan | None:
         return None
 
 
-def child_of(handed: Json) -> ValidatedPlan:
-    """What a child makes of what it is handed."""
-    handed = json.loads(json.dumps(handed))
-    prepared = validate_parsed(read_request(handed["request"]), {}, (), handed.get("places"))
-    return expand_template(prepared, handed["instances"])
+def plan_of_child(child_input: Json) -> ValidatedPlan:
+    """The validated plan of a child with this input."""
+    child_input = json.loads(json.dumps(child_input))
+    prepared = validate_parsed(read_request(child_input["request"]), {}, (), child_input.get("places"))
+    return expand_template(prepared, child_input["instances"])
 
 
 class Batched:
-    """A run and its children, each walked by itself; they end in the order that is asked for."""
+    """A run and its children, each walked by itself; ``order`` decides which ends first."""
 
     def __init__(self, prepared: ValidatedPlan, results: dict[str, Json], order: list[int]) -> None:
         self.drive = Drive(split_into_children(prepared), results)
         self.batch = Batch(prepared, prepared.request.raw.get("config") or {})
         self.order = order
-        self.handed: dict[str, Json] = {}
+        turn = 0
         while self.drive.running:
-            place = order[len(self.handed) % len(order)] % len(self.drive.running) if order else 0
-            self._end(self.drive.running[place])
+            self._end(self.drive.running[order[turn % len(order)] % len(self.drive.running) if order else 0])
+            turn += 1
 
     def _end(self, id_: str) -> None:
         rank = next(r for r, n in enumerate(self.drive.walk.nodes) if n.id == id_)
@@ -63,9 +63,7 @@ class Batched:
             self.drive.finish(id_)
             return
         self.drive.running.remove(id_)
-        handed = self.batch.handed(node.members)
-        self.handed[node.members[0]] = handed
-        child = InstanceDrive(child_of(handed), self.drive.results)
+        child = InstanceDrive(plan_of_child(self.batch.handed(node.members)), self.drive.results)
         child.finish_all(self.order)
         value = json.loads(json.dumps(instance_report(child.walk, edited=False)))
         self.drive.perform(self.drive.walk.unit_ended(rank, value, NOW))
@@ -75,26 +73,25 @@ class InstanceDrive(Drive):
     """A walk in which Calls of several instances may have the same id."""
 
     def rank(self, id_: str) -> int:
-        found = self.walk.ids.get(id_)
-        return found if found is not None else next(r for r, n in enumerate(self.walk.nodes) if n.id == id_)
+        rank = self.walk.ids.get(id_)
+        return rank if rank is not None else next(r for r, n in enumerate(self.walk.nodes) if n.id == id_)
 
 
 def result_of(walk: Walk) -> Json:
-    """What a run says of itself, without what the order of children may change."""
-    found = results.build_result(walk, Usage())
+    """The result of a run, without what depends on the order in which children end."""
+    result = results.build_result(walk, Usage())
     keys = ("status", "state", "instances", "calls")
-    errors = sorted(json.dumps(e, sort_keys=True) for e in found["errors"])
-    return {**{k: found[k] for k in keys}, "errors": errors}
+    errors = sorted(json.dumps(e, sort_keys=True) for e in result["errors"])
+    return {**{k: result[k] for k in keys}, "errors": errors}
 
 
 def context_of(walk: Walk, instance: str) -> list[Json]:
-    found = results.build_result(walk, Usage())["context"]
-    return [m for m in found if m.get("_instance") == instance]
+    return [m for m in results.build_result(walk, Usage())["context"] if m.get("_instance") == instance]
 
 
 @many
 @given(cases(instances=True), orders())
-def test_children_come_to_what_one_walk_comes_to(case: Case, order: list[int]) -> None:
+def test_children_end_as_one_walk_of_all_does(case: Case, order: list[int]) -> None:
     prepared = prepared_of(case.request)
     assume(prepared is not None)
     assert prepared is not None
@@ -111,7 +108,7 @@ def test_children_come_to_what_one_walk_comes_to(case: Case, order: list[int]) -
 
 
 def template(case: Case) -> Json:
-    """The same plan, none of whose Calls names an instance."""
+    """The same plan, but none of its Calls names an instance."""
     request = json.loads(json.dumps(case.request))
     for call in request["context"][-1]["plan"]:
         call.pop("_instance", None)
@@ -120,7 +117,7 @@ def template(case: Case) -> Json:
 
 @many
 @given(cases(instances=True), orders(), st.integers(1, 3))
-def test_a_child_of_several_instances_comes_to_what_a_child_of_each_comes_to(
+def test_a_child_of_several_instances_ends_as_a_child_of_each_does(
     case: Case, order: list[int], per_child: int
 ) -> None:
     request = template(case)
@@ -138,7 +135,7 @@ def test_a_child_of_several_instances_comes_to_what_a_child_of_each_comes_to(
 
 
 class SeveralDrive:
-    """A batch whose children carry several instances."""
+    """A batch whose children walk several instances each."""
 
     @staticmethod
     def batched(prepared: ValidatedPlan, results: dict[str, Json], order: list[int]) -> Walk:
@@ -146,14 +143,14 @@ class SeveralDrive:
         walk.begin(NOW)
         batch = Batch(prepared, prepared.request.raw.get("config") or {})
         for rank, node in enumerate(walk.nodes):
-            child = KeyedDrive(child_of(batch.handed(node.members)), results)
+            child = KeyedDrive(plan_of_child(batch.handed(node.members)), results)
             child.finish_all(order)
             walk.unit_ended(rank, json.loads(json.dumps(instance_report(child.walk, edited=False))), NOW)
         return walk
 
 
 class KeyedDrive:
-    """Like ``Drive``, each Call being named by its key."""
+    """Like ``Drive``, but Calls are known by rank: several may have one id."""
 
     def __init__(self, prepared: ValidatedPlan, results: dict[str, Json]) -> None:
         self.walk = Walk(prepared, identify)
@@ -170,7 +167,7 @@ class KeyedDrive:
             rank = self.running.pop((order[turn % len(order)] if order else 0) % len(self.running))
             turn += 1
             result = self.results.get(self.walk.nodes[rank].id)
-            if self.walk.nodes[rank].detached:
+            if self.walk.nodes[rank].is_detached:
                 self._take(self.walk.detached(rank, NOW))
             elif isinstance(result, dict) and set(result) == {"$fail"}:
                 self._take(self.walk.failed(rank, CallError(result["$fail"]["type"], result["$fail"]["message"]), NOW))
@@ -180,7 +177,7 @@ class KeyedDrive:
 
 @many
 @given(cases(instances=True))
-def test_a_child_is_handed_nothing_of_another_instance(case: Case) -> None:
+def test_a_child_gets_nothing_of_another_instance(case: Case) -> None:
     prepared = prepared_of(case.request)
     assume(prepared is not None)
     assert prepared is not None
@@ -188,8 +185,7 @@ def test_a_child_is_handed_nothing_of_another_instance(case: Case) -> None:
     batch = Batch(prepared, {})
     for node in split_into_children(prepared).nodes:
         if node.kind == UNIT:
-            handed = batch.handed(node.members)
-            found = [m["_instance"] for m in handed["request"]["context"] if "_instance" in m]
-            assert set(found) <= set(node.members)
-            plan = handed["request"]["context"][-1]["plan"]
+            context = batch.handed(node.members)["request"]["context"]
+            assert {m["_instance"] for m in context if "_instance" in m} <= set(node.members)
+            plan = context[-1]["plan"]
             assert {c.get("_instance") for c in plan} <= {None, *node.members}
