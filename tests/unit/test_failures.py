@@ -7,9 +7,9 @@ from temporalio import workflow
 from temporalio.api.failure.v1 import Failure
 from temporalio.converter import PayloadConverter
 from temporalio.exceptions import ApplicationError
-from workflows.runtime.failure_converter import LenientFailureConverter
 
 from acts.language.errors import InvalidRequest, Problem
+from workflows.runtime.failure_converter import LenientFailureConverter
 
 
 def refuse() -> None:
