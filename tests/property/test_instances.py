@@ -1,9 +1,10 @@
-"""Instances that children walk end as in one walk of them all, and no child gets anything of another instance."""
+"""Instances walked by children come to what one walk of them all comes to, and see nothing of each other."""
 
 from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from typing import Any
 
 from hypothesis import HealthCheck, assume, event, given, settings
@@ -17,7 +18,7 @@ from acts.machines.walk import Walk
 from acts.plan.planned_call import UNIT
 from acts.plan.validate import ValidatedPlan, validate_parsed, validate_request
 from acts.tree.batches import Batch, expand_template, needs_children, split_into_children
-from acts.views import results
+from acts.views.results import build_result
 from tests.property.drive import NOW, Drive, identify
 from tests.strategies import Case, cases, orders
 
@@ -37,24 +38,24 @@ def prepared_of(request: Json) -> ValidatedPlan | None:
         return None
 
 
-def plan_of_child(child_input: Json) -> ValidatedPlan:
-    """The validated plan of a child with this input."""
-    child_input = json.loads(json.dumps(child_input))
-    prepared = validate_parsed(read_request(child_input["request"]), {}, (), child_input.get("places"))
-    return expand_template(prepared, child_input["instances"])
+def child_of(batch: Batch, instances: Sequence[str]) -> ValidatedPlan:
+    """The plan that the child of these instances walks."""
+    request, places = batch.request_for(instances)
+    prepared = validate_parsed(read_request(json.loads(json.dumps(request))), {}, (), places)
+    return expand_template(prepared, instances)
 
 
 class Batched:
-    """A run and its children, each walked by itself; ``order`` decides which ends first."""
+    """A run and its children, each walked by itself; they end in the order that is asked for."""
 
     def __init__(self, prepared: ValidatedPlan, results: dict[str, Json], order: list[int]) -> None:
         self.drive = Drive(split_into_children(prepared), results)
         self.batch = Batch(prepared, prepared.request.raw.get("config") or {})
         self.order = order
-        turn = 0
+        self.children = 0
         while self.drive.running:
-            self._end(self.drive.running[order[turn % len(order)] % len(self.drive.running) if order else 0])
-            turn += 1
+            place = order[self.children % len(order)] % len(self.drive.running) if order else 0
+            self._end(self.drive.running[place])
 
     def _end(self, id_: str) -> None:
         rank = next(r for r, n in enumerate(self.drive.walk.nodes) if n.id == id_)
@@ -63,7 +64,8 @@ class Batched:
             self.drive.finish(id_)
             return
         self.drive.running.remove(id_)
-        child = InstanceDrive(plan_of_child(self.batch.handed(node.members)), self.drive.results)
+        self.children += 1
+        child = InstanceDrive(child_of(self.batch, node.members), self.drive.results)
         child.finish_all(self.order)
         value = json.loads(json.dumps(instance_report(child.walk, edited=False)))
         self.drive.perform(self.drive.walk.unit_ended(rank, value, NOW))
@@ -73,25 +75,24 @@ class InstanceDrive(Drive):
     """A walk in which Calls of several instances may have the same id."""
 
     def rank(self, id_: str) -> int:
-        rank = self.walk.ids.get(id_)
-        return rank if rank is not None else next(r for r, n in enumerate(self.walk.nodes) if n.id == id_)
+        return next(r for r, n in enumerate(self.walk.nodes) if n.id == id_)
 
 
 def result_of(walk: Walk) -> Json:
-    """The result of a run, without what depends on the order in which children end."""
-    result = results.build_result(walk, Usage())
+    """The result of a run, without what the order of children may change."""
+    result = build_result(walk, Usage())
     keys = ("status", "state", "instances", "calls")
     errors = sorted(json.dumps(e, sort_keys=True) for e in result["errors"])
     return {**{k: result[k] for k in keys}, "errors": errors}
 
 
 def context_of(walk: Walk, instance: str) -> list[Json]:
-    return [m for m in results.build_result(walk, Usage())["context"] if m.get("_instance") == instance]
+    return [m for m in build_result(walk, Usage())["context"] if m.get("_instance") == instance]
 
 
 @many
 @given(cases(instances=True), orders())
-def test_children_end_as_one_walk_of_all_does(case: Case, order: list[int]) -> None:
+def test_children_come_to_what_one_walk_comes_to(case: Case, order: list[int]) -> None:
     prepared = prepared_of(case.request)
     assume(prepared is not None)
     assert prepared is not None
@@ -108,7 +109,7 @@ def test_children_end_as_one_walk_of_all_does(case: Case, order: list[int]) -> N
 
 
 def template(case: Case) -> Json:
-    """The same plan, but none of its Calls names an instance."""
+    """The same plan, none of whose Calls names an instance."""
     request = json.loads(json.dumps(case.request))
     for call in request["context"][-1]["plan"]:
         call.pop("_instance", None)
@@ -117,7 +118,7 @@ def template(case: Case) -> Json:
 
 @many
 @given(cases(instances=True), orders(), st.integers(1, 3))
-def test_a_child_of_several_instances_ends_as_a_child_of_each_does(
+def test_a_child_of_several_instances_comes_to_what_a_child_of_each_comes_to(
     case: Case, order: list[int], per_child: int
 ) -> None:
     request = template(case)
@@ -135,7 +136,7 @@ def test_a_child_of_several_instances_ends_as_a_child_of_each_does(
 
 
 class SeveralDrive:
-    """A batch whose children walk several instances each."""
+    """A batch whose children carry several instances."""
 
     @staticmethod
     def batched(prepared: ValidatedPlan, results: dict[str, Json], order: list[int]) -> Walk:
@@ -143,14 +144,14 @@ class SeveralDrive:
         walk.begin(NOW)
         batch = Batch(prepared, prepared.request.raw.get("config") or {})
         for rank, node in enumerate(walk.nodes):
-            child = KeyedDrive(plan_of_child(batch.handed(node.members)), results)
+            child = KeyedDrive(child_of(batch, node.members), results)
             child.finish_all(order)
             walk.unit_ended(rank, json.loads(json.dumps(instance_report(child.walk, edited=False))), NOW)
         return walk
 
 
 class KeyedDrive:
-    """Like ``Drive``, but Calls are known by rank: several may have one id."""
+    """Like ``Drive``, each Call being named by its key."""
 
     def __init__(self, prepared: ValidatedPlan, results: dict[str, Json]) -> None:
         self.walk = Walk(prepared, identify)
@@ -167,7 +168,7 @@ class KeyedDrive:
             rank = self.running.pop((order[turn % len(order)] if order else 0) % len(self.running))
             turn += 1
             result = self.results.get(self.walk.nodes[rank].id)
-            if self.walk.nodes[rank].is_detached:
+            if self.walk.nodes[rank].detached:
                 self._take(self.walk.detached(rank, NOW))
             elif isinstance(result, dict) and set(result) == {"$fail"}:
                 self._take(self.walk.failed(rank, CallError(result["$fail"]["type"], result["$fail"]["message"]), NOW))
@@ -177,7 +178,7 @@ class KeyedDrive:
 
 @many
 @given(cases(instances=True))
-def test_a_child_gets_nothing_of_another_instance(case: Case) -> None:
+def test_the_request_of_a_child_has_nothing_of_another_instance(case: Case) -> None:
     prepared = prepared_of(case.request)
     assume(prepared is not None)
     assert prepared is not None
@@ -185,7 +186,7 @@ def test_a_child_gets_nothing_of_another_instance(case: Case) -> None:
     batch = Batch(prepared, {})
     for node in split_into_children(prepared).nodes:
         if node.kind == UNIT:
-            context = batch.handed(node.members)["request"]["context"]
+            request, _ = batch.request_for(node.members)
+            *context, plan = request["context"]
             assert {m["_instance"] for m in context if "_instance" in m} <= set(node.members)
-            plan = context[-1]["plan"]
-            assert {c.get("_instance") for c in plan} <= {None, *node.members}
+            assert {c.get("_instance") for c in plan["plan"]} <= {None, *node.members}
