@@ -165,7 +165,8 @@ async def settled_requests(client: Client, root: str) -> list[list[tuple[str, st
         handle = client.get_workflow_handle(root, run_id=run.run_id)
         signals = [s for s in await of_type(handle, "WORKFLOW_EXECUTION_SIGNALED") if s.signal_name in BUDGET_SIGNALS]
         records = [record for s in signals for record in await client.data_converter.decode(s.input.payloads)]
-        out.append([(r["workflowId"], item["id"]) for r in records for item in r.get("settled", ()) if item["usage"]])
+        settled = [(r["workflowId"], item) for r in records for item in r.get("settled", ())]
+        out.append([(id_, item["id"]) for id_, item in settled if item.get("usage")])
     return out
 
 
