@@ -139,7 +139,7 @@ def anonymous_request(delegate_input: DelegateInput) -> dict[str, Any]:
     call, parameters = delegate_input.call, delegate_input.input
     if call is None:
         raise EngineError("the input of an anonymous delegate has no Call")
-    properties = call.schema_.get("properties")
+    properties = call.toolSchema.get("properties")
     fixed = {"_tool": {"const": call.tool}, "_outputPath": {"const": call.path}}
     merged = {**(properties if isinstance(properties, dict) else {}), **fixed}
     config = {k: v for k, v in delegate_input.config.items() if k not in ("approve", "resolve")}
@@ -147,7 +147,7 @@ def anonymous_request(delegate_input: DelegateInput) -> dict[str, Any]:
         "config": config,
         "context": [
             *delegate_input.context, {"type": "input", "input": parameters},
-            {"type": "tool", "tool": {**call.schema_, "properties": merged}},
+            {"type": "tool", "tool": {**call.toolSchema, "properties": merged}},
             {"type": "plan", "plan": [{"_tool": call.tool, **_escape_references(parameters)}]},
         ],
     }  # fmt: skip

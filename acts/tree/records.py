@@ -214,7 +214,7 @@ class AnonymousCall(Record):
     """The one Call of a delegate without a definition: its Tool, ``_id`` and outcomes."""
 
     tool: str
-    schema_: dict[str, Any]
+    toolSchema: dict[str, Any]
     served: bool
     id: str
     path: str
