@@ -56,7 +56,7 @@ def build_delegate_input(
     anonymous: AnonymousCall | None = None
     if node.delegate == ANONYMOUS:
         anonymous = AnonymousCall(
-            tool=node.tool.name, schema_=_child_schema(node.tool), served=node.tool.served, id=str(call.get("_id")),
+            tool=node.tool.name, toolSchema=_child_schema(node.tool), served=node.tool.served, id=str(call.get("_id")),
             path=" || ".join(node.outcome_texts) or _DROPPED,
         )  # fmt: skip
     return DelegateInput(
