@@ -20,10 +20,10 @@ by the Tool, wherever it runs. A Call's id is its position in the plan and the n
 
 from __future__ import annotations
 
-from tests.case_rows import Row, call, own, row, state, thought, tool
+from tests.case_rows import Row, call, fails, own, row, state, thought, tool
 from tests.cases_of_calls import FAILURES, INSTANCES, SCOPES, THOUGHTS, VALUES
 from tests.cases_of_writes import METHODS, ORDER, OUTCOMES
 
-__all__ = ["ROWS", "Row", "call", "own", "row", "state", "thought", "tool"]
+__all__ = ["ROWS", "Row", "call", "fails", "own", "row", "state", "thought", "tool"]
 
 ROWS: list[Row] = [*ORDER, *METHODS, *OUTCOMES, *FAILURES, *VALUES, *SCOPES, *INSTANCES, *THOUGHTS]

@@ -20,8 +20,9 @@ from acts.tree.records import AgentState, DelegateInput, TreePosition
 from acts.views.run_views import AgentView, forecast_plan
 from workflows.plan import FATAL
 from workflows.runtime import results
-from workflows.runtime.handlers import RunWorkflow, data_message
+from workflows.runtime.handlers import RunWorkflow
 from workflows.runtime.payloads import NOTHING, decode_record, decode_request, record_type
+from workflows.runtime.provided import data_message
 from workflows.runtime.startup import prepare_request
 
 if TYPE_CHECKING:

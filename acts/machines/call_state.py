@@ -6,12 +6,13 @@ It knows neither why an event comes nor what follows from it.
 
 Theory of operation. A Call is in one *stage* at a time::
 
-    pending ─ became_ready ──▶ ready ─ started ─▶ running ─ reported ─▶ applying ─ written ─▶ completed
-       │                        ▲ │                  └─ detached ─▶ detached  ├─── failed ──▶ failed
-       ├─ approval_needed ──▶ awaiting ─ rejected ─▶ rejected             ├─ all_rejected ──▶ rejected
-       ├─ input_missing ──▶ awaiting_input (input_provided leads back)    └─── cancelled ──▶ cancelled
-       ├─ skipped ──▶ skipped
-       └─ start_failed, literal_used ──▶ applying
+    pending ─ became_ready ─▶ ready ─ started ─▶ running ─ reported ─▶ applying ─ written ─▶ completed
+       │                        ▲                   └─ detached ─▶ detached   ├─ failed ───▶ failed
+       │                     approved                                         ├─ all_rejected ─▶ rejected
+       ├─ approval_needed ─▶ awaiting ─ rejected ─▶ rejected                  └─ cancelled ─▶ cancelled
+       ├─ input_missing ───▶ awaiting_input ─ input_provided ─▶ pending
+       ├─ skipped ─────────▶ skipped
+       └─ start_failed, literal_used ─▶ applying
 
 * A Call stays ``pending`` until every writer that it depends on has settled. Then it is checked
   (``readiness.assess_call``), and the outcome of the check is an event.
@@ -20,7 +21,8 @@ Theory of operation. A Call is in one *stage* at a time::
   error outcome is such a result; one without ends the Call.
 * ``cancelled`` ends what has not started. A running Call ends when it reports, cancelled or not.
 
-People and results see *states*: a stage, save for two that are a finer view of one (``STATE_OF``).
+The table has every row, the picture the usual ones. People and results see *states*: a stage, except for two
+that are a finer view of one (``STATE_OF``).
 """
 
 from __future__ import annotations

@@ -8,11 +8,9 @@ before. It judges decisions about its plan and its Calls. Nothing here waits for
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from acts.language.errors import CallError, DecisionRefused, EngineError, InvalidRequest
-from acts.language.messages import parse_request
+from acts.language.errors import CallError, DecisionRefused, InvalidRequest
 from acts.language.wire import CANCELLED, ENGINE_ERROR, PAUSE, PROVIDE, REJECTED, RESUME
 from acts.machines.budget import BudgetRefused, Granted
 from acts.machines.call_starts import CallStarts
@@ -32,6 +30,7 @@ from acts.machines.events import (
     StartsHeld,
     StartsReleased,
 )
+from acts.machines.plan_setup import PlanSetup, validate_edit
 from acts.machines.run_commands import (
     Finish,
     SignalChildren,
@@ -39,11 +38,10 @@ from acts.machines.run_commands import (
 from acts.machines.run_machine import RunMachine
 from acts.machines.walk import Walk
 from acts.plan.planned_call import UNIT, PlannedCall
-from acts.plan.validate import ValidatedPlan, validate_parsed
-from acts.tree.batches import count_calls, expand_template, keep_instance, needs_children, split_into_children
+from acts.plan.validate import ValidatedPlan
+from acts.tree.batches import count_calls, expand_template, needs_children, split_into_children
 from acts.tree.decisions import APPROVE, EDIT, REJECT, Decision
-from acts.tree.plan_request import edited_request
-from acts.tree.records import Capabilities, ContextRef, InstanceInput, PlanInput, TreePosition
+from acts.tree.records import InstanceInput
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -60,38 +58,6 @@ if TYPE_CHECKING:
 _NOT_CARRIED: Final[dict[str, Any]] = {"request": {}, "capabilities": None, "settled": ()}
 # Bytes of a parameter that the root is shown of a Call that waits below it
 MAX_REPORTED_BYTES: Final = 600
-
-
-@dataclass(frozen=True, slots=True)
-class PlanSetup:
-    """What a run of a plan knows before it begins. ``input`` is None for a run that a person started.
-
-    ``raw`` is its Request as JSON, ``source`` the run whose context a model is shown.
-    """
-
-    raw: dict[str, Any]
-    prepared: ValidatedPlan
-    capabilities: Capabilities
-    position: TreePosition
-    source: ContextRef
-    input: PlanInput | None = None
-
-    @property
-    def instances(self) -> tuple[str, ...]:
-        """The instances that this run was started for."""
-        return self.input.instances if isinstance(self.input, InstanceInput) else ()
-
-    @property
-    def places(self) -> tuple[int, ...] | None:
-        """Where the Calls stand in the plan that they were taken from, or None."""
-        return self.input.places if isinstance(self.input, InstanceInput) else None
-
-    @property
-    def approve(self) -> Any:
-        """What the person asked to confirm who started the tree: ``plan`` does not hold for a part of a plan."""
-        if self.input is not None and self.input.part:
-            return self.input.approve
-        return (self.raw.get("config") or {}).get("approve")
 
 
 class PlanRun(RunMachine):
@@ -300,7 +266,7 @@ class PlanRun(RunMachine):
         if self._checked is not None and self._checked[0] == key:
             prepared = self._checked[1]
         else:
-            prepared = self._edited_plan(decision)
+            prepared = validate_edit(self.setup, self.raw, self.walk.prepared, decision)
             self._checked = (key, prepared)
         refusal = self.budget.calls_refusal(self._added_calls(prepared))
         if refusal is not None:
@@ -308,31 +274,6 @@ class PlanRun(RunMachine):
         if self.is_approved:
             self.walk.check_change(self._edited_part(prepared))
         return prepared
-
-    def _edited_plan(self, decision: Decision) -> ValidatedPlan:
-        plan, places = self.walk.prepared.request.plan, self.setup.places
-        if plan is None:
-            raise EngineError("a plan without a plan message")
-        calls = list(decision.calls) if decision.calls is not None else list(plan.calls)
-        if not self.takes_edits:
-            text = "this run walks several instances, and takes no edits: set instancesPerChild to 1 for that"
-            raise DecisionRefused(text)
-        if places is not None and decision.calls is not None:
-            raise DecisionRefused("this run walks a part of a plan: one call of it can be edited, and no more")
-        if decision.calls is None:
-            node = next((n for n in self.whole_plan.nodes if n.id == decision.call), None)
-            if node is None:
-                raise DecisionRefused(f"there is no call {decision.call}")
-            at = node.index if places is None else places.index(node.index)
-            calls[at] = keep_instance(calls[at], decision.call_with, node.instance)
-        request = edited_request(self.raw, plan.index, calls)
-        capabilities = self.setup.capabilities
-        return validate_parsed(parse_request(request), capabilities.tools, capabilities.served, places)
-
-    @property
-    def takes_edits(self) -> bool:
-        """False for a child of several instances: which of them an edit is for cannot be said."""
-        return len(self.setup.instances) <= 1
 
     def _added_calls(self, prepared: ValidatedPlan) -> int:
         return count_calls(prepared.whole or prepared) - count_calls(self.whole_plan)

@@ -71,8 +71,10 @@ def load_new_plan(walk: Walk, prepared: ValidatedPlan, same: Mapping[int, int], 
     for rank in range(len(prepared.nodes)):
         old = same.get(rank)
         calls[rank] = CallState(edited=edited) if old is None else keep_call(walk.runs[old])
+    ignored = walk.ignored
     walk.load(prepared, walk.provided_data(), calls)
     walk.changed.extend(calls)
+    walk.ignored.extend(ignored)
 
 
 def walk_anew(walk: Walk, prepared: ValidatedPlan) -> Walk:

@@ -1,8 +1,8 @@
 """The plan as a state machine: events in, commands out, plain data in between.
 
-Laws of this file: everything that changes while a plan is walked changes here. A shell feeds events (a
-Call completed, a message was provided, pause …) and performs the commands that come back (start this
-Call, ask a human, the plan has finished). Time comes with the events; the walk has no clock.
+Laws of this file: events enter a walk by its methods alone (a Call completed, a message was provided,
+pause …), and each returns the commands for a shell to perform (start this Call, ask a human, the plan has
+finished). Time comes with the events. What a walk does depends on its plan and its events, on nothing else.
 
 Theory of operation. ``call_state`` has the stages of a Call and the table of events that move it. Serial
 equivalence rests on two waits, both for prefixes of writer chains (see ``graph``, ``writer_progress``):
@@ -12,8 +12,9 @@ equivalence rests on two waits, both for prefixes of writer chains (see ``graph`
   at all (``push`` onto what may become an object): then it waits for that write. A Call that reads the
   result waits for that write anyway.
 
-What is found when a wait ends is decided in ``readiness``. ``load`` is the one way to begin a walk, to
-continue it in another run (``snapshot``) and to change its plan (``replanning``).
+When the waits of a Call end, ``readiness`` decides what becomes of it, and ``call_outcomes`` writes its
+result. ``load`` is the one way to begin a walk, to continue it in another run (``snapshot``) and to change
+its plan (``replanning``).
 """
 
 from __future__ import annotations

@@ -139,7 +139,7 @@ class PlanView:
             if limit < 0:
                 calls.pop()
                 break
-        return {"editable": self._run.takes_edits, "calls": calls}
+        return {"editable": self._run.setup.takes_edits, "calls": calls}
 
     # -- the end --------------------------------------------------------------------------------
 

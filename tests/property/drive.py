@@ -17,6 +17,7 @@ from acts.plan.context_log import END, Log
 from acts.plan.planned_call import PlannedCall
 from acts.plan.validate import ValidatedPlan, validate_request
 from tests import oracle
+from tests.cases import row
 
 ENGINE_CODES = {"UnresolvedReference", "WrongKind", "OutsideOutputPath"}
 NOW = "2026-01-01T00:00:00Z"
@@ -120,6 +121,13 @@ class Drive:
             "appended": walk.appended(),
             "views": views(walk.log, self.prepared),
         }
+
+
+def begin(*plan: dict[str, Any], context: Any = (), results: Any = None, config: Any = None) -> Drive:
+    """The walk of these Calls, begun; ``results`` are by Tool."""
+    case = row("one of a kind", list(plan), context=context, results=results)
+    request = case["request"] if config is None else {**case["request"], "config": config}
+    return Drive(request, case["results"])
 
 
 def data_message(raw: Any) -> Data:

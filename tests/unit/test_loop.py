@@ -14,7 +14,7 @@ from acts.language.references import parse
 from acts.language.usage import Usage
 from acts.machines.loop import MAX_ERRORS_SHOWN, AskModel, AwaitApproval, Finished, Loop, StartPlan, Step
 from acts.plan.validate import validate_request
-from acts.views.results import build_result
+from acts.views.results import build_agent_result, build_result
 from tests.property.drive import Drive
 
 Json = Any
@@ -107,7 +107,7 @@ def test_an_output_ends_the_loop_with_its_references_resolved(answer: Json, outp
     loop = loop_of(STATE)
     step = play(loop, {"calls": [], "output": answer})
     assert step == Finished("completed")
-    assert loop.result("completed")["output"] == output
+    assert build_agent_result(loop, "completed")["output"] == output
     assert type(loop.output) is type(output)
 
 
@@ -265,7 +265,7 @@ def test_a_plan_of_the_request_is_shown_and_not_run_and_its_mode_stays() -> None
 def test_a_lazy_plan_drops_what_was_answered_too_early() -> None:
     loop = loop_of({"type": "plan", "plan": [], "mode": "lazy"}, approve={"plan": False})
     play(loop, ({"calls": [call("think", "†state.x", _output="guess")]}, {"1:think": "asked"}))
-    assert loop.result("x")["state"] == {"x": "asked"}
+    assert build_agent_result(loop, "x")["state"] == {"x": "asked"}
 
 
 def test_a_message_from_outside_is_in_the_next_prompt_and_plan() -> None:
@@ -386,7 +386,7 @@ def test_a_limit_ends_the_loop_says_which_and_keeps_the_state(config: Json, tick
     assert (step.status, step.code) == ("failed", "LimitExceeded")
     assert words in step.message
     assert loop.tick == ticks
-    assert loop.result("failed")["state"] == ({} if "most_calls" in config else {"x": 1})
+    assert build_agent_result(loop, "failed")["state"] == ({} if "most_calls" in config else {"x": 1})
 
 
 def test_ticks_that_were_refused_count_like_any_other() -> None:
@@ -474,7 +474,7 @@ def test_a_loop_that_is_carried_over_after_each_tick_comes_to_the_same(step: str
     loops = [loop_of(STATE, step=step)]
     straight = loop_of(STATE, step=step)
     assert play(straight, *STORY) == play(loops[0], *STORY, carry=carried)
-    assert loops[-1].result("x") == straight.result("x")
+    assert build_agent_result(loops[-1], "x") == build_agent_result(straight, "x")
     assert len(loops) >= len(STORY)
 
 

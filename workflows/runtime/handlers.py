@@ -15,7 +15,6 @@ from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError, is_cancelled_exception
 
 from acts.language.errors import CallError, InvalidRequest, PlanError, Problem, truncate
-from acts.language.messages import Data, parse_message
 from acts.language.strict_json import write_json
 from acts.language.wire import (
     APPROVE,
@@ -61,6 +60,7 @@ from acts.tree.records import (
 )
 from workflows.runtime.driver import Driver
 from workflows.runtime.payloads import MAX_RESULT, NOTHING, decode, decode_or_none, decode_record, raw, without_details
+from workflows.runtime.provided import data_message, split_target
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -409,31 +409,3 @@ def _refuse(problem: DecisionAnswer) -> NoReturn:
 def _not_a_request(error: RecordError) -> InvalidRequest:
     hint = "start a Plan or an Agent; Delegate, Instance and Background are started by them"
     return InvalidRequest([Problem("invalidRequest", str(error), hint=hint)])
-
-
-def split_target(value: Any) -> tuple[str | None, Any]:
-    """The run that a provided message names, and the message without that; its ``instance`` as ``_instance``.
-
-    Only beside a payload in wrapped form: an inline payload may have fields of these names.
-    """
-    is_wrapped = isinstance(value, dict) and value.get("type") in value
-    if not is_wrapped or not {"workflowId", "instance"} & set(value):
-        return None, value
-    message = {k: v for k, v in value.items() if k not in ("workflowId", "instance")}
-    if isinstance(value.get("instance"), str):
-        message["_instance"] = value["instance"]
-    workflow_id = value.get("workflowId")
-    return (workflow_id if isinstance(workflow_id, str) else None), message
-
-
-def data_message(value: Any) -> Data:
-    """A message that may be provided from outside.
-
-    Raises:
-        InvalidRequest: it is no data-like Message.
-    """
-    message = parse_message(value)
-    if not isinstance(message, Data):
-        text = f"a {message.type} message cannot be provided: only data, input, state"
-        raise InvalidRequest([Problem("invalidMessage", text)])
-    return message
