@@ -57,7 +57,7 @@ async def plan_and_walk(
     ``start`` is what a delegate was started with; ``more`` are fields that ``AgentState`` carries besides.
     """
     info = workflow.info()
-    raw, parsed, capabilities = await prepare_request(raw)
+    raw, parsed, capabilities = await prepare_request(raw, position)
     position = position.with_budget(info.workflow_id, parsed.config.budget)
     grant, refusal = (None, None) if start is None else (start.grant, start.refusal)
     setup = AgentSetup(raw, parsed, capabilities, position, info.run_id, grant, refusal)

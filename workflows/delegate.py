@@ -65,7 +65,7 @@ class DelegateWorkflow(RunWorkflow):
         info = workflow.info()
         position = own.position.with_budget(info.workflow_id, parsed.config.budget)
         source = own_context(len(parsed.context))
-        machine = AnonymousDelegate(info.workflow_id, own, position, prepared, Capabilities(), source)
+        machine = AnonymousDelegate(info.workflow_id, own, position, prepared, Capabilities(price=own.price), source)
         return await self._drive_machine(machine, DelegateView(machine, machine), {})
 
     async def _drive_machine(self, machine: DelegateMachine, view: DelegateView, origin: dict[str, str]) -> RawValue:

@@ -95,7 +95,7 @@ async def plan_setup(value: RawValue, state: PlanState | None, input_type: type[
     else:
         raw = decode_request(value)
     if capabilities is None:
-        raw, parsed, capabilities = await prepare_request(raw)
+        raw, parsed, capabilities = await prepare_request(raw, own.position if own is not None else TreePosition())
     else:
         parsed = read_request(raw)
     places = own.places if isinstance(own, InstanceInput) else None

@@ -151,7 +151,8 @@ class CallStarts:
         own = build_delegate_input(
             command.call, command.context, node, config, position, run.setup.capabilities.pins, share
         )
-        own = own.model_copy(update={"grant": run.budget.hand_on(node.key), "refusal": refusal})
+        more: dict[str, Any] = {"grant": run.budget.hand_on(node.key), "refusal": refusal}
+        own = own.model_copy(update={**more, "price": run.price if node.delegate == ANONYMOUS else None})
         if node.detached:
             return [StartBackground(node, BackgroundInput(label=node.label, delegate=own))]
         return [StartDelegate(node, own)]

@@ -224,6 +224,7 @@ class DelegateInput(VersionedRecord):
     """What the child that does a delegated Call is started with, and nothing else of its parent.
 
     ``grant`` is the request to a model that it begins with; ``refusal`` says why the budget has none for it.
+    ``price`` is that of the model, where ``anonymous`` takes it over from its parent.
     """
 
     delegate: str
@@ -235,6 +236,7 @@ class DelegateInput(VersionedRecord):
     call: AnonymousCall | None = None
     grant: GrantedRequest | None = None
     refusal: str | None = None
+    price: tuple[float, float] | None = None
 
 
 class BackgroundInput(VersionedRecord):
