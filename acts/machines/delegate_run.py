@@ -134,7 +134,7 @@ class WalkedDelegate(DelegateMachine):
     def begin(self) -> list[Any]:
         """Ask for the Calls of the plan."""
         plan = self.request.plan
-        count = self.request.calls_of(plan.calls if plan is not None else ())
+        count = self.request.count_calls(plan.calls if plan is not None else ())
         return list(self.budget.request_calls(_PLAN, count))
 
     def react(self, event: Event, now: str) -> list[Any]:

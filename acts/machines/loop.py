@@ -258,7 +258,7 @@ class Loop:
         self.context.append([{**message, "_instance": instance} if own else message])
 
     def _refusal_of(self, calls: list[Json]) -> str | None:
-        return self._calls_refusal(self.request.calls_of(calls))
+        return self._calls_refusal(self.request.count_calls(calls))
 
     # -- parts ------------------------------------------------------------------------------------
 
@@ -301,7 +301,7 @@ class Loop:
         self.results.begin(nodes, self.tick)
         request = self._plan_request(prepared, nodes)
         self.context.append([{"type": "plan", "plan": calls, "mode": self.mode}])
-        count = self.request.calls_of([n.planned for n in nodes])
+        count = self.request.count_calls([n.planned for n in nodes])
         return StartPlan(self.tick, request, tuple(n.id for n in nodes), count)
 
     def _finish(self) -> Finished | None:

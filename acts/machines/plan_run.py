@@ -127,7 +127,7 @@ class PlanRun(RunMachine):
     @property
     def whole_plan(self) -> ValidatedPlan:
         """The plan as it was written, where the run walks a part of it and children the rest."""
-        return self.walk.prepared.whole or self.walk.prepared
+        return self.walk.prepared.unsplit or self.walk.prepared
 
     @property
     def in_flight(self) -> int:
@@ -335,7 +335,7 @@ class PlanRun(RunMachine):
         return len(self.setup.instances) <= 1
 
     def _added_calls(self, prepared: ValidatedPlan) -> int:
-        return count_calls(prepared.whole or prepared) - count_calls(self.whole_plan)
+        return count_calls(prepared.unsplit or prepared) - count_calls(self.whole_plan)
 
     def _own_part(self, prepared: ValidatedPlan) -> ValidatedPlan:
         """What this run walks itself: all of a plan, or what children of its own do not."""
@@ -345,7 +345,7 @@ class PlanRun(RunMachine):
 
     def _edited_part(self, prepared: ValidatedPlan) -> ValidatedPlan:
         """What this run walks of an edited plan; what children walk already stays theirs."""
-        by_children = self.walk.prepared.whole is not None
+        by_children = self.walk.prepared.unsplit is not None
         if self.is_approved and by_children and not needs_children(prepared):
             raise DecisionRefused("its instances are walked by children: no call of them can depend on a global one")
         return self._own_part(prepared) if by_children or not self.is_approved else prepared

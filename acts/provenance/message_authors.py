@@ -144,7 +144,9 @@ class Authors:
         """Of a Message that a Call of this run wrote."""
         value = message.payload if message.path is None else get(message.payload, message.path.names)
         tool = self._record.tools.get(str(call.get("_tool")))
-        behind = UNKNOWN if tool is None else _BEHIND[tool.runs(call.get("_delegate") or tool.consts.get("_delegate"))]
+        behind = (
+            UNKNOWN if tool is None else _BEHIND[tool.call_kind(call.get("_delegate") or tool.consts.get("_delegate"))]
+        )
         planned, plan = self._planner(message.index), self._calls.plan(message.index)
         tick = None if plan is None else self._ticks.get(plan)
         items = self._items.get((tick, message.instance))

@@ -12,7 +12,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from acts.language.errors import truncate
-from acts.language.references import Path, any_reference
+from acts.language.references import Path, contains_reference
 from acts.language.tools import META
 from acts.provenance import message_authors as authors
 from acts.provenance.message_authors import Author
@@ -66,7 +66,7 @@ def _add_call(branch: Tree, source: Source, parent: str | None) -> None:
     """The parameters of a call as planned, and where the values of their references came from."""
     parameters = {k: v for k, v in (source.origin.call or {}).items() if k not in META}
     for name, value in list(parameters.items())[:MAX_PARAMETERS]:
-        if not any_reference(value):
+        if not contains_reference(value):
             branch.add(_text((f"{name}  ", "dim"), (clean(compact_json(value), MAX_VALUE), "")))
         for read in source.reads:
             if read.parameter == name:
