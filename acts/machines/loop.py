@@ -25,7 +25,7 @@ from acts.machines.tick_results import TickResults
 from acts.plan.planned_call import approval_needed
 from acts.plan.validate import ValidatedPlan, settings_problems_of, validate_plan
 from acts.planner.solution import DEPTH_RESERVE, output_problems, resolve_output, shape_problems
-from acts.tree.decisions import DECIDED
+from acts.tree.decisions import DECISION_KEYS
 from acts.tree.plan_request import full_request, minimal_request
 
 if TYPE_CHECKING:
@@ -251,7 +251,7 @@ class Loop:
 
         What is about an instance belongs to it: models of the others are not shown it.
         """
-        data = {k: v for k, v in record.items() if k in DECIDED}
+        data = {k: v for k, v in record.items() if k in DECISION_KEYS}
         message = {"type": "data", "kind": "decision", "data": data, "_outputPath": "†decision"}
         instance = record.get("instance")
         own = instance in self.context.log.own

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from acts.language.errors import CallError, DecisionRefused, EngineError, InvalidRequest
 from acts.language.messages import parse_request
-from acts.language.wire import CANCELLED, ENGINE_ERROR, PAUSE, PROVIDE, REJECTED, RESUME
+from acts.language.wire import APPROVE, CANCELLED, EDIT, ENGINE_ERROR, PAUSE, PROVIDE, REJECT, REJECTED, RESUME
 from acts.machines.budget import BudgetRefused, Granted
 from acts.machines.call_starts import CallStarts
 from acts.machines.child_reports import decision_seen_from_above, reported_instances
@@ -41,7 +41,7 @@ from acts.machines.walk import Walk
 from acts.plan.planned_call import UNIT, PlannedCall
 from acts.plan.validate import ValidatedPlan, validate_parsed
 from acts.tree.batches import count_calls, expand_template, keep_instance, needs_children, split_into_children
-from acts.tree.decisions import APPROVE, EDIT, REJECT, Decision
+from acts.tree.decisions import Decision
 from acts.tree.plan_request import edited_request
 from acts.tree.records import Capabilities, ContextRef, InstanceInput, PlanInput, TreePosition
 
