@@ -251,7 +251,7 @@ def _measure_log(
 
     def measure(size: int) -> float:
         log = Log([])
-        layer = log.layer(instance, create=True)
+        layer = log.view_of(instance, create=True)
         writes = [(rank, *write(rank)) for rank in range(size)]
         reads = [read(rank, size) for rank in range(size)]
         if backwards:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from acts.language.errors import CallError, InvalidRequest, truncate
-from acts.language.wire import APPROVAL_TIMEOUT, LIMIT_EXCEEDED, PAUSE, PROVIDE, RESUME
+from acts.language.wire import APPROVAL_TIMEOUT, APPROVE, EDIT, LIMIT_EXCEEDED, PAUSE, PROVIDE, REJECT, RESUME
 from acts.machines.budget import BudgetRefused, Granted
 from acts.machines.events import (
     Begin,
@@ -31,7 +31,7 @@ from acts.machines.loop import AskModel, AwaitApproval, Finished, Loop, StartPla
 from acts.machines.request_size import ContextBytes, planner_request_size
 from acts.machines.run_commands import AskSolution, Finish, SignalChildren, StartPlanRun
 from acts.machines.run_machine import RunMachine
-from acts.tree.decisions import APPROVE, EDIT, REJECT, Decision
+from acts.tree.decisions import Decision
 from acts.tree.records import Capabilities, ContextRef, GrantedRequest, PlanInput, SettledRequest, TreePosition
 
 if TYPE_CHECKING:

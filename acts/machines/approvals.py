@@ -31,20 +31,12 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from acts.language.errors import CallError, DecisionRefused, InvalidRequest, PlanError, truncate
-from acts.language.wire import DECISION, DECISION_ANSWER, INVALID_REQUEST, PENDING_CHANGED, REFUSED
+from acts.language.wire import APPROVE, DECISION, DECISION_ANSWER, INVALID_REQUEST, PENDING_CHANGED, REFUSED, REJECT
 from acts.machines.budget import SendRecord
 from acts.machines.early_decisions import EarlyDecisions, ReceivedDecision
 from acts.machines.pending_below import PendingBelow
 from acts.machines.pending_reports import PendingReports, reported_key
-from acts.tree.decisions import (
-    APPROVE,
-    REJECT,
-    Decision,
-    PendingApproval,
-    check_version,
-    match_decision,
-    read_decision,
-)
+from acts.tree.decisions import Decision, PendingApproval, check_version, match_decision, read_decision
 from acts.tree.records import DecisionAnswer, ForwardedDecision, PendingChanged, TreePosition
 
 if TYPE_CHECKING:

@@ -88,14 +88,14 @@ class CallStarts:
         """True for a Call that begins with a request to a model, where requests are limited."""
         if node.kind == "delegate":
             limited = self._run.budget.limits_requests or self._run.budget.limits_calls
-            return limited if node.detached else self._run.budget.limits_requests and not node.acts
+            return limited if node.is_detached else self._run.budget.limits_requests and not node.runs_activity
         return node.kind == "latent" and self._run.budget.limits_requests
 
     def _ask_budget(self, commands: list[StartCall]) -> list[Any]:
         """Ask once for all Calls that start now."""
         out: list[Any] = []
-        detached = [c for c in commands if c.node.detached]
-        requests = [c for c in commands if not c.node.detached]
+        detached = [c for c in commands if c.node.is_detached]
+        requests = [c for c in commands if not c.node.is_detached]
         self._waiting |= {c.node.key: c for c in commands}
         for command in detached:
             out += self._run.budget.request_share(command.node.key, 1 + max(1, self._open_detached()))
@@ -105,7 +105,7 @@ class CallStarts:
 
     def _open_detached(self) -> int:
         pairs = zip(self._run.walk.nodes, self._run.walk.runs, strict=True)
-        return sum(n.detached and n.kind == "delegate" and r.state not in SETTLED for n, r in pairs)
+        return sum(n.is_detached and n.kind == "delegate" and r.state not in SETTLED for n, r in pairs)
 
     def _open_latent(self) -> int:
         """How many latent Calls may still need a request."""
@@ -127,7 +127,7 @@ class CallStarts:
             return [AskOutput(node, command.call, command.context, self._run.setup.source, grant)]
         if node.kind == "delegate":
             return self._start_delegate(command, granted, now)
-        if not node.detached:
+        if not node.is_detached:
             return [StartActivity(node, command.call, command.context)]
         options = node.tool.options.model_dump(mode="json")
         own = BackgroundInput(
@@ -146,19 +146,19 @@ class CallStarts:
             settled = list(run.budget.settle(node.key, None))
             return settled + run.on_call(node.key, lambda rank: run.walk.failed(rank, error, now), now)
         config = {**(run.raw.get("config") or {}), "approve": run.setup.approve}
-        position = run.position.detached() if node.detached else run.position.delegate(run.own, node.instance)
+        position = run.position.detached() if node.is_detached else run.position.delegate(run.own, node.instance)
         share = granted.share if granted is not None and granted.share else None
         own = build_delegate_input(
             command.call, command.context, node, config, position, run.setup.capabilities.pins, share
         )
         more: dict[str, Any] = {"grant": run.budget.hand_on(node.key), "refusal": refusal}
         own = own.model_copy(update={**more, "price": run.price if node.delegate == ANONYMOUS else None})
-        if node.detached:
+        if node.is_detached:
             return [StartBackground(node, BackgroundInput(label=node.label, delegate=own))]
         return [StartDelegate(node, own)]
 
     def _instance_input(self, node: PlannedCall) -> InstanceInput:
-        whole = self._run.walk.prepared.whole
+        whole = self._run.walk.prepared.unsplit
         if whole is None:
             raise EngineError("a unit of no batch")
         if self._batch is None or self._batch[0] is not whole:

@@ -13,7 +13,7 @@ from acts.language.messages import output_schema
 from acts.language.schemas import checker
 from acts.language.strict_json import json_size
 from acts.language.values import pointer
-from acts.language.wire import BUDGET_SPENT, PAUSE, PLAN_FAILED, PROVIDE, RESUME, SCHEMA_MISMATCH
+from acts.language.wire import BUDGET_SPENT, PAUSE, PLAN_FAILED, PROVIDE, REJECT, RESUME, SCHEMA_MISMATCH
 from acts.machines.events import (
     Begin,
     CallCompleted,
@@ -28,7 +28,6 @@ from acts.machines.events import (
 from acts.machines.request_size import ContextBytes, latent_request_size
 from acts.machines.run_commands import AskOutput, Finish, SignalChildren, StartActivity, StartPlanRun
 from acts.machines.run_machine import RunMachine
-from acts.tree.decisions import REJECT
 from acts.tree.delegation import plan_output
 from acts.tree.records import PlanInput
 
@@ -134,7 +133,7 @@ class WalkedDelegate(DelegateMachine):
     def begin(self) -> list[Any]:
         """Ask for the Calls of the plan."""
         plan = self.request.plan
-        count = self.request.calls_of(plan.calls if plan is not None else ())
+        count = self.request.count_calls(plan.calls if plan is not None else ())
         return list(self.budget.request_calls(_PLAN, count))
 
     def react(self, event: Event, now: str) -> list[Any]:

@@ -11,7 +11,7 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from acts.language.errors import CallError, DecisionRefused, InvalidRequest
-from acts.language.wire import CANCELLED, ENGINE_ERROR, PAUSE, PROVIDE, REJECTED, RESUME
+from acts.language.wire import APPROVE, CANCELLED, EDIT, ENGINE_ERROR, PAUSE, PROVIDE, REJECT, REJECTED, RESUME
 from acts.machines.budget import BudgetRefused, Granted
 from acts.machines.call_starts import CallStarts
 from acts.machines.child_reports import decision_seen_from_above, reported_instances
@@ -40,7 +40,7 @@ from acts.machines.walk import Walk
 from acts.plan.planned_call import UNIT, PlannedCall
 from acts.plan.validate import ValidatedPlan
 from acts.tree.batches import count_calls, expand_template, needs_children, split_into_children
-from acts.tree.decisions import APPROVE, EDIT, REJECT, Decision
+from acts.tree.decisions import Decision
 from acts.tree.records import InstanceInput
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class PlanRun(RunMachine):
     @property
     def whole_plan(self) -> ValidatedPlan:
         """The plan as it was written, where the run walks a part of it and children the rest."""
-        return self.walk.prepared.whole or self.walk.prepared
+        return self.walk.prepared.unsplit or self.walk.prepared
 
     @property
     def in_flight(self) -> int:
@@ -276,7 +276,7 @@ class PlanRun(RunMachine):
         return prepared
 
     def _added_calls(self, prepared: ValidatedPlan) -> int:
-        return count_calls(prepared.whole or prepared) - count_calls(self.whole_plan)
+        return count_calls(prepared.unsplit or prepared) - count_calls(self.whole_plan)
 
     def _own_part(self, prepared: ValidatedPlan) -> ValidatedPlan:
         """What this run walks itself: all of a plan, or what children of its own do not."""
@@ -286,7 +286,7 @@ class PlanRun(RunMachine):
 
     def _edited_part(self, prepared: ValidatedPlan) -> ValidatedPlan:
         """What this run walks of an edited plan; what children walk already stays theirs."""
-        by_children = self.walk.prepared.whole is not None
+        by_children = self.walk.prepared.unsplit is not None
         if self.is_approved and by_children and not needs_children(prepared):
             raise DecisionRefused("its instances are walked by children: no call of them can depend on a global one")
         return self._own_part(prepared) if by_children or not self.is_approved else prepared

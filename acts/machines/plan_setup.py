@@ -69,7 +69,7 @@ def validate_edit(setup: PlanSetup, raw: dict[str, Any], current: ValidatedPlan,
     if places is not None and decision.calls is not None:
         raise DecisionRefused("this run walks a part of a plan: one call of it can be edited, and no more")
     if decision.calls is None:
-        node = next((n for n in (current.whole or current).nodes if n.id == decision.call), None)
+        node = next((n for n in (current.unsplit or current).nodes if n.id == decision.call), None)
         if node is None:
             raise DecisionRefused(f"there is no call {decision.call}")
         at = node.index if places is None else places.index(node.index)

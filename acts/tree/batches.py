@@ -43,12 +43,12 @@ def needs_children(prepared: ValidatedPlan) -> bool:
         if node.instance is None:
             shared.add(node, rank)
     local = [n for n in prepared.nodes if n.instance is not None]
-    return bool(local) and not any(shared.written(p, None) for n in local for p in (*paths_read(n), *n.writes))
+    return bool(local) and not any(shared.has_writer(p, None) for n in local for p in (*paths_read(n), *n.writes))
 
 
 def split_into_children(prepared: ValidatedPlan) -> ValidatedPlan:
     """The plan that the parent runs: the global Calls, and a unit for each child."""
-    graph, _ = build_graph([n for n in _listed(prepared) if n.instance is None], prepared.start.held)
+    graph, _ = build_graph([n for n in _listed(prepared) if n.instance is None], prepared.initial_log.has_initially)
     units = list(_build_units(prepared))
     combined = Graph((*graph.order, *units), (*graph.waits, *(() for _ in units)), graph.writers)
     mode = prepared.request.plan.mode if prepared.request.plan is not None else "eager"
@@ -102,7 +102,7 @@ class Batch:
 
     def __init__(self, prepared: ValidatedPlan, config: Mapping[str, Json]) -> None:
         self._prepared = prepared
-        self._log = prepared.start
+        self._log = prepared.initial_log
         self._template = is_template(prepared.request, prepared.nodes)
         approve, local = prepared.request.config.approve, [n for n in prepared.nodes if n.instance is not None]
         self._is_editable = any(approval_needed(n, approve) for n in local)  # an edit may need any Tool and any data
@@ -203,6 +203,6 @@ def expand_template(prepared: ValidatedPlan, instances: Sequence[str]) -> Valida
     if len(instances) <= 1 or not is_template(prepared.request, prepared.nodes):
         return prepared
     nodes = [replace(n, instance=i, name=f"{i}/{n.id}") for i in instances for n in _listed(prepared)]
-    graph, _ = build_graph(nodes, prepared.start.held)
+    graph, _ = build_graph(nodes, prepared.initial_log.has_initially)
     mode = prepared.request.plan.mode if prepared.request.plan is not None else "eager"
     return replace(prepared, graph=graph, literal_outputs=find_literal_outputs(graph, mode)[0])

@@ -59,7 +59,7 @@ def appended_messages(walk: Walk) -> list[dict[str, Any]]:
     if not by_rank:
         return walk.appended()
     if list(walk.known) != [None]:  # no template: the run itself walks the global Calls
-        ranks = {n.key: rank for rank, n in enumerate(walk.prepared.whole.nodes)} if walk.prepared.whole else {}
+        ranks = {n.key: rank for rank, n in enumerate(walk.prepared.unsplit.nodes)} if walk.prepared.unsplit else {}
         for node, run in zip(walk.nodes, walk.runs, strict=True):
             by_rank += [(ranks[node.key], appended_message(node, *write)) for write in run.written]
         by_rank.sort(key=lambda pair: pair[0])
@@ -72,7 +72,7 @@ def failure_text(walk: Walk) -> str:
     lines = [f"- {_call_of(e)}: [{e['code']}] {truncate(str(e['message']), MAX_FAILURE)}" for e in failures]
     if len(lines) > MAX_FAILURES:
         lines[MAX_FAILURES:] = [f"- … and {len(lines) - MAX_FAILURES} more"]
-    if walk.prepared.whole is not None:
+    if walk.prepared.unsplit is not None:
         head = f"{len(failures)} calls failed in {len(dict.fromkeys(e.get('instance') for e in failures))} instances"
     else:
         skipped = walk.counts.get("skipped", 0)

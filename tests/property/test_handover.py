@@ -50,7 +50,7 @@ def told(drive: Drive) -> dict[str, Json]:
 
 def assert_the_part_gives_what_the_whole_gives(case: Case, order: list[int]) -> None:
     whole = prepared_of(case)
-    part = json.loads(json.dumps(minimal_request(whole, whole.log(), whole.nodes, CHILD)))
+    part = json.loads(json.dumps(minimal_request(whole, whole.create_log(), whole.nodes, CHILD)))
     drives = [Drive(whole, case.results), Drive(part, case.results)]
     for drive in drives:
         drive.finish_all(order)
@@ -143,7 +143,7 @@ def test_the_first_call_alone_does_what_it_does_in_the_plan(case: Case) -> None:
     """``step: "call"``: in plan order the first is ready, and no other has a say in what it reads and writes."""
     whole = prepared_of(case)
     first = next((n for n in whole.nodes if n.outcomes or n.kind != "latent"), whole.nodes[0])
-    part = json.loads(json.dumps(minimal_request(whole, whole.log(), [first], CHILD)))
+    part = json.loads(json.dumps(minimal_request(whole, whole.create_log(), [first], CHILD)))
     alone = Drive(part, {f"1:{first.tool.name}": case.results.get(first.id)})
     alone.finish_all()
     among = Drive(whole, case.results)

@@ -168,7 +168,7 @@ class KeyedDrive:
             rank = self.running.pop((order[turn % len(order)] if order else 0) % len(self.running))
             turn += 1
             result = self.results.get(self.walk.nodes[rank].id)
-            if self.walk.nodes[rank].detached:
+            if self.walk.nodes[rank].is_detached:
                 self._take(self.walk.detached(rank, NOW))
             elif isinstance(result, dict) and set(result) == {"$fail"}:
                 self._take(self.walk.failed(rank, CallError(result["$fail"]["type"], result["$fail"]["message"]), NOW))

@@ -213,7 +213,7 @@ def test_outcomes(output: str | None, error: str | None, outcomes: Any, choices:
     node = node_of({k: v for k, v in keys.items() if v is not None})
     assert [[str(p) for p in outcome] for outcome in node.outcomes] == outcomes
     assert (node.result_outcome_count, node.error) == (choices, failure)
-    assert node.detached is (outcomes == [])
+    assert node.is_detached is (outcomes == [])
 
 
 def test_reads_are_found_in_parameters_at_any_depth_and_nowhere_else() -> None:

@@ -230,7 +230,7 @@ ORIGINS: list[tuple[str, list[Json], int | None, dict[str, Json], tuple[str, boo
         1,
         {},
         (message_authors.MODEL, True),
-        {"all_shown": True},
+        {"saw_all": True},
     ),
     (
         "a model, which saw its scopes",
@@ -238,7 +238,7 @@ ORIGINS: list[tuple[str, list[Json], int | None, dict[str, Json], tuple[str, boo
         1,
         {},
         (message_authors.MODEL, True),
-        {"all_shown": False, "given": False},
+        {"saw_all": False, "given": False},
     ),
     (
         "an answer that stood in the Request",
@@ -246,7 +246,7 @@ ORIGINS: list[tuple[str, list[Json], int | None, dict[str, Json], tuple[str, boo
         1,
         {},
         (message_authors.REQUEST, False),
-        {"given": True, "all_shown": False, "id": "1:think"},
+        {"given": True, "saw_all": False, "id": "1:think"},
     ),
     (
         "an answer that stood in the Request and was not taken",

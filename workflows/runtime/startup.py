@@ -14,7 +14,7 @@ from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_
 
 from acts.language.errors import InvalidRequest, Problem, truncate
 from acts.language.messages import read_request
-from acts.language.tools import read_tools, registered_names, undecided_names
+from acts.language.tools import read_tools, registered_names
 from acts.language.wire import DELEGATE_UNAVAILABLE, LOAD_DELEGATE, NON_RETRYABLE_TYPES, REGISTRY
 from acts.tree.delegation import merged_tool, resolved_upfront, upfront_context
 from acts.tree.records import Capabilities, TreePosition
@@ -44,9 +44,9 @@ async def prepare_request(raw: dict[str, Any], position: TreePosition) -> tuple[
 
 
 async def look_up(parsed: Request, *, needs_price: bool = False) -> Capabilities:
-    """What the worker serves of what the Request leaves open, and its model's price where a budget of the tree limits the cost."""
-    names = registered_names(parsed)
     """What the worker serves of what the Request leaves open; its model's price where a budget limits the cost."""
+    names = registered_names(parsed)
+    query: dict[str, Any] = {"tools": names, "activities": list(dict.fromkeys((*undecided_names(parsed), *names)))}
     if needs_price and parsed.config.model is not None:
         query["model"] = parsed.config.model
     if not query["activities"] and "model" not in query:
