@@ -14,7 +14,7 @@ from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_
 
 from acts.language.errors import InvalidRequest, Problem, truncate
 from acts.language.messages import read_request
-from acts.language.tools import read_tools, registered_names
+from acts.language.tools import read_tools, registered_names, undecided_names
 from acts.language.wire import DELEGATE_UNAVAILABLE, LOAD_DELEGATE, NON_RETRYABLE_TYPES, REGISTRY
 from acts.tree.delegation import merged_tool, resolved_upfront, upfront_context
 from acts.tree.records import Capabilities, TreePosition
