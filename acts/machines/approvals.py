@@ -134,9 +134,9 @@ class Approvals:
     ) -> list[ApprovalEffect]:  # fmt: skip
         """Wait for a decision; one that came early may settle it at once."""
         key = (what, call, instance)
-        self._reports.has_changes = True
         if key in self._waits:  # an edit changed it: what it is about, too
             self._waits[key] = replace(self._waits[key], version=version, about=about or {})
+            self._reports.has_changes = True
             return []
         since = self._since.pop(_text_key(key), None) or now
         deadline, out = None, list[ApprovalEffect]()
@@ -147,6 +147,7 @@ class Approvals:
             out.append(StartTimer(_text_key(key), left, f"decision about {call or 'the plan'}"))
         self._settings[key] = settings
         self._waits[key] = wait = PendingApproval(self.own, what, version, since, call, instance, deadline, about or {})
+        self._reports.add(wait)
         self._early.remember(wait)
         return out + self._judge_early(wait, now)
 
@@ -302,18 +303,19 @@ class Approvals:
 
     def _judge_early(self, wait: PendingApproval, now: str) -> list[ApprovalEffect]:
         """Judge the decisions that came before this wait: of those that fit it, the first that is accepted holds."""
-        if wait.workflow_id != self.own:
-            items = self._early.take(wait, self._below.ancestors(wait.workflow_id))
-            return [self._forward(wait, item) for item in items]  # the run that waits judges each in turn
+        is_own = wait.workflow_id == self.own
         out: list[ApprovalEffect] = []
         is_decided = False
-        for item in self._early.take(wait):
+        for item in self._early.take(wait, () if is_own else self._below.ancestors(wait.workflow_id)):
             try:
                 if is_decided:
                     raise DecisionRefused(f"another decision about {wait} came before this one")
                 check_version(wait, item.decision)
-                out += [*self._take(wait, item.decision, now), *self._answer(item, None)]
-                is_decided = True
+                if is_own:
+                    out += [*self._take(wait, item.decision, now), *self._answer(item, None)]
+                    is_decided = True
+                else:
+                    out.append(self._forward(wait, item))  # the run that waits judges each in turn
             except (PlanError, CallError) as error:
                 out += self._answer(item, problem_of(error))
         return out

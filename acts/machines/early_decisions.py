@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from acts.language.errors import DecisionRefused
-from acts.tree.decisions import Decision, PendingApproval, match_decision, read_decision
+from acts.tree.decisions import EDIT, Decision, PendingApproval, match_decision, read_decision
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -62,9 +62,10 @@ class EarlyDecisions:
             return False
         # A run within an instance does not always know that it is one: its id means it
         is_named = instance is None and decision.workflow_id == workflow_id
+        edits_plan = call is None and decision.decision == EDIT  # one Call of a plan that waited
         return (
             decision.workflow_id in (None, workflow_id)
-            and decision.call in (None, call)
+            and (edits_plan or decision.call in (None, call))
             and (is_named or decision.instance in (None, instance))
         )
 

@@ -2,7 +2,8 @@
 
 A report names what opened and what closed since the last. One report is on its way at a time. One that does
 not arrive changes nothing, so the next holds its changes too. What closed because of a decision that the root
-forwarded is not reported: the answer to that decision says so.
+forwarded is not reported: the answer to that decision says so. A wait that was edited before its first report
+stands in it twice, as it opened and as it is now: a decision that came early is about the first.
 """
 
 from __future__ import annotations
@@ -39,12 +40,19 @@ class PendingReports:
         self._own, self._position = own, position
         self._sent: dict[ReportedKey, PendingApproval] = {}  # what the root knows once everything has arrived
         self._arrived: dict[ReportedKey, PendingApproval] = {}  # what it knows for certain
+        self._as_opened: dict[ReportedKey, PendingApproval] = {}  # until the root knows it
         self._on_the_way: tuple[dict[ReportedKey, PendingApproval], dict[ReportedKey, PendingApproval]] | None = None
         self._resends = 0
 
     def as_reported(self, wait: PendingApproval) -> PendingApproval:
         """A wait as the root sees it: the instance is the one that this run works for there."""
         return wait.inside(self._position.instance)
+
+    def add(self, wait: PendingApproval) -> None:
+        """This waits from now on."""
+        wait, self.has_changes = self.as_reported(wait), True
+        if self._sent.get(reported_key(wait)) != wait:  # else it waited before continue-as-new, too
+            self._as_opened[reported_key(wait)] = wait
 
     def drop(self, wait: PendingApproval) -> None:
         """The root learns by another message that this does not wait any more."""
@@ -66,16 +74,25 @@ class PendingReports:
         for key, _ in closed:
             del self._sent[key]
         self._sent |= opened
+        self._as_opened = {key: w for key, w in self._as_opened.items() if key in current}
+        versions = [v for key, w in opened for v in self._versions(key, w)]
         return PendingChanged(
-            workflowId=self._own, ancestors=self._position.ancestors, opened=tuple(w.to_json() for _, w in opened),
+            workflowId=self._own, ancestors=self._position.ancestors, opened=tuple(w.to_json() for w in versions),
             closed=tuple({k: v for k, v in w.to_json().items() if k in _NAMES} for _, w in closed),
         )  # fmt: skip
+
+    def _versions(self, key: ReportedKey, wait: PendingApproval) -> list[PendingApproval]:
+        """A wait as the root has to learn of it: as it opened, and as it is now."""
+        opened = self._as_opened.get(key, wait)
+        return [wait] if opened == wait else [opened, wait]
 
     def confirm(self) -> None:
         """The report on its way has arrived."""
         opened, closed = self._on_the_way or ({}, {})
         for key in closed:
             self._arrived.pop(key, None)
+        for key in opened:
+            self._as_opened.pop(key, None)
         self._arrived |= opened
         self._on_the_way, self._resends = None, 0
 

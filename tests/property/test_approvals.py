@@ -1,0 +1,519 @@
+"""Decisions race through a tree of runs: whoever decides, wherever and whenever, each wait is decided once at most,
+by somebody who could have seen it, and everybody who asked is answered once."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+from collections import defaultdict
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+
+from acts.language.config import Approve, Config
+from acts.language.errors import InvalidRequest, Problem
+from acts.language.wire import INVALID_REQUEST
+from acts.machines.approvals import ENGINE, RESEND_TIMER, Decided, StartTimer
+from acts.machines.budget import SendRecord
+from acts.machines.events import (
+    Begin,
+    CancelRequested,
+    ChildEnded,
+    DecisionReceived,
+    Event,
+    RecordReceived,
+    StartsReleased,
+)
+from acts.machines.run_commands import Finish
+from acts.machines.run_machine import RunMachine
+from acts.tree.decisions import Decision, PendingApproval
+from acts.tree.records import ForwardedDecision, PendingChanged, TreePosition
+from tests.property.simulated_tree import START, Tree
+
+Json = Any
+What = tuple[str, str | None]  # what, call
+Place = tuple[str, str, str | None, str | None]  # workflow id, what, call, instance
+TIMEOUT_SECONDS = 10
+PLAN: What = ("plan", None)
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A decision that a run took: about which opening of which wait, at which version of it."""
+
+    place: Place
+    opening: int
+    decision: str
+    version: int
+    by: str | None
+    opened_version: int
+
+
+class WaitingRun(RunMachine):
+    """A run whose only work is to wait: for all of a stage, then for all of the next."""
+
+    def __init__(self, own: str, position: TreePosition, stages: list[list[What]], approve: Approve) -> None:
+        super().__init__(own, position)
+        self.stages, self.approve = stages, approve
+        self.stage = 0
+        self.version = 1
+        self.left: list[What] = list(stages[0]) if stages else []
+        self.openings: dict[What, list[int]] = defaultdict(list)  # the version of each
+        self.log: list[Taken] = []
+        self.may_end = False
+        self.reopening: set[What] = set()
+
+    @property
+    def config(self) -> Config:
+        return Config(approve=self.approve)
+
+    @property
+    def phase(self) -> str:
+        return "running"
+
+    @property
+    def in_flight(self) -> int:
+        return len(self.children)
+
+    @property
+    def is_paused(self) -> bool:
+        return False
+
+    @property
+    def can_continue_as_new(self) -> bool:
+        return not self.children
+
+    def react(self, event: Event, now: str) -> list[Any]:
+        if isinstance(event, Begin):
+            return [] if self.is_cancelling else self._open_all(self.left, now)
+        if isinstance(event, CancelRequested):
+            self.is_cancelling = True
+            return list(self.approvals.close_all())
+        return self._end_if_over() if isinstance(event, (ChildEnded, StartsReleased)) else []
+
+    def place(self, what: What) -> Place:
+        return (self.own, *what, self.position.instance)
+
+    def _open_all(self, every: list[What], now: str) -> list[Any]:
+        return [effect for what in list(every) for effect in self._open(what, now)]
+
+    def _open(self, what: What, now: str) -> list[Any]:
+        if what in self.reopening:
+            self.reopening.remove(what)
+        elif not any((w.what, w.call) == what for w in self.approvals.own_pending):
+            self.openings[what].append(self.version)
+        name, call = what
+        return list(
+            self.approvals.open(name, self.version, self.approve, now, call=call, instance=self.position.instance)
+        )
+
+    def check_decision(self, decision: Decision) -> Any:
+        if decision.decision == "edit" and _tool(decision) == "bad":
+            raise InvalidRequest([Problem("unknownTool", "there is no such tool", "/call")])
+        return None
+
+    def on_decided(self, effect: Decided, now: str) -> list[Any]:
+        decision, wait = effect.decision, effect.wait
+        what = (wait.what, wait.call)
+        versions = self.openings[what]
+        self.log.append(
+            Taken(self.place(what), len(versions), decision.decision, wait.version, decision.by, versions[-1])
+        )
+        if decision.decision == "edit":
+            return self._edit(wait, decision, now)
+        self.left.remove(what)
+        if self.left or self.stage + 1 >= len(self.stages):
+            return self._end_if_over()
+        self.stage += 1
+        self.left = list(self.stages[self.stage])
+        self.version += PLAN in self.left  # an agent's next proposal is a new version
+        return self._open_all(self.left, now)
+
+    def _edit(self, wait: PendingApproval, decision: Decision, now: str) -> list[Any]:
+        """All that waits has another version; a Call may have become another one, which waits in its place."""
+        self.version += 1
+        out: list[Any] = []
+        if wait.call is not None and _tool(decision) == "other":
+            renamed = f"{wait.call.partition(':')[0]}:other{self.version}"
+            self.left[self.left.index((wait.what, wait.call))] = (wait.what, renamed)
+            out += self.approvals.close_call(wait.call, wait.instance)
+            self.approvals.inherit_deadline(wait, [renamed])
+        self.approvals.raise_version(self.version)
+        return out + self._open_all(self.left, now)
+
+    def _end_if_over(self) -> list[Any]:
+        if self.left or self.children or self.finished is not None or not self.may_end:
+            return []
+        self.finished = "completed"
+        return [Finish("completed")]
+
+    def renewed(self) -> WaitingRun:
+        """The same run after continue-as-new: all that crosses of the machines is JSON."""
+        carried = json.loads(json.dumps(self.common_snapshot()))
+        new = WaitingRun(self.own, self.position, self.stages, self.approve)
+        new.restore_common(carried["approvals"], carried["budget"])
+        for name in ("stage", "version", "left", "openings", "log", "may_end"):
+            setattr(new, name, copy.deepcopy(getattr(self, name)))
+        new.reopening = {(wait.what, wait.call) for wait in self.approvals.own_pending}
+        return new
+
+
+def _tool(decision: Decision) -> str | None:
+    return decision.call_with.get("_tool") if isinstance(decision.call_with, dict) else None
+
+
+# -- what a person may mean, written down a second time ---------------------------------------------
+
+
+def means(raw: Json, word: str, place: Place, ancestors: tuple[str, ...], scope: str | None) -> bool:
+    """True when a decision, told to the run ``scope``, may be about this."""
+    workflow_id, what, call, instance = place
+    if scope is not None and scope != workflow_id and scope not in ancestors:
+        return False
+    if raw.get("workflowId") not in (None, workflow_id):
+        return False
+    names_run = raw.get("workflowId") == workflow_id and instance is None
+    if not names_run and raw.get("instance") not in (None, instance):
+        return False
+    if word == "edit" and "plan" in raw and call is not None:
+        return False
+    return (word == "edit" and what == "plan") or raw.get("call") in (None, call)
+
+
+@dataclass
+class Routing:
+    """What the run that matched a decision knew then: what it could mean, now and ever."""
+
+    raw: Json
+    word: str
+    visible: dict[Place, int]
+    ever: set[Place]
+
+
+class WatchedTree(Tree):
+    """A tree in which each run has a twin that never continues as new, and each decision is watched."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.twins: dict[str, WaitingRun] = {}
+        self.ancestors: dict[str, tuple[str, ...]] = {}
+        self.known: dict[str, set[Place]] = defaultdict(set)
+        self.routings: dict[str, Routing] = {}
+        self.closed: dict[tuple[Place, int], Taken] = {}
+        self.taken: dict[str, list[Taken]] = defaultdict(list)
+
+    def machine(self, id_: str) -> WaitingRun:
+        machine = self.runs[id_].machine
+        assert isinstance(machine, WaitingRun)
+        return machine
+
+    def start(self, machine: RunMachine, parent: str | None = None, key: str = "") -> None:
+        super().start(machine, parent, key)
+        self.ancestors[machine.own] = machine.position.ancestors
+        twin = copy.deepcopy(machine)
+        twin.approvals._check = twin.check_decision
+        assert isinstance(twin, WaitingRun)
+        self.twins[machine.own] = twin
+
+    def handle(self, id_: str, event: Event) -> None:
+        machine = self.machine(id_)
+        self._note_routing(id_, event)
+        before = len(machine.log)
+        commands = machine.handle(event, self.clock)
+        assert commands == self.twins[id_].handle(event, self.clock), "a run that continued as new goes another way"
+        self.perform(id_, commands)
+        self._note_known(id_, event)
+        for taken in machine.log[before:]:
+            self._check_taken(taken)
+
+    def flush(self, id_: str, *, at_end: bool) -> None:
+        machines = (self.machine(id_), self.twins[id_])
+        commands, others = ([*(m.flush_at_end if at_end else m.flush)(self.clock)] for m in machines)
+        assert commands == others, "a run that continued as new reports something else"
+        self.perform(id_, commands)
+
+    def renew(self, id_: str) -> None:
+        """Continue as new: the timers end with the run, and are there again."""
+        run, timers = self.runs[id_], self.runs[id_].timers
+        run.machine, run.timers = self.machine(id_).renewed(), {}
+        commands = run.machine.handle(Begin(), self.clock)
+        assert all(isinstance(command, StartTimer) for command in commands), commands
+        self.perform(id_, commands)
+        assert run.timers == {name: max(at, self.now + 1) for name, at in timers.items()}
+        assert self.machine(id_).openings == self.twins[id_].openings
+        self.work(id_)
+
+    # -- who could have seen what -------------------------------------------------------------------
+
+    def _note_routing(self, id_: str, event: Event) -> None:
+        scope: str | None = None
+        if isinstance(event, DecisionReceived):
+            raw, word = event.raw, event.word or event.raw["decision"]
+        elif isinstance(event, RecordReceived) and isinstance(event.record, ForwardedDecision):
+            if event.record.target is not None:
+                return  # the root has matched it
+            raw, word, scope = event.record.decision, event.record.decision["decision"], event.record.scope
+        else:
+            return
+        pending = self.machine(id_).approvals.pending
+        visible = {(w.workflow_id, w.what, w.call, w.instance): w.version for w in pending}
+        fits = lambda place: means(raw, word, place, self.ancestors[place[0]], scope)  # noqa: E731
+        self.routings[raw["by"]] = Routing(
+            raw, word, {p: v for p, v in visible.items() if fits(p)}, {p for p in self.known[id_] if fits(p)}
+        )
+
+    def _note_known(self, id_: str, event: Event) -> None:
+        machine = self.machine(id_)
+        self.known[id_] |= {machine.place(what) for what, versions in machine.openings.items() if versions}
+        if isinstance(event, RecordReceived) and isinstance(event.record, PendingChanged):
+            for raw in event.record.opened:
+                self.known[id_].add((raw["workflowId"], raw["what"], raw.get("call"), raw.get("instance")))
+
+    def _check_taken(self, taken: Taken) -> None:
+        if taken.decision != "edit":
+            key = (taken.place, taken.opening)
+            assert key not in self.closed, f"decided twice: {self.closed[key]} and {taken}"
+            self.closed[key] = taken
+        if taken.by == ENGINE or taken.by is None:
+            return
+        self.taken[taken.by].append(taken)
+        assert len(self.taken[taken.by]) == 1, f"one decision, taken twice: {self.taken[taken.by]}"
+        routing = self.routings[taken.by]
+        assert _tool_of(routing.raw) != "bad"
+        said = routing.raw.get("version")
+        assert said in (None, taken.version), f"about version {said}, taken for {taken.version}"
+        if routing.visible:
+            assert routing.visible == {taken.place: taken.version}, f"{taken} was matched with {routing.visible}"
+        else:
+            assert not routing.ever, f"{taken} came after {routing.ever} had waited, and was kept for what came next"
+            assert taken.version == taken.opened_version, f"{taken} came before what was edited"
+
+
+def _tool_of(raw: Json) -> str | None:
+    return (raw.get("with") or {}).get("_tool")
+
+
+# -- the races ----------------------------------------------------------------------------------------
+
+ROOT, MIDDLE, ANN, BOB, LEAF = "r", "r/m", "r/m/a", "r/m/b", "r/z"
+POSITIONS = {
+    ROOT: TreePosition(),
+    MIDDLE: TreePosition(ancestors=(ROOT,)),
+    ANN: TreePosition(ancestors=(ROOT, MIDDLE), instance="Ann"),
+    BOB: TreePosition(ancestors=(ROOT, MIDDLE), instance="Bob"),
+    LEAF: TreePosition(ancestors=(ROOT,)),
+}
+PARENTS = {MIDDLE: ROOT, ANN: MIDDLE, BOB: MIDDLE, LEAF: ROOT}
+STAGES: list[list[list[What]]] = [
+    [],
+    [[PLAN]],
+    [[PLAN], [PLAN]],
+    [[("call", "1:pay")]],
+    [[("call", "1:pay")], [("call", "2:pay")]],
+    [[("call", "1:pay"), ("scopes", "2:look")]],
+    [[PLAN], [("call", "1:pay"), ("call", "2:pay")]],
+]
+approves = st.builds(
+    Approve, timeout=st.sampled_from([None, TIMEOUT_SECONDS]), onTimeout=st.sampled_from(["reject", "approve", "fail"])
+)
+
+
+class DecisionRaces(RuleBasedStateMachine):
+    """People decide at any run while messages are on their way, runs start, end, die, and continue as new."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tree = WatchedTree()
+        self.people = 0
+        self.losses = 0
+        self.harmed: set[str] = set()  # runs that were killed or cancelled: what they did last may be unknown
+        self.refused: dict[str, Json] = {}
+
+    @initialize(data=st.data())
+    def grow(self, data: st.DataObject) -> None:
+        self.plans = {
+            id_: (data.draw(st.sampled_from(STAGES)), data.draw(approves), data.draw(st.booleans())) for id_ in POSITIONS
+        }
+        self._start(ROOT)
+
+    def _start(self, id_: str) -> None:
+        stages, approve, may_end = self.plans.pop(id_)
+        machine = WaitingRun(id_, POSITIONS[id_], stages, approve)
+        machine.may_end = may_end and id_ in (ANN, BOB, LEAF)
+        self.tree.start(machine, PARENTS.get(id_), id_)
+
+    def _alive(self, *ids: str) -> list[str]:
+        return [id_ for id_ in ids or POSITIONS if id_ in self.tree.runs]
+
+    @precondition(lambda self: any(PARENTS.get(i) in self.tree.runs for i in self.plans))
+    @rule(data=st.data())
+    def start(self, data: st.DataObject) -> None:
+        ready = [i for i in self.plans if PARENTS.get(i) in self._idle()]
+        if ready:
+            self._start(data.draw(st.sampled_from(ready)))
+
+    def _idle(self) -> list[str]:
+        return [i for i in self._alive() if i not in self.harmed and not self.tree.machine(i).finished]
+
+    @rule(
+        data=st.data(), word=st.sampled_from(["approve", "approve", "reject", "edit"]), is_update=st.booleans(),
+        version=st.sampled_from([None, None, None, 1, 2]),
+    )  # fmt: skip
+    def decide(self, data: st.DataObject, word: str, is_update: bool, version: int | None) -> None:  # noqa: FBT001
+        if not self._alive():
+            return
+        self.people += 1
+        by = f"p{self.people}"
+        narrow = {
+            "call": data.draw(st.sampled_from([None, None, "1:pay", "2:pay"])),
+            "workflowId": data.draw(st.sampled_from([None, None, None, *POSITIONS])),
+            "instance": data.draw(st.sampled_from([None, None, None, "Ann", "Bob"])),
+        }
+        raw: Json = {"by": by, "version": version, **{k: v for k, v in narrow.items() if v is not None}}
+        if word == "reject":
+            raw["reason"] = "no"
+        if word == "edit":
+            changed = {"_tool": data.draw(st.sampled_from(["pay", "other", "bad"]))}
+            raw |= {"with": changed} if "call" in raw else {"plan": [changed]}
+        if is_update:
+            raw["decision"] = word
+        target = data.draw(st.sampled_from(self._alive()))
+        refusal = self.tree.tell(target, raw, None if is_update else word, by if is_update else None)
+        if refusal is not None:
+            self.refused[by] = refusal
+
+    @precondition(lambda self: any(run.inbox for run in self.tree.runs.values()))
+    @rule(data=st.data())
+    def work(self, data: st.DataObject) -> None:
+        self.tree.work(data.draw(st.sampled_from([i for i, run in self.tree.runs.items() if run.inbox])))
+
+    @precondition(lambda self: self.tree.lines)
+    @rule(data=st.data(), fails=st.integers(0, 9))
+    def arrive(self, data: st.DataObject, fails: int) -> None:
+        line = data.draw(st.sampled_from(list(self.tree.lines)))
+        message = self.tree.lines[line][0]
+        may_fail = message.key == "pending" or (message.key.startswith("decision/") and line[0] == ROOT)
+        is_lost = fails == 0 and may_fail and self.losses < 3 and not message.arrived
+        self.losses += is_lost
+        self.tree.arrive(line, fails=is_lost)
+
+    @precondition(lambda self: self.tree.lines)
+    @rule(data=st.data())
+    def acknowledge(self, data: st.DataObject) -> None:
+        self.tree.acknowledge(data.draw(st.sampled_from(list(self.tree.lines))))
+
+    @rule()
+    def wait_for_a_timer(self) -> None:
+        self.tree.fire_next_timer()
+
+    @rule(data=st.data())
+    def continue_as_new(self, data: st.DataObject) -> None:
+        quiet = [i for i in self._idle() if self.tree.is_quiet(i) and not self.tree.machine(i).has_not_begun]
+        # The next run counts what it forwards from 1, and reports at once what was lost: the twin does neither
+        quiet = [i for i in quiet if i != ROOT or not self.tree.machine(ROOT).approvals._below._next]
+        quiet = [i for i in quiet if RESEND_TIMER not in self.tree.runs[i].timers]
+        if quiet:
+            self.tree.renew(data.draw(st.sampled_from(quiet)))
+
+    @rule(victim=st.sampled_from([ANN, BOB, LEAF, MIDDLE]), one_in=st.integers(0, 5))
+    def kill(self, victim: str, one_in: int) -> None:
+        if victim in self.tree.runs and one_in == 0:
+            self._harm(victim)
+            self.tree.kill(victim)
+
+    @rule(victim=st.sampled_from([ANN, BOB, LEAF, MIDDLE]), one_in=st.integers(0, 5))
+    def cancel(self, victim: str, one_in: int) -> None:
+        if victim in self.tree.runs and one_in == 0:
+            self._harm(victim)
+            for id_ in self._alive():
+                if id_ == victim or victim in self.tree.ancestors[id_]:
+                    self.tree.runs[id_].inbox.append(CancelRequested())
+
+    def _harm(self, victim: str) -> None:
+        self.harmed |= {i for i in POSITIONS if i == victim or victim in POSITIONS[i].ancestors}
+
+    @rule()
+    def come_to_rest(self) -> None:
+        self.tree.settle()
+        self._check_pending()
+
+    def _check_pending(self) -> None:
+        """The root shows what waits, all of it, and nothing else."""
+        if ROOT not in self.tree.runs or self.losses:
+            return
+        waiting = {
+            (*self.tree.machine(i).place((w.what, w.call)), w.version)
+            for i in self._alive() for w in self.tree.machine(i).approvals.own_pending
+        }  # fmt: skip
+        shown = [
+            (w.workflow_id, w.what, w.call, w.instance, w.version) for w in self.tree.machine(ROOT).approvals.pending
+        ]
+        assert sorted(map(str, shown)) == sorted(map(str, waiting))
+
+    def teardown(self) -> None:
+        if ROOT not in self.tree.runs:
+            return
+        self._rest_with_timers()
+        self._check_pending()
+        self._decide_the_rest()
+        for id_ in reversed(self._alive()):
+            self.tree.machine(id_).may_end = self.tree.twins[id_].may_end = True
+            self.tree.runs[id_].inbox.append(StartsReleased())
+            self.tree.settle()
+        self._rest_with_timers()
+        assert not self.tree.runs, "a run never ends"
+        self._check_answers()
+
+    def _rest_with_timers(self) -> None:
+        self.tree.settle()
+        while self.tree.fire_next_timer():
+            self.tree.settle()
+
+    def _decide_the_rest(self) -> None:
+        """Whatever waits can be decided at the root, by its name."""
+        for _ in range(100):
+            pending = self.tree.machine(ROOT).approvals.pending
+            if not pending:
+                return
+            self.people += 1
+            wait, by = pending[0], f"p{self.people}"
+            raw = {"decision": "approve", "by": by, "workflowId": wait.workflow_id, "version": wait.version}
+            raw |= {"call": wait.call} if wait.call is not None else {}
+            others = [w for w in pending if w.workflow_id == wait.workflow_id]
+            refusal = self.tree.tell(ROOT, raw, None, by)
+            if wait.call is None and len(others) > 1:
+                continue
+            assert refusal is None
+            self._rest_with_timers()
+            assert self.tree.taken[by] or self.losses, f"nobody took the decision about {wait}"
+        raise AssertionError("what waits cannot be decided")
+
+    def _check_answers(self) -> None:
+        answers = {answer.id: answer for answer in self.tree.answers}
+        assert len(answers) == len(self.tree.answers)
+        assert set(answers) == set(self.tree.asked) - self.tree.abandoned
+        for by, answer in answers.items():
+            if answer.problem is None:
+                assert self.tree.taken[by], f"{by} was told that it was taken"
+            elif not self.harmed:
+                assert not self.tree.taken[by], f"{by} was refused, and taken: {answer.problem}"
+            is_bad = _tool_of(self.tree.routings[by].raw) == "bad"
+            if answer.problem is not None and answer.problem.type == INVALID_REQUEST:
+                assert is_bad
+                assert answer.problem.details
+        for by in self.refused:
+            assert not self.tree.taken[by]
+
+
+TestDecisionRaces = DecisionRaces.TestCase
+TestDecisionRaces.settings = settings(
+    max_examples=int(os.environ.get("ACTS_EXAMPLES", "60")), stateful_step_count=60, deadline=None,
+    report_multiple_bugs=False,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
+)  # fmt: skip
