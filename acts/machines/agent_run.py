@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from acts.language.config import Config
     from acts.language.messages import Data, Request
-    from acts.machines.approvals import Decided
+    from acts.machines.approval_effects import Decided
     from acts.plan.validate import ValidatedPlan
     from acts.tree.records import AgentState
 
@@ -103,7 +103,7 @@ class AgentRun(RunMachine):
             return "cancelled"
         if self._is_paused and (self._held_step is not None or self._held_grants):
             return "paused"
-        return "awaiting" if self._phase == "running" and self.approvals.runs_waiting_below else self._phase
+        return "awaiting" if self._phase == "running" and self.approvals.below.run_count else self._phase
 
     @property
     def in_flight(self) -> int:

@@ -34,7 +34,7 @@ from acts.tree.records import PlanInput
 if TYPE_CHECKING:
     from acts.language.config import Config
     from acts.language.messages import Data, Request
-    from acts.machines.approvals import Decided
+    from acts.machines.approval_effects import Decided
     from acts.machines.budget import BudgetRefused, Granted
     from acts.plan.validate import ValidatedPlan
     from acts.tree.records import Capabilities, ContextRef, DelegateInput, TreePosition

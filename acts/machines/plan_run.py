@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
     from acts.language.config import Config
     from acts.language.messages import Data
-    from acts.machines.approvals import Decided
+    from acts.machines.approval_effects import Decided
     from acts.machines.commands import Command
     from acts.tree.records import PlanState
 
@@ -126,7 +126,7 @@ class PlanRun(RunMachine):
             return "paused"
         if not self.is_approved:
             return "awaiting"
-        waiting = self.approvals.children_waiting(self.children.values())
+        waiting = self.approvals.below.count_waiting(self.children.values())
         waits = self.walk.running <= waiting and (self.walk.running or self.walk.counts.get("awaiting"))
         return "awaiting" if waits else "running"
 

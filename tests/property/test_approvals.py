@@ -8,10 +8,8 @@ import json
 import os
 from collections import defaultdict
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
-import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
@@ -19,8 +17,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from acts.language.config import Approve, Config
 from acts.language.errors import InvalidRequest, Problem
 from acts.language.wire import INVALID_REQUEST
-from acts.machines.approvals import ENGINE, RESEND_TIMER, Decided, StartTimer
-from acts.machines.budget import SendRecord
+from acts.machines.approval_effects import Decided, StartTimer
+from acts.machines.approvals import ENGINE, RESEND_TIMER
 from acts.machines.events import (
     Begin,
     CancelRequested,
@@ -34,7 +32,7 @@ from acts.machines.run_commands import Finish
 from acts.machines.run_machine import RunMachine
 from acts.tree.decisions import Decision, PendingApproval
 from acts.tree.records import ForwardedDecision, PendingChanged, TreePosition
-from tests.property.simulated_tree import START, Tree
+from tests.property.simulated_tree import Tree
 
 Json = Any
 What = tuple[str, str | None]  # what, call
@@ -338,7 +336,8 @@ class DecisionRaces(RuleBasedStateMachine):
     @initialize(data=st.data())
     def grow(self, data: st.DataObject) -> None:
         self.plans = {
-            id_: (data.draw(st.sampled_from(STAGES)), data.draw(approves), data.draw(st.booleans())) for id_ in POSITIONS
+            id_: (data.draw(st.sampled_from(STAGES)), data.draw(approves), data.draw(st.booleans()))
+            for id_ in POSITIONS
         }
         self._start(ROOT)
 
@@ -416,7 +415,7 @@ class DecisionRaces(RuleBasedStateMachine):
     def continue_as_new(self, data: st.DataObject) -> None:
         quiet = [i for i in self._idle() if self.tree.is_quiet(i) and not self.tree.machine(i).has_not_begun]
         # The next run counts what it forwards from 1, and reports at once what was lost: the twin does neither
-        quiet = [i for i in quiet if i != ROOT or not self.tree.machine(ROOT).approvals._below._next]
+        quiet = [i for i in quiet if i != ROOT or not self.tree.machine(ROOT).approvals.below._next]
         quiet = [i for i in quiet if RESEND_TIMER not in self.tree.runs[i].timers]
         if quiet:
             self.tree.renew(data.draw(st.sampled_from(quiet)))

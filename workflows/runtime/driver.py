@@ -21,7 +21,8 @@ from temporalio import workflow
 from acts.language.errors import CallError, truncate
 from acts.language.wire import CANCELLED, INSTANCE, MAX_PAYLOAD_BYTES, PROVIDE
 from acts.machines.agent_run import AgentRun
-from acts.machines.approvals import AnswerUpdate, CancelTimer, StartTimer, iso
+from acts.machines.approval_effects import AnswerUpdate, CancelTimer, StartTimer
+from acts.machines.approvals import iso
 from acts.machines.budget import SendRecord
 from acts.machines.events import (
     Begin,

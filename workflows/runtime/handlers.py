@@ -42,7 +42,8 @@ from acts.language.wire import (
     RUN_ENDED,
     STATUS,
 )
-from acts.machines.approvals import AnswerUpdate, problem_of
+from acts.machines.approval_effects import AnswerUpdate
+from acts.machines.approvals import problem_of
 from acts.machines.budget import SendRecord
 from acts.machines.events import DecisionReceived, Event, PauseRequested, Provided, RecordReceived, ResumeRequested
 from acts.simulation.billable_actions import CHILD_WORKFLOW, SIGNAL, UPDATE, WORKFLOW, ActionCount
