@@ -1,4 +1,4 @@
-"""The worker: settings from the environment, one worker, graceful stop.
+"""The worker process: reads settings from the environment, serves one task queue, stops gracefully.
 
     TEMPORAL_*             where the server is (Temporal's standard environment configuration)
     ACTS_TASK_QUEUE        the queue to serve (acts)
@@ -9,9 +9,9 @@
     ACTS_DELEGATE_HOSTS    hosts that definitions may be fetched from: host or host:port, comma separated
     ACTS_DELEGATE_PRIVATE_HOSTS  host:port where the address need not be public
     ANTHROPIC_*, OPENAI_*  keys and addresses of model providers (docs/models.md)
-    ACTS_OPENAI_API        which API of OpenAI's, or of a server like it, is spoken (docs/models.md)
+    ACTS_OPENAI_API        the API to use with OpenAI or a compatible server (docs/models.md)
     ACTS_MAX_ACTIVITIES    how many Activities run at once (500)
-    ACTS_SHUTDOWN_SECONDS  how long running Activities may go on after a stop (20)
+    ACTS_SHUTDOWN_SECONDS  how long running Activities may continue after a stop (20)
 
 Run it as ``python -m worker``.
 """
@@ -40,7 +40,7 @@ from activities.registry import Registry, RegistryError, from_environment
 from acts.language.errors import format_choices
 from acts.language.wire import TASK_QUEUE
 from delegates.sources import DelegateSources, DelegateSourcesError
-from delegates.sources import from_environment as places_from_environment
+from delegates.sources import from_environment as delegates_from_environment
 from workflows.agent import AgentWorkflow
 from workflows.background import BackgroundWorkflow
 from workflows.delegate import DelegateWorkflow
@@ -61,21 +61,21 @@ class SettingsError(Exception):
 
 @dataclass(frozen=True)
 class Settings:
-    """What the environment says."""
+    """The worker's settings, read from the environment."""
 
     task_queue: str = TASK_QUEUE
     max_activities: int = 500
     """Slots for Activities, and how many a workflow may start eagerly in one task: with
     the SDK's 100 and 3, a fan-out of 500 takes twice as long."""
     shutdown_seconds: float = 20.0
-    delegates: DelegateSources = field(default_factory=places_from_environment)
-    """Where definitions may come from."""
+    delegates: DelegateSources = field(default_factory=delegates_from_environment)
+    """The folders and hosts that definitions are loaded from."""
 
     @classmethod
     def from_environment(cls) -> Settings:
         """Raises SettingsError, naming the variable, what it holds and what is allowed."""
         try:
-            delegates = places_from_environment()
+            delegates = delegates_from_environment()
         except DelegateSourcesError as error:
             raise SettingsError(str(error)) from error
         return cls(
@@ -138,7 +138,7 @@ def build(client: Client, settings: Settings, registry: Registry, executor: Thre
 async def serve(
     settings: Settings, registry: Registry, *, ready: Callable[[str], None], stop: asyncio.Event | None = None
 ) -> None:
-    """Serve until ``stop`` is set; then let running Activities finish for a while."""
+    """Serve until ``stop`` is set, then give running Activities time to finish."""
     client = await connect()
     stop = stop or asyncio.Event()
     with ThreadPoolExecutor(max_workers=settings.max_activities, thread_name_prefix="activity") as executor:
@@ -149,7 +149,7 @@ async def serve(
 
 
 def start_line(client: Client, settings: Settings, registry: Registry) -> str:
-    """What this worker serves, in one line."""
+    """One line that names the queue, the server and the Activities of this worker."""
     names = format_choices(registry.names)
     return (
         f"acts worker: task queue {settings.task_queue!r}, namespace {client.namespace!r} at "
@@ -157,13 +157,13 @@ def start_line(client: Client, settings: Settings, registry: Registry) -> str:
     )
 
 
-def _say(line: str) -> None:
+def _print_line(line: str) -> None:
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
 
 
 def _runner() -> Callable[[Coroutine[Any, Any, None]], None]:
-    """Uvloop where it exists: about 5 % less wall time."""
+    """The event loop runner: uvloop if it is installed, which saves about 5 % of the wall time."""
     try:
         import uvloop
     except ImportError:
@@ -176,22 +176,24 @@ async def _main(settings: Settings, registry: Registry) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    await serve(settings, registry, ready=_say, stop=stop)
+    await serve(settings, registry, ready=_print_line, stop=stop)
 
 
 def main() -> int:
-    """The process: 0 after a stop, 2 when the settings are wrong, 3 without a server."""
+    """Run the worker. Exit codes: 0 after a stop, 2 for invalid settings, 3 without a server."""
     try:
         settings, registry = Settings.from_environment(), from_environment()
     except (SettingsError, RegistryError) as error:
-        _say(f"acts worker: {error}")
+        _print_line(f"acts worker: {error}")
         return 2
     try:
         _runner()(_main(settings, registry))
     except RuntimeError as error:
         if "connect" not in str(error).lower():
             raise
-        _say(f"acts worker: no Temporal server answers: {error}\nset TEMPORAL_ADDRESS, or start one with: acts dev")
+        _print_line(
+            f"acts worker: no Temporal server answers: {error}\nset TEMPORAL_ADDRESS, or start one with: acts dev"
+        )
         return 3
     return 0
 

@@ -28,7 +28,7 @@ from temporalio.exceptions import ApplicationError
 
 from activities.context_reader import ContextReader, PromptContext
 from activities.heartbeat import heartbeat
-from activities.json_result import MAX_RESULT_BYTES, ResultTooLarge, encode_result
+from activities.json_result import ResultTooLarge, encode_result
 from activities.providers import select
 from activities.providers.interface import ModelError, ModelRequest, ModelResponse, PromptBlock, RepairTurn
 from activities.providers.prices import price_per_token
@@ -37,7 +37,7 @@ from acts.language.messages import output_schema
 from acts.language.schemas import checker
 from acts.language.usage import Usage
 from acts.language.values import Json, pointer
-from acts.language.wire import INVALID_ANSWER, MODEL, RESULT_TOO_LARGE
+from acts.language.wire import INVALID_ANSWER, MAX_PAYLOAD_BYTES, MODEL, RESULT_TOO_LARGE
 from acts.planner.answer_schema import compose_latent_schema, compose_solution_schema
 from acts.planner.prompt import Prompt, render_latent_prompt, render_planner_prompt, render_repair_turn
 
@@ -220,7 +220,7 @@ def _encode(result: dict[str, Any], log: RequestLog) -> RawValue:
     try:
         return encode_result({**result, "usage": log.usage.to_json(), "requests": log.requests})
     except ResultTooLarge as error:
-        text = f"the answer has {error.size:,} bytes; at most {MAX_RESULT_BYTES:,} can be recorded"
+        text = f"the answer has {error.size:,} bytes; at most {MAX_PAYLOAD_BYTES:,} can be recorded"
         raise ModelError(RESULT_TOO_LARGE, f"{text}: ask for less at a time", retryable=False) from error
     except ValueError as error:
         raise ModelError("modelNotJson", f"the answer cannot be recorded: {error}", retryable=False) from error

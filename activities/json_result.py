@@ -7,17 +7,16 @@ each letter outside of ASCII in six bytes.
 from __future__ import annotations
 
 import json
-from typing import Any, Final
+from typing import Any
 
 from temporalio.api.common.v1 import Payload
 from temporalio.common import RawValue
 
-# The server refuses a payload above 2 MiB; the rest is room for what wraps it
-MAX_RESULT_BYTES: Final = 2 * 1024 * 1024 - 64 * 1024
+from acts.language.wire import MAX_PAYLOAD_BYTES
 
 
 class ResultTooLarge(Exception):
-    """A result has ``size`` bytes, more than ``MAX_RESULT_BYTES``."""
+    """A result has ``size`` bytes, more than ``MAX_PAYLOAD_BYTES``."""
 
     def __init__(self, size: int) -> None:
         super().__init__(f"{size:,} bytes")
@@ -32,6 +31,6 @@ def encode_result(result: dict[str, Any]) -> RawValue:
         ValueError: it holds a string or a number that JSON cannot (a lone surrogate, NaN).
     """
     data = json.dumps(result, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
-    if len(data) > MAX_RESULT_BYTES:
+    if len(data) > MAX_PAYLOAD_BYTES:
         raise ResultTooLarge(len(data))
     return RawValue(Payload(metadata={"encoding": b"json/plain"}, data=data))

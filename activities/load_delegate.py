@@ -23,9 +23,16 @@ from temporalio import activity
 from temporalio.common import RawValue
 
 from activities.heartbeat import heartbeat
-from activities.json_result import MAX_RESULT_BYTES, ResultTooLarge, encode_result
+from activities.json_result import ResultTooLarge, encode_result
 from acts.language.values import Json, type_name
-from acts.language.wire import ANONYMOUS, DELEGATE_CHANGED, DELEGATE_REFUSED, DELEGATE_TOO_LARGE, LOAD_DELEGATE
+from acts.language.wire import (
+    ANONYMOUS,
+    DELEGATE_CHANGED,
+    DELEGATE_REFUSED,
+    DELEGATE_TOO_LARGE,
+    LOAD_DELEGATE,
+    MAX_PAYLOAD_BYTES,
+)
 from delegates.definition import read_definition
 from delegates.definition_files import read_file
 from delegates.load_errors import load_error, quote
@@ -69,7 +76,7 @@ class Loader:
                 return encode_result(result)
             except ResultTooLarge as error:
                 text = f'the delegate "{result["source"]}" takes {error.size:,} bytes to record'
-                raise load_error(DELEGATE_TOO_LARGE, f"{text}; at most {MAX_RESULT_BYTES:,} are allowed") from error
+                raise load_error(DELEGATE_TOO_LARGE, f"{text}; at most {MAX_PAYLOAD_BYTES:,} are allowed") from error
 
         return load_delegate
 

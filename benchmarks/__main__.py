@@ -1,8 +1,8 @@
-"""Programs that print figures.
+"""Programs that print performance figures.
 
     python -m benchmarks [name …] [--rounds N] [--json FILE]
 
-Without names, all of them. Each can be run alone too: ``python -m benchmarks.walk``.
+Without names, all of them. Each also runs by itself: ``python -m benchmarks.walk``.
 """
 
 from __future__ import annotations
@@ -15,34 +15,35 @@ from benchmarks import tables
 
 PROGRAMS: Final = {
     "core": "validating, building and walking plans; the log; no server",
-    "walk": "the engine beside hand-written workflows of the same shape",
-    "makespan": "calls that take their time: beside the critical path",
-    "replay": "replaying what walk records",
+    "walk": "the engine compared with hand-written workflows of the same shape",
+    "makespan": "calls with latencies: compared with the critical path",
+    "replay": "replaying histories of the engine and of hand-written workflows",
     "resume": "kill -9 of the worker in mid-plan",
-    "agent": "an agent of 100 ticks over a context of 200,000 tokens, tick by tick",
-    "instances": "a thousand instances of a small plan, beside hand-written child workflows",
-    "tree": "200 delegates, three deep, whose budget ends them half-way",
-    "waiting": "a thousand runs that wait for a human: memory and CPU at rest",
-    "settings": "one setting of server or worker at a time, against what we ship",
+    "agent": "an agent of 100 ticks with a context of 200,000 tokens, tick by tick",
+    "instances": "a thousand instances of a small plan, compared with hand-written child workflows",
+    "tree": "200 delegates, three deep, with a budget for half of them",
+    "waiting": "a thousand runs that wait for approval: memory and CPU at rest",
+    "settings": "single settings of server and worker, compared with the shipped ones",
 }
 
 
 def main() -> None:
-    """Run what was named."""
+    """Run the named programs."""
     lines = "\n".join(f"  {name:<10}{text}" for name, text in PROGRAMS.items())
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
         description=f"programs:\n{lines}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("names", nargs="*", metavar="name", help=f"which ({', '.join(PROGRAMS)}); none: all")
-    tables.options(parser)
-    given = parser.parse_args()
-    unknown = [name for name in given.names if name not in PROGRAMS]
+    parser.add_argument("names", nargs="*", metavar="name", help=f"a program ({', '.join(PROGRAMS)}); default: all")
+    tables.add_options(parser)
+    arguments = parser.parse_args()
+    unknown = [name for name in arguments.names if name not in PROGRAMS]
     if unknown:
-        parser.error(f"no program {unknown[0]!r}; there are: {', '.join(PROGRAMS)}")
-    chosen = given.names or list(PROGRAMS)
-    tables.show({name: import_module(f"benchmarks.{name}").run for name in chosen}, given.rounds, given.json)
+        parser.error(f"no program {unknown[0]!r}; known: {', '.join(PROGRAMS)}")
+    names = arguments.names or list(PROGRAMS)
+    programs = {name: import_module(f"benchmarks.{name}").run for name in names}
+    tables.run_and_print(programs, arguments.rounds, arguments.json)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""What the measured calls run, in the engine's worker and in the hand-written one alike.
+"""The Activities of the measured calls, the same for the engine and for hand-written workflows.
 
-Loaded by ``ACTS_ACTIVITIES=benchmarks.activities``. A hand-written workflow passes the first
-argument alone; the engine passes the Call, the Tool and the scoped context.
+The worker loads them with ``ACTS_ACTIVITIES=benchmarks.activities``. A hand-written workflow passes
+the first argument only; the engine passes the Call, the Tool and the scoped context.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Json = dict[str, Any]
 STEP: Final = "bench.step"
 MARKED: Final = "bench.marked"
 
-# Sixteen characters: with the depth, a result of about 40 bytes
+# 16 characters: with the depth, a result has about 40 bytes
 _TEXT: Final = "0123456789abcdef"
 _BEAT_SECONDS: Final = 0.25
 
@@ -42,48 +42,48 @@ _SCHEMA: Final[Json] = {
 }
 
 
-def _like_step(**properties: Json) -> Json:
+def _step_schema(**properties: Json) -> Json:
     return {**_SCHEMA, "properties": {**_SCHEMA["properties"], **properties}}
 
 
 TOOLS: Final[dict[str, Json]] = {
     "step": _SCHEMA,
-    "local": _like_step(_options={"const": {"local": True}}),
-    "marked": _like_step(_activity={"const": MARKED}, _options={"const": {"heartbeat": "2s"}}),
+    "local": _step_schema(_options={"const": {"local": True}}),
+    "marked": _step_schema(_activity={"const": MARKED}, _options={"const": {"heartbeat": "2s"}}),
 }
 
 
 @activity.defn(name=STEP)
 async def step(call: Json, _tool: Any = None, _context: Any = None) -> Json:
-    """One deeper than the deepest input, after ``seconds``."""
+    """Wait ``seconds``; return a depth one greater than that of the deepest input."""
     if call.get("seconds"):
         await asyncio.sleep(call["seconds"])
     inputs = call["inputs"]
-    found = inputs.values() if isinstance(inputs, dict) else inputs
-    return {"depth": 1 + max((i["depth"] for i in found), default=0), "text": _TEXT}
+    results = inputs.values() if isinstance(inputs, dict) else inputs
+    return {"depth": 1 + max((i["depth"] for i in results), default=0), "text": _TEXT}
 
 
 @activity.defn(name="bench.note")
 async def note(call: Json, _tool: Any = None, _context: Any = None) -> Json:
-    """What was found, as it was said."""
-    return {"found": call["found"]}
+    """Return the finding of the Call unchanged."""
+    return {"finding": call["finding"]}
 
 
 @activity.defn(name=MARKED)
 async def marked(call: Json, tool: Any = None, context: Any = None) -> Json:
     """A ``step`` that writes a line when it begins and when it ends, and sends heartbeats in between."""
-    begin = time.monotonic()
+    start = time.monotonic()
     _mark("begin")
-    while time.monotonic() - begin < call.get("seconds", 0):
+    while time.monotonic() - start < call.get("seconds", 0):
         activity.heartbeat()
         await asyncio.sleep(min(_BEAT_SECONDS, call["seconds"]))
-    done = await step({**call, "seconds": 0}, tool, context)
+    result = await step({**call, "seconds": 0}, tool, context)
     _mark("end")
-    return done
+    return result
 
 
 def _mark(what: str) -> None:
-    """One line in the file that ``BENCH_MARKS`` names; in the file system before anything else is done."""
+    """Write a line to the file that ``BENCH_MARKS`` names, before anything else happens."""
     info = activity.info()
     line = {"what": what, "id": info.activity_id, "attempt": info.attempt, "pid": os.getpid(), "at": time.time()}
     with Path(os.environ["BENCH_MARKS"]).open("a", encoding="utf-8") as file:

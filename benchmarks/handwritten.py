@@ -1,7 +1,7 @@
-"""What a person would write for each shape: the floor that the engine is measured against.
+"""Hand-written workflows for each shape: the baseline for the engine.
 
-Plain Temporal code without a plan, a schema or a context: results are kept in variables and
-passed on. Each call goes to the same activity as the engine's, with its inputs alone.
+Plain Temporal code without a plan, a schema or a context: results are variables. Each call runs
+the same activity as the engine's, with its inputs only.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ Json = dict[str, Any]
 
 async def _step(inputs: list[Json], seconds: float = 0.0) -> Json:
     call: Json = {"inputs": inputs, "seconds": seconds} if seconds else {"inputs": inputs}
-    done: Json = await workflow.execute_activity(STEP, call, start_to_close_timeout=_TIMEOUT, result_type=dict)
-    return done
+    result: Json = await workflow.execute_activity(STEP, call, start_to_close_timeout=_TIMEOUT, result_type=dict)
+    return result
 
 
 @workflow.defn
 class Chain:
-    """One call after the other."""
+    """One call after another."""
 
     @workflow.run
-    async def run(self, given: Json) -> Json:
+    async def run(self, request: Json) -> Json:
         """The last result."""
         last = await _step([])
-        for _ in given["reads"][1:]:
+        for _ in request["reads"][1:]:
             last = await _step([last])
         return last
 
@@ -47,40 +47,40 @@ class FanOut:
     """All calls at once, and one that reads them all."""
 
     @workflow.run
-    async def run(self, given: Json) -> Json:
+    async def run(self, request: Json) -> Json:
         """The last result."""
-        found = await asyncio.gather(*[_step([]) for _ in given["reads"][:-1]])
-        return await _step(list(found))
+        results = await asyncio.gather(*[_step([]) for _ in request["reads"][:-1]])
+        return await _step(list(results))
 
 
 @workflow.defn
 class Graph:
-    """Any graph: a task per call, which awaits the tasks of the calls that it reads."""
+    """Any graph: a task per call, which awaits the tasks that it reads."""
 
     @workflow.run
-    async def run(self, given: Json) -> Json:
+    async def run(self, request: Json) -> Json:
         """The result of the deepest call."""
         tasks: list[asyncio.Task[Json]] = []
 
         async def call(reads: list[int], seconds: float) -> Json:
             return await _step([await tasks[r] for r in reads], seconds)
 
-        latencies = given["seconds"] or [0.0] * len(given["reads"])
-        for reads, seconds in zip(given["reads"], latencies, strict=True):
+        latencies = request["seconds"] or [0.0] * len(request["reads"])
+        for reads, seconds in zip(request["reads"], latencies, strict=True):
             tasks.append(asyncio.create_task(call(reads, seconds)))
-        found = await asyncio.gather(*tasks)
-        return max(found, key=lambda result: result["depth"])
+        results = await asyncio.gather(*tasks)
+        return max(results, key=lambda result: result["depth"])
 
 
 class _Order:
-    """The five calls of an order, each with what the engine passes too: the call, the tool, the context."""
+    """The five calls of an order, each with the engine's arguments: the call, the tool, the context."""
 
-    def __init__(self, given: Json, id_: str) -> None:
-        self.state: Json = {"order": given}
+    def __init__(self, order: Json, id_: str) -> None:
+        self.state: Json = {"order": order}
         self._id = id_
 
     async def call(self, number: int, tool: str, **parameters: Any) -> None:
-        """The result becomes a part of the state."""
+        """Run a call; its result becomes part of the state."""
         key = str(uuid.uuid5(uuid.NAMESPACE_URL, f"{workflow.info().workflow_id}/{self._id}/{number}:{tool}"))
         call = {"_tool": tool, "_outputPath": f"†state.{tool}", **parameters, "_id": key}
         self.state[tool] = await workflow.execute_activity(
@@ -91,14 +91,14 @@ class _Order:
         )  # fmt: skip
 
     async def run(self) -> Json:
-        """Two calls at once, and three in a chain."""
+        """Two calls in parallel, and three in a chain; returns the state."""
         state, order = self.state, self.state["order"]
 
-        async def priced() -> None:
+        async def find_price() -> None:
             await self.call(1, "customer", id=order["customer"])
             await self.call(3, "price", items=order["items"], tier=state["customer"]["tier"])
 
-        await asyncio.gather(priced(), self.call(2, "stock", items=order["items"]))
+        await asyncio.gather(find_price(), self.call(2, "stock", items=order["items"]))
         await self.call(4, "decide", price=state["price"], stock=state["stock"])
         await self.call(5, "notify", customer=state["customer"], decision=state["decide"])
         return state
@@ -109,33 +109,33 @@ class Order:
     """One order."""
 
     @workflow.run
-    async def run(self, given: Json) -> Json:
+    async def run(self, request: Json) -> Json:
         """Its state."""
-        return await _Order(given["order"], given["id"]).run()
+        return await _Order(request["order"], request["id"]).run()
 
 
 @workflow.defn
 class Orders:
-    """A child for each order, ``parallel`` of them at once (all, where nothing is said)."""
+    """A child for each order, ``parallel`` of them at once (all, by default)."""
 
     @workflow.run
-    async def run(self, given: Json) -> Json:
+    async def run(self, request: Json) -> Json:
         """The state of each."""
-        gate = asyncio.Semaphore(given["parallel"]) if given.get("parallel") else None
+        gate = asyncio.Semaphore(request["parallel"]) if request.get("parallel") else None
 
-        async def one(id_: str, order: Json) -> Json:
+        async def run_order(id_: str, order: Json) -> Json:
             async with AsyncExitStack() as stack:
                 if gate is not None:
                     await stack.enter_async_context(gate)
-                done: Json = await workflow.execute_child_workflow(
+                state: Json = await workflow.execute_child_workflow(
                     "Order", {"id": id_, "order": order}, id=f"{workflow.info().workflow_id}/{id_}", result_type=dict,
                     static_summary=f"instance {id_}",
                     parent_close_policy=workflow.ParentClosePolicy.REQUEST_CANCEL,
                 )  # fmt: skip
-                return done
+                return state
 
-        found = await asyncio.gather(*[one(id_, order) for id_, order in given["orders"].items()])
-        return dict(zip(given["orders"], found, strict=True))
+        states = await asyncio.gather(*[run_order(id_, order) for id_, order in request["orders"].items()])
+        return dict(zip(request["orders"], states, strict=True))
 
 
 WORKFLOWS: Final[list[type]] = [Chain, FanOut, Graph, Order, Orders]

@@ -1,8 +1,7 @@
-"""A real server, real worker processes, and what one run costs there.
+"""A real server, real worker processes, and the cost of one run.
 
-The server is our own development server on a database file that is gone afterwards. Workers
-are processes of their own, as in production, so that their CPU time can be told from the
-client's and the server's.
+The server is our development server with a temporary database file. Workers are processes of
+their own, as in production, so that their CPU time is separate from the client's and the server's.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ _STOP_SECONDS: Final = 30.0
 _LOG_LINES: Final = 15
 
 _CPU_CLOCK: Final = 2
-"""CPUCLOCK_SCHED: with the process id, Linux's name for another process's CPU clock."""
+"""CPUCLOCK_SCHED: with the process id, Linux's id of another process's CPU clock."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,7 @@ class Process:
 
 @dataclass(frozen=True)
 class Cost:
-    """What one run took. CPU is in seconds, None where it cannot be known."""
+    """The cost of one run. CPU is in seconds, None where it is not known."""
 
     wall: float
     events: int
@@ -67,8 +66,8 @@ class Cost:
     id: str
 
 
-def cpu(pid: int) -> float | None:
-    """CPU seconds that a process has used so far, all threads; None where the system does not tell."""
+def cpu_seconds(pid: int) -> float | None:
+    """CPU seconds of all threads of a process so far; None where the system does not report them."""
     if sys.platform != "linux":
         return None
     return time.clock_gettime((~pid) << 3 | _CPU_CLOCK)
@@ -76,7 +75,7 @@ def cpu(pid: int) -> float | None:
 
 @contextmanager
 def server(*extra: str) -> Iterator[DevServer]:
-    """Our development server on a database file of its own."""
+    """Our development server with a database file of its own."""
     with (
         tempfile.TemporaryDirectory(prefix="acts-bench-") as folder,
         dev_server(state=Path(folder), ui=False, extra_args=extra) as running,
@@ -88,7 +87,7 @@ def server(*extra: str) -> Iterator[DevServer]:
 def worker(
     address: str, module: Sequence[str] = ENGINE, *, queue: str | None = None, **environment: str
 ) -> Iterator[Process]:
-    """``python -m …`` as a worker, from the moment it serves until it has stopped."""
+    """``python -m …`` as a worker, from its first poll until it has stopped."""
     queue = queue or f"{'-'.join(module)}-{uuid.uuid4().hex[:8]}"
     own = {
         **{k: v for k, v in os.environ.items() if not k.startswith(("TEMPORAL_", "ACTS_"))},
@@ -106,10 +105,10 @@ def worker(
         )
         stack.callback(_stop, popen)
         deadline = time.monotonic() + _READY_SECONDS
-        while "acts worker: task queue" not in (said := log.read_text("utf-8", "replace")):
+        while "acts worker: task queue" not in (text := log.read_text("utf-8", "replace")):
             if popen.poll() is not None or time.monotonic() > deadline:
-                tail = "\n".join(said.splitlines()[-_LOG_LINES:])
-                raise RuntimeError(f"the worker {' '.join(module)} does not serve:\n{tail}")
+                tail = "\n".join(text.splitlines()[-_LOG_LINES:])
+                raise RuntimeError(f"the worker {' '.join(module)} did not start:\n{tail}")
             time.sleep(0.02)
         yield Process(queue, popen)
 
@@ -124,62 +123,64 @@ def _stop(popen: subprocess.Popen[bytes]) -> None:
 
 
 class Bench:
-    """Runs on one server, measured one at a time."""
+    """Measures runs on one server, one at a time."""
 
     def __init__(self, client: Client, server_: DevServer) -> None:
         self.client = client
         self.server = server_
 
-    async def engine(self, process: Process, shape: Shape, tool: str = shapes.STEP, **config: Any) -> Cost:
-        """A shape as a plan, walked by the engine."""
+    async def run_engine(self, process: Process, shape: Shape, tool: str = shapes.STEP, **config: Any) -> Cost:
+        """Run a shape as a plan of the engine."""
         cost, result = await self.run(PLAN, process, shape.request(tool, **config))
         if result["status"] != "completed":
             raise RuntimeError(f"{shape.name}: {result}")
         state = result["state"]
-        _expect(shape, max(r["depth"] for r in (*state["parts"].values(), *([state["last"]] if shape.joined else ()))))
+        _require_depth(
+            shape, max(r["depth"] for r in (*state["parts"].values(), *([state["last"]] if shape.joined else ())))
+        )
         return cost
 
-    async def handwritten(self, process: Process, shape: Shape) -> Cost:
-        """The same by the hand-written workflow of that shape."""
+    async def run_handwritten(self, process: Process, shape: Shape) -> Cost:
+        """Run the hand-written workflow of a shape."""
         kind = {"chain": "Chain", "fan": "FanOut"}.get(shape.name.split("-")[0], "Graph")
-        given = {"reads": [list(r) for r in shape.reads], "seconds": list(shape.seconds)}
-        cost, result = await self.run(kind, process, given)
-        _expect(shape, result["depth"])
+        graph = {"reads": [list(r) for r in shape.reads], "seconds": list(shape.seconds)}
+        cost, result = await self.run(kind, process, graph)
+        _require_depth(shape, result["depth"])
         return cost
 
-    async def run(self, kind: str, process: Process, given: Any, seconds: float = _RUN_SECONDS) -> tuple[Cost, Any]:
-        """Start a workflow and wait for its result; only that is inside the clock."""
+    async def run(self, kind: str, process: Process, arg: Any, seconds: float = _RUN_SECONDS) -> tuple[Cost, Any]:
+        """Start a workflow and wait for its result; the clock measures nothing else."""
         id_ = f"{kind}-{uuid.uuid4().hex[:8]}"
-        before = cpu(process.pid), cpu(self.server.pid)
-        begin = time.perf_counter()
+        before = cpu_seconds(process.pid), cpu_seconds(self.server.pid)
+        start = time.perf_counter()
         handle: WorkflowHandle[Any, RawValue] = await self.client.start_workflow(
-            kind, given, id=id_, task_queue=process.queue, result_type=RawValue
+            kind, arg, id=id_, task_queue=process.queue, result_type=RawValue
         )
         result = await asyncio.wait_for(handle.result(), seconds)
-        wall = time.perf_counter() - begin
-        after = cpu(process.pid), cpu(self.server.pid)
+        wall = time.perf_counter() - start
+        after = cpu_seconds(process.pid), cpu_seconds(self.server.pid)
         info = await self.info(id_)
-        used = [None if a is None or b is None else a - b for a, b in zip(after, before, strict=True)]
-        return Cost(wall, info.history_length, info.history_size_bytes, used[0], used[1], id_), decode(result)
+        cpu = [None if a is None or b is None else a - b for a, b in zip(after, before, strict=True)]
+        return Cost(wall, info.history_length, info.history_size_bytes, cpu[0], cpu[1], id_), decode(result)
 
     async def info(self, id_: str) -> WorkflowExecutionInfo:
-        """What the server says of a closed run. Its last event is counted a moment after the result is known."""
+        """The server's description of a closed run. It counts the last event a moment after the result is known."""
         for _ in range(100):
-            found = (await self.client.get_workflow_handle(id_).describe()).raw_description.workflow_execution_info
-            if found.history_size_bytes:
-                return found
+            info = (await self.client.get_workflow_handle(id_).describe()).raw_description.workflow_execution_info
+            if info.history_size_bytes:
+                return info
             await asyncio.sleep(0.01)
-        raise RuntimeError(f"the server does not tell the size of {id_}")
+        raise RuntimeError(f"the server does not report the size of {id_}")
 
 
-def _expect(shape: Shape, depth: int) -> None:
-    wanted = max(shape.depths())
-    if depth != wanted:
-        raise RuntimeError(f"{shape.name} came to depth {depth}, not {wanted}: the data went astray")
+def _require_depth(shape: Shape, depth: int) -> None:
+    expected = max(shape.depths())
+    if depth != expected:
+        raise RuntimeError(f"the depth of {shape.name} is {depth}, not {expected}: a call read the wrong data")
 
 
 def on_server(work: Callable[[Bench], Coroutine[Any, Any, Any]], *extra: str) -> Any:
-    """Run ``work`` with a client of a fresh server."""
+    """Run ``work`` with a client of a new server."""
 
     async def connected(running: DevServer) -> Any:
         return await work(Bench(await Client.connect(running.address, namespace=running.namespace), running))

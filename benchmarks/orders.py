@@ -1,7 +1,7 @@
-"""A batch of small things to do: orders, each looked at by five calls. Data, Tools, Activities and the plan.
+"""A batch of orders, each processed by five calls: data, Tools, Activities and the plan.
 
-Loaded by ``ACTS_ACTIVITIES=benchmarks.orders``, in the engine's worker and in the hand-written one alike. An
-Activity gets the Call, the Tool and the scoped context on either side.
+The engine's worker and the hand-written one load it with ``ACTS_ACTIVITIES=benchmarks.orders``. On either side an
+Activity gets the Call, the Tool and the scoped context.
 """
 
 from __future__ import annotations
@@ -41,21 +41,21 @@ _ITEMS: Final = {
 
 TOOLS: Final[dict[str, Json]] = {
     "customer": _tool(
-        "customer", "Look up who has ordered", {"id": _TEXT},
+        "customer", "Look up the customer", {"id": _TEXT},
         {"name": _TEXT, "since": _WHOLE, "tier": {"enum": list(_TIERS)}},
     ),
-    "stock": _tool("stock", "Where the items are", {"items": _ITEMS}, {"available": {"type": "boolean"}, "depot": _TEXT}),
+    "stock": _tool("stock", "Find the items", {"items": _ITEMS}, {"available": {"type": "boolean"}, "depot": _TEXT}),
     "price": _tool(
-        "price", "What the items cost this customer", {"items": _ITEMS, "tier": _TEXT},
+        "price", "Compute the price for this customer", {"items": _ITEMS, "tier": _TEXT},
         {"cents": _WHOLE, "discount": _WHOLE},
     ),
     "decide": _tool(
-        "decide", "Whether the order is sent, and why",
+        "decide", "Decide whether the order is sent",
         {"price": {"type": "object"}, "stock": {"type": "object"}}, {"send": {"type": "boolean"}, "why": _TEXT},
     ),
     "notify": _tool(
-        "notify", "Tell the customer what was decided",
-        {"customer": {"type": "object"}, "decision": {"type": "object"}}, {"told": {"type": "boolean"}, "text": _TEXT},
+        "notify", "Notify the customer of the decision",
+        {"customer": {"type": "object"}, "decision": {"type": "object"}}, {"sent": {"type": "boolean"}, "text": _TEXT},
     ),
 }  # fmt: skip
 
@@ -69,31 +69,31 @@ PLAN: Final[list[Json]] = [
 
 
 def order(number: int) -> Json:
-    """An order, as it comes in."""
+    """One order."""
     items = [{"sku": f"A-{(number + i) % 90 + 10}", "count": 1 + i, "cents": 1_990 + 100 * i} for i in range(2)]
     return {"id": f"o-{number:05}", "customer": f"c-{number % 977:04}", "country": "DE", "items": items}
 
 
 def orders(count: int) -> dict[str, Json]:
-    """So many of them, by instance."""
+    """``count`` orders, by instance."""
     return {f"order-{n:05}": order(n) for n in range(count)}
 
 
-def request(given: dict[str, Json], **config: Any) -> Json:
+def request(batch: dict[str, Json], **config: Any) -> Json:
     """A Request with an instance for each order and one plan for all of them."""
-    own = [{"type": "state", "state": {"order": o}, "_instance": id_} for id_, o in given.items()]
+    own = [{"type": "state", "state": {"order": o}, "_instance": id_} for id_, o in batch.items()]
     tools = [{"type": "tool", "tool": schema} for schema in TOOLS.values()]
     return {"config": config, "context": [*tools, *own, {"type": "plan", "plan": PLAN}]}
 
 
-def finished(given: Json) -> Json:
-    """The state that an order comes to."""
-    customer = _customer(given["customer"])
-    price = _price(given["items"], customer["tier"])
-    stock = _stock(given["items"])
+def final_state(order_: Json) -> Json:
+    """The state of an order after its five calls."""
+    customer = _customer(order_["customer"])
+    price = _price(order_["items"], customer["tier"])
+    stock = _stock(order_["items"])
     decision = _decision(price, stock)
     return {
-        "order": given, "customer": customer, "stock": stock, "price": price, "decide": decision,
+        "order": order_, "customer": customer, "stock": stock, "price": price, "decide": decision,
         "notify": _notice(customer, decision),
     }  # fmt: skip
 
@@ -117,34 +117,34 @@ def _decision(price: Json, stock: Json) -> Json:
 
 
 def _notice(customer: Json, decision: Json) -> Json:
-    return {"told": True, "text": f"Dear {customer['name']}, your order is on its way: {decision['why']}."}
+    return {"sent": True, "text": f"Dear {customer['name']}, your order is on its way: {decision['why']}."}
 
 
 @activity.defn(name="orders.customer")
 async def customer(call: Json, _tool: Any = None, _context: Any = None) -> Json:
-    """Who has ordered."""
+    """Look up the customer."""
     return _customer(call["id"])
 
 
 @activity.defn(name="orders.stock")
 async def stock(call: Json, _tool: Any = None, _context: Any = None) -> Json:
-    """Where the items are."""
+    """Find the items."""
     return _stock(call["items"])
 
 
 @activity.defn(name="orders.price")
 async def price(call: Json, _tool: Any = None, _context: Any = None) -> Json:
-    """What they cost."""
+    """Compute the price."""
     return _price(call["items"], call["tier"])
 
 
 @activity.defn(name="orders.decide")
 async def decide(call: Json, _tool: Any = None, _context: Any = None) -> Json:
-    """Whether they are sent."""
+    """Decide whether the order is sent."""
     return _decision(call["price"], call["stock"])
 
 
 @activity.defn(name="orders.notify")
 async def notify(call: Json, _tool: Any = None, _context: Any = None) -> Json:
-    """What the customer is told."""
+    """Notify the customer."""
     return _notice(call["customer"], call["decision"])

@@ -1,7 +1,7 @@
-"""Replaying recorded histories: what a worker does when it takes over a run it does not have in memory.
+"""Replaying recorded histories, as a worker does for a run that is not in its cache.
 
-The histories are recorded first, on a server of their own; then each is replayed in this
-process, in turns with that of the hand-written workflow. CPU time.
+The histories are recorded first, on a server of their own; then this process replays each in
+turns with that of the hand-written workflow. Figures are CPU time.
 
     python -m benchmarks replay
 """
@@ -20,7 +20,7 @@ import worker
 from benchmarks import live, shapes
 from benchmarks.handwritten import WORKFLOWS
 from benchmarks.live import Bench
-from benchmarks.tables import Table, alone, median, quarter, say
+from benchmarks.tables import Table, median, percentile_25, print_progress, run_program
 
 ROUNDS: Final = 7
 SHAPES: Final = (shapes.chain(100), shapes.fan_out(500), shapes.layered(200))
@@ -37,15 +37,15 @@ def run(rounds: int | None = None) -> Iterator[Table]:
 
 
 async def record(bench: Bench) -> Histories:
-    """By shape: the history of either side."""
+    """The histories of both sides, by shape."""
     out: Histories = {}
     address = bench.server.address
     with live.worker(address) as engine, live.worker(address, live.HANDWRITTEN) as handwritten:
         for shape in SHAPES:
-            say(f"replay: recording {shape.name}")
+            print_progress(f"replay: recording {shape.name}")
             ids = {
-                "engine": (await bench.engine(engine, shape)).id,
-                "handwritten": (await bench.handwritten(handwritten, shape)).id,
+                "engine": (await bench.run_engine(engine, shape)).id,
+                "handwritten": (await bench.run_handwritten(handwritten, shape)).id,
             }
             out[shape.name] = {s: await bench.client.get_workflow_handle(i).fetch_history() for s, i in ids.items()}
     return out
@@ -58,23 +58,31 @@ async def _measure(histories: Histories, rounds: int) -> Table:
         "handwritten": Replayer(workflows=WORKFLOWS, workflow_runner=UnsandboxedWorkflowRunner(), debug_mode=True),
     }
     for shape in SHAPES:
-        say(f"replay: {shape.name}")
-        found: dict[str, list[float]] = {side: [] for side in SIDES}
+        print_progress(f"replay: {shape.name}")
+        seconds: dict[str, list[float]] = {side: [] for side in SIDES}
         for round_ in range(-1, rounds):
             for side in SIDES if round_ % 2 else SIDES[::-1]:
-                begin = time.process_time()
+                start = time.process_time()
                 await replayers[side].replay_workflow(histories[shape.name][side])
                 if round_ >= 0:
-                    found[side].append(time.process_time() - begin)
-        ratios = [a / b for a, b in zip(found["engine"], found["handwritten"], strict=True)]
-        ours, theirs = median(found["engine"]) or 0.0, median(found["handwritten"]) or 0.0
+                    seconds[side].append(time.process_time() - start)
+        ratios = [a / b for a, b in zip(seconds["engine"], seconds["handwritten"], strict=True)]
+        ours, theirs = median(seconds["engine"]) or 0.0, median(seconds["handwritten"]) or 0.0
         events = len(histories[shape.name]["engine"].events)
         table.rows.append(
-            [shape.name, events, ours * 1e3, theirs * 1e3, median(ratios), quarter(ratios), ours / shape.calls * 1e6]
+            [
+                shape.name,
+                events,
+                ours * 1e3,
+                theirs * 1e3,
+                median(ratios),
+                percentile_25(ratios),
+                ours / shape.calls * 1e6,
+            ]
         )
-        table.raw.append({"case": shape.name, **found})
+        table.raw.append({"case": shape.name, **seconds})
     return table
 
 
 if __name__ == "__main__":
-    alone("replay", run)
+    run_program("replay", run)

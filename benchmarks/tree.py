@@ -1,8 +1,8 @@
-"""A tree of two hundred delegates, three deep, whose budget ends it half-way.
+"""A tree of two hundred delegates, three deep, with a budget for half of them.
 
-Eight delegates have four each, and each of these has five: saved Requests, loaded from a
-folder, every one an agent that asks the model once. The root keeps the budget of all of them.
-Printed are what was spent beside the budget, and what the tree costs with a budget and without one.
+Each of eight delegates has four, and each of these has five: saved Requests, loaded from a
+folder, each an agent with one request to the model. The root keeps the budget of all of them.
+The tables have the usage against the budget, and the cost of the tree with and without a budget.
 
     python -m benchmarks tree
 """
@@ -23,12 +23,12 @@ from temporalio.client import WorkflowFailureError
 from acts.language.wire import BUDGET_REPORT, BUDGET_REQUEST, DELEGATE, PLAN
 from benchmarks import live
 from benchmarks.live import Bench, Process
-from benchmarks.tables import Cell, Table, alone, median, say
+from benchmarks.tables import Cell, Table, median, print_progress, run_program
 
-# Each level by the name of its definition: the part of the text that its script knows it by, and its width
+# The name of each level's definition (its script finds it by this name), and its width
 LEVELS: Final = (("team", 8), ("group", 4), ("clerk", 5))
 DELEGATES: Final = 8 + 8 * 4 + 8 * 4 * 5
-# What the scripted model says of each request; together twice what the budgets of the two cases allow
+# The usage of each request of the scripted model; all together use twice the budget of either case
 TOKENS: Final = 1_000
 CASES: Final[dict[str, dict[str, Any]]] = {
     "no budget": {},
@@ -36,8 +36,8 @@ CASES: Final[dict[str, dict[str, Any]]] = {
     "tokens: 100,000": {"tokens": DELEGATES // 2 * TOKENS},
 }
 ROUNDS: Final = 3
-MONEY: Final = ["", "requests", "tokens", "over the budget", "over, at most", "delegates begun"]
-COSTS: Final = [
+USAGE_COLUMNS: Final = ["", "requests", "tokens", "over the budget", "over, at most", "delegates started"]
+COST_COLUMNS: Final = [
     "", "wall, s", "worker CPU, s", "server CPU, s", "runs", "events per delegate", "bytes per delegate",
     "signals to the root", "events of the root", "bytes of the root",
 ]  # fmt: skip
@@ -47,7 +47,7 @@ HISTORIES: Final = "Runs, events and bytes: of all delegates and the plans of th
 
 @dataclass
 class Cost:
-    """What one tree came to."""
+    """The usage and the cost of one tree."""
 
     wall: float
     worker_cpu: float | None
@@ -63,7 +63,7 @@ class Cost:
 
 
 def run(rounds: int | None = None) -> Iterator[Table]:
-    """Two tables: what was spent, and what it took."""
+    """Two tables: the usage, and the cost."""
     yield from live.on_server(lambda bench: _measure(bench, rounds or ROUNDS))
 
 
@@ -87,8 +87,8 @@ def _below(level: int) -> tuple[str, int] | None:
     return LEVELS[level + 1] if level + 1 < len(LEVELS) else None
 
 
-def _definitions(folder: Path) -> None:
-    """A saved Request for each level."""
+def _write_definitions(folder: Path) -> None:
+    """Write a definition for each level."""
     for level, (name, _) in enumerate(LEVELS):
         below = _below(level)
         schema = {"type": "object", "properties": {"part": {"type": "integer"}}}
@@ -100,8 +100,8 @@ def _definitions(folder: Path) -> None:
         (folder / f"{name}.json").write_text(json.dumps({"context": context}, ensure_ascii=False), "utf-8")
 
 
-def _script(folder: Path) -> None:
-    """What the model answers at each level: the parts, or that it is done."""
+def _write_script(folder: Path) -> None:
+    """Write the answers of the model at each level: the parts, or the end."""
     answers: list[dict[str, Any]] = []
     for level, (name, _) in enumerate(LEVELS):
         below = _below(level)
@@ -121,23 +121,23 @@ def request(budget: dict[str, Any]) -> dict[str, Any]:
 
 
 async def _measure(bench: Bench, rounds: int) -> list[Table]:
-    found: dict[str, list[Cost]] = {name: [] for name in CASES}
+    costs: dict[str, list[Cost]] = {name: [] for name in CASES}
     with tempfile.TemporaryDirectory(prefix="acts-bench-") as name:
         folder = Path(name)
-        _definitions(folder)
-        _script(folder)
+        _write_definitions(folder)
+        _write_script(folder)
         with live.worker(bench.server.address, ACTS_SCRIPTS=name, ACTS_DELEGATES=name) as process:
-            await _once(bench, process, "warm", {"requests": 12})
+            await _measure_once(bench, process, "warm", {"requests": 12})
             for round_ in range(rounds):
-                say(f"tree: round {round_ + 1} of {rounds}")
+                print_progress(f"tree: round {round_ + 1} of {rounds}")
                 for case, budget in CASES.items():
-                    found[case].append(await _once(bench, process, f"tree-{len(found[case])}", budget))
-    return [_money(found), _costs(found)]
+                    costs[case].append(await _measure_once(bench, process, f"tree-{len(costs[case])}", budget))
+    return [_usage_table(costs), _cost_table(costs)]
 
 
-async def _once(bench: Bench, process: Process, name: str, budget: dict[str, Any]) -> Cost:
-    before = live.cpu(process.pid), live.cpu(bench.server.pid)
-    began = time.perf_counter()
+async def _measure_once(bench: Bench, process: Process, name: str, budget: dict[str, Any]) -> Cost:
+    before = live.cpu_seconds(process.pid), live.cpu_seconds(bench.server.pid)
+    start = time.perf_counter()
     handle = await bench.client.start_workflow(
         PLAN, request(budget), id=f"{name}-{time.monotonic_ns()}", task_queue=process.queue
     )
@@ -145,40 +145,40 @@ async def _once(bench: Bench, process: Process, name: str, budget: dict[str, Any
         result = await handle.result()
     except WorkflowFailureError as error:
         result = error.cause.details[0]  # type: ignore[union-attr] - it fails with its result
-    wall = time.perf_counter() - began
-    used = [
+    wall = time.perf_counter() - start
+    cpu = [
         None if a is None or b is None else a - b
-        for a, b in zip((live.cpu(process.pid), live.cpu(bench.server.pid)), before, strict=True)
+        for a, b in zip((live.cpu_seconds(process.pid), live.cpu_seconds(bench.server.pid)), before, strict=True)
     ]
     usage = result["usage"]
-    cost = Cost(wall, used[0], used[1], usage["requests"], usage["inputTokens"] + usage["outputTokens"])
-    await _read(bench, handle.id, cost)
-    _check(cost, budget)
+    cost = Cost(wall, cpu[0], cpu[1], usage["requests"], usage["inputTokens"] + usage["outputTokens"])
+    await _read_histories(bench, handle.id, cost)
+    _require_within(cost, budget)
     return cost
 
 
-async def _read(bench: Bench, root: str, cost: Cost) -> None:
-    """The histories of a tree, from its root down."""
-    waiting = [(root, PLAN)]
-    while waiting:
-        id_, kind = waiting.pop()
+async def _read_histories(bench: Bench, root: str, cost: Cost) -> None:
+    """Add the histories of a tree to its cost, from its root down."""
+    unread = [(root, PLAN)]
+    while unread:
+        id_, kind = unread.pop()
         info = await bench.info(id_)
         events = [e async for e in bench.client.get_workflow_handle(id_).fetch_history_events()]
         if id_ == root:
             cost.root = (info.history_length, info.history_size_bytes)
-            received = (e.workflow_execution_signaled_event_attributes.signal_name for e in events)
-            cost.signals = Counter(name for name in received if name)
+            names = (e.workflow_execution_signaled_event_attributes.signal_name for e in events)
+            cost.signals = Counter(name for name in names if name)
         else:
             cost.runs += 1
             cost.delegates += kind == DELEGATE
             cost.events += info.history_length
             cost.size += info.history_size_bytes
-        started = (e.child_workflow_execution_started_event_attributes for e in events)
-        waiting += [(s.workflow_execution.workflow_id, s.workflow_type.name) for s in started if s.workflow_type.name]
+        starts = (e.child_workflow_execution_started_event_attributes for e in events)
+        unread += [(s.workflow_execution.workflow_id, s.workflow_type.name) for s in starts if s.workflow_type.name]
 
 
-def _check(cost: Cost, budget: dict[str, Any]) -> None:
-    """A tree without a budget makes every request; one with a budget stays within it, by the error of an estimate."""
+def _require_within(cost: Cost, budget: dict[str, Any]) -> None:
+    """Raise RuntimeError unless the tree made every request or, with a budget, stayed within it (and a small error)."""
     if not budget and (cost.requests, cost.delegates) != (DELEGATES, DELEGATES):
         raise RuntimeError(f"{cost.requests} requests and {cost.delegates} delegates, not {DELEGATES}")
     if cost.requests > budget.get("requests", DELEGATES):
@@ -187,9 +187,9 @@ def _check(cost: Cost, budget: dict[str, Any]) -> None:
         raise RuntimeError(f"{cost.tokens} tokens of {budget}")
 
 
-def _money(found: dict[str, list[Cost]]) -> Table:
-    out = Table(f"{DELEGATES} delegates, three deep, and one budget", MONEY, note=NOTE)
-    for case, costs in found.items():
+def _usage_table(by_case: dict[str, list[Cost]]) -> Table:
+    out = Table(f"{DELEGATES} delegates, three deep, and one budget", USAGE_COLUMNS, note=NOTE)
+    for case, costs in by_case.items():
         budget = CASES[case]
         over: Cell = None
         if "requests" in budget:
@@ -204,9 +204,9 @@ def _money(found: dict[str, list[Cost]]) -> Table:
     return out
 
 
-def _costs(found: dict[str, list[Cost]]) -> Table:
-    out = Table("what the tree takes", COSTS, note=HISTORIES)
-    for case, costs in found.items():
+def _cost_table(by_case: dict[str, list[Cost]]) -> Table:
+    out = Table("the cost of the tree", COST_COLUMNS, note=HISTORIES)
+    for case, costs in by_case.items():
         each = [(c, max(1, c.delegates)) for c in costs]
         out.rows.append([
             case, median([c.wall for c in costs]), median([c.worker_cpu for c in costs]),
@@ -220,4 +220,4 @@ def _costs(found: dict[str, list[Cost]]) -> Table:
 
 
 if __name__ == "__main__":
-    alone("tree", run)
+    run_program("tree", run)

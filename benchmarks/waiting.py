@@ -1,8 +1,8 @@
-"""A thousand runs that wait for a human: what the worker needs while nothing happens.
+"""A thousand runs that wait for approval: memory and CPU while nothing happens.
 
-Each run is a lazy plan of five calls that nobody has approved yet. Measured are the memory
-of the worker's process and the CPU time that worker and server use in half a minute of
-rest, with the runs and without them; then all of them are approved.
+Each run is a lazy plan of five calls that waits for its approval. Measured are the memory of the
+worker's process and the CPU time of worker and server in half a minute, with the runs and without
+them; then all of them are approved.
 
     python -m benchmarks waiting
 """
@@ -19,7 +19,7 @@ from temporalio.client import WorkflowHandle
 
 from benchmarks import live, shapes
 from benchmarks.live import Bench, Process
-from benchmarks.tables import Cell, Table, alone, say
+from benchmarks.tables import Cell, Table, print_progress, run_program
 
 RUNS: Final = 1_000
 AT_ONCE: Final = 50
@@ -36,43 +36,43 @@ def run(rounds: int | None = None) -> Iterator[Table]:
 async def _measure(bench: Bench, rounds: int) -> list[Table]:
     tables: list[Table] = []
     for round_ in range(rounds):
-        say(f"waiting: round {round_ + 1} of {rounds}")
+        print_progress(f"waiting: round {round_ + 1} of {rounds}")
         with live.worker(bench.server.address) as process:
-            await bench.engine(process, shapes.chain(3))
-            tables = await _once(bench, process)
+            await bench.run_engine(process, shapes.chain(3))
+            tables = await _measure_once(bench, process)
     return tables
 
 
-async def _once(bench: Bench, process: Process) -> list[Table]:
+async def _measure_once(bench: Bench, process: Process) -> list[Table]:
     rest = Table("worker and server at rest", COLUMNS, note=NOTE)
     rest.rows.append(["no run", *await _rest(bench, process)])
     request = shapes.chain(5).request(shapes.STEP)
     request["context"][-1]["mode"] = "lazy"
-    began = time.monotonic()
-    handles = await _many(RUNS, lambda i: _start(bench, process, request, i))
-    started = time.monotonic() - began
-    rest.rows.append([f"{RUNS:,} runs that wait", *await _rest(bench, process)])
-    began = time.monotonic()
-    await _many(RUNS, lambda i: _approve(handles[i]))
-    decided = time.monotonic() - began
-    whole = Table("the runs", ["", "figure"])
-    whole.rows = [
-        ["started and waiting, s", started], ["approved and completed, s", decided],
+    start = time.monotonic()
+    handles = await _run_all(RUNS, lambda i: _start(bench, process, request, i))
+    start_seconds = time.monotonic() - start
+    rest.rows.append([f"{RUNS:,} waiting runs", *await _rest(bench, process)])
+    start = time.monotonic()
+    await _run_all(RUNS, lambda i: _approve(handles[i]))
+    approval_seconds = time.monotonic() - start
+    summary = Table("the runs", ["", "figure"])
+    summary.rows = [
+        ["started and waiting, s", start_seconds], ["approved and completed, s", approval_seconds],
         ["events of one", (await handles[0].describe()).history_length],
     ]  # fmt: skip
-    return [rest, whole]
+    return [rest, summary]
 
 
 async def _rest(bench: Bench, process: Process) -> list[Cell]:
-    before = live.cpu(process.pid), live.cpu(bench.server.pid)
+    before = live.cpu_seconds(process.pid), live.cpu_seconds(bench.server.pid)
     await asyncio.sleep(REST_SECONDS)
-    after = live.cpu(process.pid), live.cpu(bench.server.pid)
-    used: list[Cell] = [None if a is None or b is None else b - a for a, b in zip(before, after, strict=True)]
-    return [_memory(process.pid), *used]
+    after = live.cpu_seconds(process.pid), live.cpu_seconds(bench.server.pid)
+    cpu: list[Cell] = [None if a is None or b is None else b - a for a, b in zip(before, after, strict=True)]
+    return [_memory(process.pid), *cpu]
 
 
 def _memory(pid: int) -> float | None:
-    """Megabytes of a process that are in memory; None where the system does not tell."""
+    """The resident memory of a process in megabytes; None where the system does not report it."""
     status = Path(f"/proc/{pid}/status")
     if not status.is_file():
         return None
@@ -92,15 +92,15 @@ async def _approve(handle: WorkflowHandle[Any, Any]) -> None:
     await handle.result()
 
 
-async def _many(count: int, one: Any) -> list[Any]:
+async def _run_all(count: int, action: Any) -> list[Any]:
     gate = asyncio.Semaphore(AT_ONCE)
 
     async def within(number: int) -> Any:
         async with gate:
-            return await one(number)
+            return await action(number)
 
     return await asyncio.gather(*[within(i) for i in range(count)])
 
 
 if __name__ == "__main__":
-    alone("waiting", run)
+    run_program("waiting", run)

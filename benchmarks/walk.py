@@ -1,8 +1,8 @@
-"""The engine beside hand-written workflows of the same shape, on one server, in turns.
+"""The engine compared with hand-written workflows of the same shape, on one server, in turns.
 
-Two workers with the same settings, one process each. In each round every shape is run once
-by either, in alternating order; a ratio is taken per round, so that what else the machine
-does weighs on both sides.
+Two workers with the same settings, one process each. In each round each side runs every shape
+once, in alternating order. Ratios are computed per round, so that other load on the machine affects
+both sides.
 
     python -m benchmarks walk
 """
@@ -16,7 +16,7 @@ from typing import Any, Final
 from benchmarks import live, shapes
 from benchmarks.live import Bench, Cost
 from benchmarks.shapes import Shape
-from benchmarks.tables import Table, alone, median, quarter, ratio, say
+from benchmarks.tables import Table, median, percentile_25, print_progress, ratio, run_program
 
 ROUNDS: Final = 7
 SHAPES: Final = (shapes.chain(100), shapes.fan_out(500), shapes.layered(200))
@@ -38,46 +38,48 @@ def run(rounds: int | None = None) -> Iterator[Table]:
     yield table("engine and hand-written workflow", pairs)
 
 
-async def measure(bench: Bench, rounds: int, given: tuple[Shape, ...] = SHAPES) -> dict[str, list[Pair]]:
-    """By shape: what each round cost on either side."""
-    out: dict[str, list[Pair]] = {shape.name: [] for shape in given}
+async def measure(bench: Bench, rounds: int, shapes_: tuple[Shape, ...] = SHAPES) -> dict[str, list[Pair]]:
+    """The cost of each round on either side, by shape."""
+    out: dict[str, list[Pair]] = {shape.name: [] for shape in shapes_}
     address = bench.server.address
     with live.worker(address) as engine, live.worker(address, live.HANDWRITTEN) as handwritten:
-        for round_ in range(-1, rounds):  # the first warms up and is not counted
-            say(f"walk: round {round_ + 1} of {rounds}")
-            for shape in given:
+        for round_ in range(-1, rounds):  # the first one warms up and does not count
+            print_progress(f"walk: round {round_ + 1} of {rounds}")
+            for shape in shapes_:
                 pair: Pair = {}
                 for side in ("engine", "handwritten") if round_ % 2 else ("handwritten", "engine"):
                     pair[side] = await (
-                        bench.engine(engine, shape) if side == "engine" else bench.handwritten(handwritten, shape)
+                        bench.run_engine(engine, shape)
+                        if side == "engine"
+                        else bench.run_handwritten(handwritten, shape)
                     )
                 if round_ >= 0:
                     out[shape.name].append(pair)
     return out
 
 
-def table(title: str, pairs: dict[str, list[Pair]]) -> Table:
+def table(title: str, by_shape: dict[str, list[Pair]]) -> Table:
     """The ratios of each shape."""
     out = Table(title, COLUMNS, note=NOTE)
-    for name, found in pairs.items():
-        one, other = [p["engine"] for p in found], [p["handwritten"] for p in found]
+    for name, pairs in by_shape.items():
+        ours, theirs = [p["engine"] for p in pairs], [p["handwritten"] for p in pairs]
 
-        def ratios(what: str, one: list[Cost] = one, other: list[Cost] = other) -> list[float | None]:
-            return [ratio(getattr(a, what), getattr(b, what)) for a, b in zip(one, other, strict=True)]
+        def ratios(what: str, ours: list[Cost] = ours, theirs: list[Cost] = theirs) -> list[float | None]:
+            return [ratio(getattr(a, what), getattr(b, what)) for a, b in zip(ours, theirs, strict=True)]
 
         out.rows.append([
-            name, _ms(one), _ms(other), median(ratios("wall")), quarter(ratios("wall")),
-            median(ratios("worker_cpu")), quarter(ratios("worker_cpu")), median(ratios("server_cpu")),
+            name, _median_ms(ours), _median_ms(theirs), median(ratios("wall")), percentile_25(ratios("wall")),
+            median(ratios("worker_cpu")), percentile_25(ratios("worker_cpu")), median(ratios("server_cpu")),
             median(ratios("events")), median(ratios("size")),
         ])  # fmt: skip
-        out.raw.append({"case": name, "rounds": [{side: asdict(cost) for side, cost in p.items()} for p in found]})
+        out.raw.append({"case": name, "rounds": [{side: asdict(cost) for side, cost in p.items()} for p in pairs]})
     return out
 
 
-def _ms(costs: list[Cost]) -> Any:
-    found = median([c.wall for c in costs])
-    return None if found is None else found * 1000
+def _median_ms(costs: list[Cost]) -> Any:
+    seconds = median([c.wall for c in costs])
+    return None if seconds is None else seconds * 1000
 
 
 if __name__ == "__main__":
-    alone("walk", run)
+    run_program("walk", run)

@@ -1,9 +1,9 @@
-"""Requests to run as they are, and the Activities behind them (README.md says how)."""
+"""Requests that run unchanged, and their Activities (see README.md)."""
 
 from pathlib import Path
 from typing import Final
 
-# What a worker loads to run every example: ACTS_ACTIVITIES takes these, joined with commas.
+# A worker that runs every example loads these: the value of ACTS_ACTIVITIES, joined with commas.
 MODULES: Final = (
     "examples.linear.activities",
     "examples.weather.activities",
@@ -23,8 +23,8 @@ MODULES: Final = (
     "examples.moderation.activities",
 )
 
-# And where the definitions of its delegates are: ACTS_DELEGATES takes these, joined like PATH. A name stands for
-# one definition, whichever folder it is in, so no two examples may use the same.
+# The folders of the delegates' definitions: the value of ACTS_DELEGATES, joined like PATH. Names are unique across
+# folders, so no two examples may use the same name.
 DELEGATES: Final = tuple(
     str(Path(__file__).parent / name / "delegates") for name in ("summary", "greetings", "speaker", "music", "loan")
 )

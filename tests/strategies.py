@@ -1,7 +1,7 @@
-"""Random plans, as plain Requests with scripted results, made to collide.
+"""Random plans, as plain Requests with scripted results, that make Calls collide.
 
-Few kinds and few names, so that paths overlap all the time; references are drawn from what the context holds and
-what the plan's Calls write (before the reader or after it), so that most plans are valid.
+There are few kinds and few names, so that paths overlap all the time. References are drawn from what the context has
+and what the plan's Calls write (before the reader or after it), so that most plans are valid.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def output_text(options: list[list[Where]]) -> str:
 
 @st.composite
 def near(draw: st.DrawFn, pool: list[Where]) -> Where:
-    """A place that overlaps one of the pool: itself, a part of it, what it is part of."""
+    """A path that overlaps one of the pool: the same, one below it, or one above it."""
     where = draw(st.sampled_from(pool))
     match draw(st.integers(0, 5)):
         case 0:

@@ -16,12 +16,13 @@ from temporalio.common import RawValue
 from acts.language.messages import read_request
 from acts.language.wire import AGENT
 from acts.machines.agent_run import AgentRun, AgentSetup
-from acts.tree.records import AgentState, GrantedRequest, TreePosition
+from acts.tree.records import AgentState, DelegateInput, TreePosition
 from acts.views.run_views import AgentView, forecast_plan
 from workflows.plan import FATAL
 from workflows.runtime import results
-from workflows.runtime.handlers import RunWorkflow, data_message
+from workflows.runtime.handlers import RunWorkflow
 from workflows.runtime.payloads import NOTHING, decode_record, decode_request, record_type
+from workflows.runtime.provided import data_message
 from workflows.runtime.startup import prepare_request
 
 if TYPE_CHECKING:
@@ -48,17 +49,18 @@ class AgentWorkflow(RunWorkflow):
 
 
 async def plan_and_walk(
-    owner: RunWorkflow, raw: dict[str, Any], position: TreePosition, advance: GrantedRequest | None = None,
+    owner: RunWorkflow, raw: dict[str, Any], position: TreePosition, start: DelegateInput | None = None,
     more: Mapping[str, Any] | None = None,
 ) -> tuple[AgentRun, AgentView, ActionCount]:  # fmt: skip
     """Run an agent from its first tick; returns the run, its view and its actions.
 
-    ``more`` are fields that ``AgentState`` carries besides.
+    ``start`` is what a delegate was started with; ``more`` are fields that ``AgentState`` carries besides.
     """
     info = workflow.info()
-    raw, parsed, capabilities = await prepare_request(raw)
+    raw, parsed, capabilities = await prepare_request(raw, position)
     position = position.with_budget(info.workflow_id, parsed.config.budget)
-    setup = AgentSetup(raw, parsed, capabilities, position, info.run_id, advance)
+    grant, refusal = (None, None) if start is None else (start.grant, start.refusal)
+    setup = AgentSetup(raw, parsed, capabilities, position, info.run_id, grant, refusal)
     return await _drive(owner, AgentRun(info.workflow_id, setup, partial(forecast_plan, child=True)), {}, more or {})
 
 

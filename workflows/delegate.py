@@ -55,7 +55,7 @@ class DelegateWorkflow(RunWorkflow):
             position = own.position.with_budget(workflow.info().workflow_id, parsed.config.budget)
             machine = WalkedDelegate(workflow.info().workflow_id, own, position, parsed, raw)
             return await self._drive_machine(machine, DelegateView(machine), origin)
-        run, view, actions = await plan_and_walk(self, raw, own.position, own.grant, {"definition": origin})
+        run, view, actions = await plan_and_walk(self, raw, own.position, own, {"definition": origin})
         return results.agent_delegate_result(run, view, origin, actions)
 
     async def _make_one_call(self, own: DelegateInput) -> RawValue:
@@ -65,7 +65,7 @@ class DelegateWorkflow(RunWorkflow):
         info = workflow.info()
         position = own.position.with_budget(info.workflow_id, parsed.config.budget)
         source = own_context(len(parsed.context))
-        machine = AnonymousDelegate(info.workflow_id, own, position, prepared, Capabilities(), source)
+        machine = AnonymousDelegate(info.workflow_id, own, position, prepared, Capabilities(price=own.price), source)
         return await self._drive_machine(machine, DelegateView(machine, machine), {})
 
     async def _drive_machine(self, machine: DelegateMachine, view: DelegateView, origin: dict[str, str]) -> RawValue:

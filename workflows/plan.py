@@ -13,14 +13,16 @@ from temporalio.common import RawValue
 from acts.language.errors import ActsError
 from acts.language.messages import read_request
 from acts.language.wire import PLAN
-from acts.machines.plan_run import PlanRun, PlanSetup
+from acts.machines.plan_run import PlanRun
+from acts.machines.plan_setup import PlanSetup
 from acts.plan.validate import validate_parsed
 from acts.tree.records import InstanceInput, PlanInput, PlanState, TreePosition
 from acts.views.run_views import PlanView, forecast_plan
 from workflows.runtime import results
-from workflows.runtime.handlers import RunWorkflow, data_message
+from workflows.runtime.handlers import RunWorkflow
 from workflows.runtime.model_calls import own_context
 from workflows.runtime.payloads import NOTHING, decode_record, decode_request, record_type
+from workflows.runtime.provided import data_message
 from workflows.runtime.startup import prepare_request
 
 if TYPE_CHECKING:
@@ -93,7 +95,7 @@ async def plan_setup(value: RawValue, state: PlanState | None, input_type: type[
     else:
         raw = decode_request(value)
     if capabilities is None:
-        raw, parsed, capabilities = await prepare_request(raw)
+        raw, parsed, capabilities = await prepare_request(raw, own.position if own is not None else TreePosition())
     else:
         parsed = read_request(raw)
     places = own.places if isinstance(own, InstanceInput) else None

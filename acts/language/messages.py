@@ -119,8 +119,6 @@ class Request:
         is_template = not any(isinstance(call, dict) and call.get("_instance") is not None for call in plan)
         return len(plan) * max(1, len(self.instances()) if is_template else 1)
 
-    calls_of = count_calls
-
 
 class _Problems:
     """Collects problems while a Request is read."""

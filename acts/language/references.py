@@ -339,6 +339,3 @@ def resolve(value: Json, read: Callable[[Path], Json], missing: list[str]) -> Js
     result, absent = resolve_references(value, uses, escapes, read)
     missing.extend(use.text for use in absent)
     return result
-
-
-any_reference = contains_reference

@@ -103,8 +103,6 @@ class Tool:
             return "delegate"
         return "activity" if self.activity else "latent"
 
-    runs = call_kind  # old name
-
 
 def parameter_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     """The schema of a Tool without its meta-properties."""

@@ -1,4 +1,4 @@
-"""What a run used of models, and what remains of its budget.
+"""The model usage of a run, and the rest of its budget.
 
 ``cost`` is in US dollars; it is None as soon as the price of one request is unknown. A budget is
 checked before each request, so it is exceeded by no more than the requests in flight.
@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from acts.language.config import Budget
 
 
 @dataclass
@@ -27,7 +25,7 @@ class Usage:
     cost: float | None = 0.0
 
     def add(self, more: Mapping[str, Any] | None) -> None:
-        """Add another sum in its JSON form; anything else counts as nothing."""
+        """Add another sum in its JSON form; ignore anything else."""
         if not isinstance(more, dict):
             return
         for key in ("requests", "inputTokens", "outputTokens", "cachedTokens", "reasoningTokens"):
@@ -46,30 +44,3 @@ class Usage:
             **{k: v for k, v in parts.items() if v},
             "cost": int(cost) if cost is not None and cost == int(cost) else cost,
         }  # fmt: skip
-
-    def left(self, budget: Budget, *, flying: int = 0) -> dict[str, float]:
-        """What remains of ``requests``, ``tokens`` and ``cost``, as far as the budget limits them.
-
-        ``flying`` is the number of requests that are not answered yet.
-        """
-        remaining: dict[str, float] = {}
-        if budget.requests is not None:
-            remaining["requests"] = budget.requests - self.requests - flying
-        if budget.tokens is not None:
-            remaining["tokens"] = budget.tokens - self.inputTokens - self.outputTokens
-        if budget.cost is not None:
-            remaining["cost"] = budget.cost - (self.cost or 0.0)
-        return remaining
-
-    def exhausted(self, budget: Budget, *, flying: int = 0, whole: Budget | None = None) -> str | None:
-        """The limit that allows no further request, in words, or None.
-
-        ``whole`` is the configured budget, where ``budget`` is only what remained of it.
-        """
-        for name, rest in self.left(budget, flying=flying).items():
-            if rest <= 0:
-                limit = getattr(whole or budget, name) or getattr(budget, name)
-                unit = {"requests": "requests", "tokens": "tokens", "cost": "US dollars"}[name]
-                amount = f"{limit:,.6g}" if name == "cost" else f"{limit:,}"
-                return f"the budget of {amount} {unit} is spent"
-        return None

@@ -1,5 +1,6 @@
-"""Every name that crosses the wire, once. Raiser and catcher, sender and handler
-import it from here; a literal of one of these anywhere else is a mistake.
+"""Every name that crosses the wire, defined once: workflow types, signals, queries, Activities, error types.
+
+Sender and handler, raiser and catcher import it from here; no other file spells one of them out.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from typing import Final
 
 TASK_QUEUE: Final = "acts"
 
-# The delegate that no definition stands behind
+# The delegate without a definition
 ANONYMOUS: Final = "anonymous"
 
 # Workflow types
@@ -26,7 +27,7 @@ PROVIDE: Final = "provide"
 PAUSE: Final = "pause"
 RESUME: Final = "resume"
 DECIDE: Final = "decide"
-# Between our own runs: to the root of the tree, and from there to the run that it concerns
+# Signals between the engine's own runs: up to the root of the tree, and from there to one run below
 PENDING_CHANGED: Final = "pendingChanged"
 DECISION: Final = "decision"
 DECISION_ANSWER: Final = "decisionAnswer"
@@ -43,16 +44,16 @@ PLAN_QUERY: Final = "plan"
 CONTEXT: Final = "context"
 PENDING: Final = "pending"
 GRAPH: Final = "graph"
-# The model activity reads the context of a run by this query, so that no history holds a prompt
+# The model Activity reads a run's context by this query, so that no history contains a prompt
 PROMPT_CONTEXT: Final = "promptContext"
-# What the Calls that wait for a decision would be called with
+# The resolved parameters of the Calls with pending approvals
 PENDING_PARAMETERS: Final = "pendingParameters"
 
-# The activity that tells which Tools and Activities this worker serves
+# Activities: the registry lists the Tools and Activities of a worker,
 REGISTRY: Final = "acts.registry"
-# … and the one that asks a model
+# … this one sends a request to a model
 MODEL: Final = "acts.model"
-# … and the one that loads a saved Request
+# … and this one loads a saved Request (a delegate's definition)
 LOAD_DELEGATE: Final = "acts.delegate"
 
 # The server refuses a payload above 2 MiB (limit.blobSize.error); the rest is room for its envelope
@@ -68,23 +69,22 @@ REFUSED: Final = "DecisionRefused"
 LIMIT_EXCEEDED: Final = "LimitExceeded"
 RESULT_TOO_LARGE: Final = "PayloadTooLarge"
 SDK_PAYLOADS_TOO_LARGE: Final = "PayloadsTooLarge"
-# … of a saved Request that was not loaded
+# … for a saved Request that could not be loaded
 DELEGATE_NOT_FOUND: Final = "DelegateNotFound"
 DELEGATE_REFUSED: Final = "DelegateRefused"
 DELEGATE_TOO_LARGE: Final = "DelegateTooLarge"
 DELEGATE_INVALID: Final = "DelegateInvalid"
 DELEGATE_CHANGED: Final = "DelegateChanged"
-# … the one of these that is worth another attempt
+# … the only one of these that Temporal retries
 DELEGATE_UNAVAILABLE: Final = "DelegateUnavailable"
 
-# Failures of a type listed here are never worth another attempt: the same input
-# would be refused again.
+# Failures of these types are never retried: the same input would fail again
 NON_RETRYABLE_TYPES: Final = (
     INVALID_REQUEST, PLAN_FAILED, SDK_PAYLOADS_TOO_LARGE,
     DELEGATE_NOT_FOUND, DELEGATE_REFUSED, DELEGATE_TOO_LARGE, DELEGATE_INVALID, DELEGATE_CHANGED,
 )  # fmt: skip
 
-# Codes of failed Calls, where the failure is not an ApplicationError's own type
+# Error codes of failed Calls; a failed Activity has the type of its ApplicationError instead
 TIMEOUT: Final = "timeout"
 CANCELLED: Final = "cancelled"
 REJECTED: Final = "rejected"

@@ -34,7 +34,7 @@ class AgentContext:
         owned: set[int] = set()
         for message in parsed:
             if isinstance(message, Data):
-                self.log.layer(message.instance, create=True).take(message, owned)
+                self.log.view_of(message.instance, create=True).fold_message(message, owned)
         self.request = replace(self.request, context=(*self.request.context, *parsed))
 
     def append_problems(self, problems: Sequence[Problem], calls: list[Json]) -> list[dict[str, Any]]:
@@ -62,7 +62,7 @@ class AgentContext:
             raise InvalidRequest([Problem("invalidMessage", broken[1], broken[0])])
         if message.instance is not None and message.instance not in self.log.own:
             raise InvalidRequest([Problem("unknownInstance", f"unknown instance {message.instance!r}", "/_instance")])
-        refused = self.log.layer(message.instance).take(message, set())
+        refused = self.log.view_of(message.instance).fold_message(message, set())
         if refused:
             raise InvalidRequest([Problem("invalidMessage", refused.message)])
         again = replace(message, index=len(self.request.context))
@@ -78,5 +78,5 @@ class AgentContext:
 
     def state(self, instance: str | None = None) -> Json:
         """The view of the state kind: ``{}`` when there is none."""
-        view = self.log.view("state", instance=instance)
+        view = self.log.read_kind("state", instance=instance)
         return {} if view is ABSENT else view

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from acts.language.errors import CallError, InvalidRequest, truncate
-from acts.language.wire import APPROVAL_TIMEOUT, LIMIT_EXCEEDED, PAUSE, PROVIDE, RESUME
-from acts.machines.budget import BudgetRefused, Granted, RequestSize
+from acts.language.wire import APPROVAL_TIMEOUT, APPROVE, EDIT, LIMIT_EXCEEDED, PAUSE, PROVIDE, REJECT, RESUME
+from acts.machines.budget import BudgetRefused, Granted
 from acts.machines.events import (
     Begin,
     CancelRequested,
@@ -26,11 +26,12 @@ from acts.machines.events import (
     StartsHeld,
     StartsReleased,
 )
+from acts.machines.ledger import RequestSize
 from acts.machines.loop import AskModel, AwaitApproval, Finished, Loop, StartPlan, Step
-from acts.machines.request_size import planner_request_size
+from acts.machines.request_size import ContextBytes, planner_request_size
 from acts.machines.run_commands import AskSolution, Finish, SignalChildren, StartPlanRun
 from acts.machines.run_machine import RunMachine
-from acts.tree.decisions import APPROVE, EDIT, REJECT, Decision
+from acts.tree.decisions import Decision
 from acts.tree.records import Capabilities, ContextRef, GrantedRequest, PlanInput, SettledRequest, TreePosition
 
 if TYPE_CHECKING:
@@ -38,14 +39,17 @@ if TYPE_CHECKING:
 
     from acts.language.config import Config
     from acts.language.messages import Data, Request
-    from acts.machines.approvals import Decided
+    from acts.machines.approval_effects import Decided
     from acts.plan.validate import ValidatedPlan
     from acts.tree.records import AgentState
 
 
 @dataclass(frozen=True, slots=True)
 class AgentSetup:
-    """What an agent knows before it begins. ``raw`` is its Request as JSON; ``run_id`` that of this run."""
+    """What an agent knows before it begins. ``raw`` is its Request as JSON; ``run_id`` that of this run.
+
+    ``advance`` is the request to a model that it begins with, ``refusal`` the reason why it has none.
+    """
 
     raw: dict[str, Any]
     request: Request
@@ -53,6 +57,7 @@ class AgentSetup:
     position: TreePosition
     run_id: str
     advance: GrantedRequest | None = None
+    refusal: str | None = None
 
 
 class AgentRun(RunMachine):
@@ -60,6 +65,8 @@ class AgentRun(RunMachine):
 
     def __init__(self, own: str, setup: AgentSetup, forecast: Callable[[ValidatedPlan], dict[str, Any] | None]) -> None:
         super().__init__(own, setup.position, setup.advance)
+        if setup.refusal is not None:
+            self.budget.refuse_first(setup.refusal)
         self.setup = setup
         capabilities = setup.capabilities
         self.loop = Loop(setup.request, capabilities.tools, capabilities.served, self.budget.calls_refusal)
@@ -72,6 +79,7 @@ class AgentRun(RunMachine):
         self._phase = "planning"
         self._is_paused = False
         self._is_held = False
+        self._context_bytes = ContextBytes()
         self._held_step: AskModel | StartPlan | None = None
         self._step: Step | None = None
         self._settled_before_plan: tuple[SettledRequest, ...] = ()
@@ -95,7 +103,7 @@ class AgentRun(RunMachine):
             return "cancelled"
         if self._is_paused and (self._held_step is not None or self._held_grants):
             return "paused"
-        return "awaiting" if self._phase == "running" and self.approvals.runs_waiting_below else self._phase
+        return "awaiting" if self._phase == "running" and self.approvals.below.run_count else self._phase
 
     @property
     def in_flight(self) -> int:
@@ -158,7 +166,7 @@ class AgentRun(RunMachine):
         if not self.budget.limits_requests:
             return RequestSize()
         price, loop = self.setup.capabilities.price, self.loop
-        return planner_request_size(self.config, price, loop.request.context, loop.tools)
+        return planner_request_size(self.config, price, self._context_bytes.count(loop.request.context), loop.tools)
 
     def on_granted(self, effect: Granted, now: str) -> list[Any]:
         """The budget allows the request of a tick, or the Calls of its plan."""

@@ -27,25 +27,18 @@ is the run's business: it applies each ``Decided`` before it hands in the next e
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from acts.language.errors import CallError, DecisionRefused, InvalidRequest, PlanError, truncate
-from acts.language.wire import DECISION, DECISION_ANSWER, INVALID_REQUEST, PENDING_CHANGED, REFUSED
+from acts.language.wire import APPROVE, DECISION_ANSWER, INVALID_REQUEST, PENDING_CHANGED, REFUSED, REJECT
+from acts.machines.approval_effects import AnswerUpdate, CancelTimer, Decided, Note, StartTimer
 from acts.machines.budget import SendRecord
 from acts.machines.early_decisions import EarlyDecisions, ReceivedDecision
 from acts.machines.pending_below import PendingBelow
 from acts.machines.pending_reports import PendingReports, reported_key
-from acts.tree.decisions import (
-    APPROVE,
-    REJECT,
-    Decision,
-    PendingApproval,
-    check_version,
-    match_decision,
-    read_decision,
-)
+from acts.tree.decisions import Decision, PendingApproval, check_version, match_decision, read_decision
 from acts.tree.records import DecisionAnswer, ForwardedDecision, PendingChanged, TreePosition
 
 if TYPE_CHECKING:
@@ -61,46 +54,6 @@ ENGINE: Final = "onTimeout"
 _REPORT: Final = "pending"
 
 Key = tuple[str, str | None, str | None]  # what, call, instance
-
-
-@dataclass(frozen=True, slots=True)
-class Decided:
-    """A decision was taken; the run applies it at once. ``token`` is what its check returned."""
-
-    wait: PendingApproval
-    decision: Decision
-    token: Any = None
-
-
-@dataclass(frozen=True, slots=True)
-class StartTimer:
-    """Wake the run after so many seconds, with the timer's name."""
-
-    name: str
-    seconds: float
-    summary: str
-
-
-@dataclass(frozen=True, slots=True)
-class CancelTimer:
-    """Stop a timer."""
-
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class AnswerUpdate:
-    """Answer the update of this id: None, or the problem that refuses it."""
-
-    id: str
-    problem: DecisionAnswer | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Note:
-    """A remark for ``status`` and the page."""
-
-    text: str
 
 
 ApprovalEffect = Decided | StartTimer | CancelTimer | AnswerUpdate | Note | SendRecord
@@ -133,8 +86,8 @@ class Approvals:
         self._since: dict[str, str] = {}  # when something began to wait that has not opened yet, or not again
         self._updates: dict[str, None] = {}  # not answered yet
         self._early = EarlyDecisions(own)
-        self._below = PendingBelow(own)
-        self._reports = PendingReports(own, position)
+        self.below = PendingBelow(own)
+        self.reports = PendingReports(own, position)
 
     # -- what waits ------------------------------------------------------------------------
 
@@ -146,7 +99,7 @@ class Approvals:
         key = (what, call, instance)
         if key in self._waits:  # an edit changed it: what it is about, too
             self._waits[key] = replace(self._waits[key], version=version, about=about or {})
-            self._reports.has_changes = True
+            self.reports.has_changes = True
             return []
         since = self._since.pop(_text_key(key), None) or now
         deadline, out = None, list[ApprovalEffect]()
@@ -158,7 +111,7 @@ class Approvals:
         self._settings[key] = settings
         self._waits[key] = wait = PendingApproval(self.own, what, version, since, call, instance, deadline, about or {})
         self._unseen[key] = None
-        self._reports.add(wait)
+        self.reports.add(wait)
         return out + self._judge_early(wait, now)
 
     def close(self, what: str, call: str | None, instance: str | None) -> list[ApprovalEffect]:
@@ -170,7 +123,7 @@ class Approvals:
             return []
         self._early.remember(wait)
         self._unseen.pop(key, None)
-        self._reports.has_changes = True
+        self.reports.has_changes = True
         return [CancelTimer(_text_key(key))] if settings is not None and settings.timeout is not None else []
 
     def close_call(self, call: str, instance: str | None) -> list[ApprovalEffect]:
@@ -184,7 +137,7 @@ class Approvals:
     def raise_version(self, version: int) -> None:
         """Another version waits now; its deadline stays."""
         self._waits = {key: replace(wait, version=version) for key, wait in self._waits.items()}
-        self._reports.has_changes = True
+        self.reports.has_changes = True
 
     def inherit_deadline(self, wait: PendingApproval, calls: Iterable[str]) -> None:
         """The time for a decision runs on for the Call that an edit put in the place of this one."""
@@ -201,16 +154,7 @@ class Approvals:
     @property
     def pending(self) -> list[PendingApproval]:
         """What waits here and, at the root, in all runs below it."""
-        return [*self._waits.values(), *self._below.visible()]
-
-    @property
-    def runs_waiting_below(self) -> int:
-        """In how many of the runs below something waits."""
-        return self._below.run_count
-
-    def children_waiting(self, children: Iterable[str]) -> int:
-        """In how many of these children, or below them, something waits."""
-        return self._below.count_waiting(children)
+        return [*self._waits.values(), *self.below.visible()]
 
     # -- decisions ---------------------------------------------------------------------------
 
@@ -237,7 +181,7 @@ class Approvals:
             decision = read_decision(raw, word)
             item = ReceivedDecision(decision, id=update or "")
             if self._goes_to_root(decision, has_children=has_children) or self._may_be_for_later_child(item):
-                return [self._send_to_root(item)]
+                return [item.to_root(self.own, self.position.ancestors[0])]
             return self._route(item, now)
         except (PlanError, CallError) as error:
             problem = problem_of(error)
@@ -261,11 +205,6 @@ class Approvals:
             return False
         return self._early.is_early(item, self.own_pending)
 
-    def _send_to_root(self, item: ReceivedDecision) -> SendRecord:
-        raw = {**item.decision.raw, "decision": item.decision.decision}
-        record = ForwardedDecision(id=item.id, replyTo=self.own, decision=raw, scope=self.own)
-        return SendRecord(self.position.ancestors[0], DECISION, record, key=f"decision/{item.id}")
-
     def _route(self, item: ReceivedDecision, now: str) -> list[ApprovalEffect]:
         """Bring a decision to the one wait that it matches; a signal that comes too early is kept.
 
@@ -283,7 +222,7 @@ class Approvals:
         return [*self._take(wait, item.decision, now), *self._answer(item, None)]
 
     def _in_scope(self, scope: str | None) -> list[PendingApproval]:
-        return self.pending if scope in (None, self.own) else self._below.visible(scope)
+        return self.pending if scope in (None, self.own) else self.below.visible(scope)
 
     def _take(self, wait: PendingApproval, decision: Decision, now: str) -> list[ApprovalEffect]:
         """Take a decision about a wait of this run.
@@ -300,7 +239,7 @@ class Approvals:
     def on_timer(self, name: str, now: str) -> list[ApprovalEffect]:
         """A timer of this machine has fired."""
         if name == RESEND_TIMER:
-            self._reports.has_changes = True
+            self.reports.has_changes = True
             return []
         key = next((key for key in self._waits if _text_key(key) == name), None)
         if key is None:
@@ -321,7 +260,7 @@ class Approvals:
         is_own = wait.workflow_id == self.own
         out: list[ApprovalEffect] = []
         is_decided = False
-        for item in self._early.take(wait, () if is_own else self._below.ancestors(wait.workflow_id)):
+        for item in self._early.take(wait, () if is_own else self.below.ancestors(wait.workflow_id)):
             try:
                 if is_decided:
                     raise DecisionRefused(f"another decision about {wait} came before this one")
@@ -338,13 +277,7 @@ class Approvals:
     # -- between the runs of a tree --------------------------------------------------------------
 
     def _forward(self, wait: PendingApproval, item: ReceivedDecision) -> SendRecord:
-        """Send a decision to the run that waits."""
-        id_ = self._below.add_forward(item, wait, closes=_closes(item.decision))
-        # It is about what the root knows to wait: an edit on its way must not be approved unseen
-        version = wait.version if item.decision.version is None else item.decision.version
-        decision = {**item.decision.raw, "decision": item.decision.decision, "version": version}
-        record = ForwardedDecision(id=id_, replyTo=self.own, target=wait.to_json(), decision=decision)
-        return SendRecord(wait.workflow_id, DECISION, record, key=f"decision/{id_}")
+        return item.to_waiting_run(self.own, wait, self.below.add_forward(item, wait, closes=_closes(item.decision)))
 
     def on_forwarded(self, record: ForwardedDecision, now: str) -> list[ApprovalEffect]:
         """At the root: a run below was told a decision. At the run that waits: the root sends one."""
@@ -359,7 +292,7 @@ class Approvals:
         except (PlanError, CallError) as error:
             return self._answer(item, problem_of(error))
         if _closes(item.decision):
-            self._reports.drop(wait)  # the answer says it
+            self.reports.drop(wait)  # the answer says it
         return [*out, *self._answer(item, None)]
 
     def _target(self, raw: Mapping[str, Any]) -> PendingApproval:
@@ -369,7 +302,7 @@ class Approvals:
         except (KeyError, TypeError, ValueError):
             raise DecisionRefused("the decision does not say what it is about") from None
         key = reported_key(target)
-        wait = next((w for w in self._waits.values() if reported_key(self._reports.as_reported(w)) == key), None)
+        wait = next((w for w in self._waits.values() if reported_key(self.reports.as_reported(w)) == key), None)
         if wait is None:
             raise DecisionRefused(f"{target} does not wait any more")
         return wait
@@ -395,14 +328,14 @@ class Approvals:
 
     def on_answer(self, answer: DecisionAnswer) -> list[ApprovalEffect]:
         """At the root: the run that waits has judged a decision. At a run in between: the root passes that on."""
-        item = self._below.take_forward(answer.id, is_accepted=answer.type is None)
+        item = self.below.take_forward(answer.id, is_accepted=answer.type is None)
         if item is None:
             item = ReceivedDecision(Decision("that was forwarded"), id=answer.id)
         return self._answer(item, None if answer.type is None else answer)
 
     def undeliverable(self, id_: str) -> list[ApprovalEffect]:
         """A decision did not reach its run: that has just ended, and nothing waits there any more."""
-        item = self._below.take_forward(id_, is_accepted=False)
+        item = self.below.take_forward(id_, is_accepted=False)
         if item is None:
             item = ReceivedDecision(Decision("that was forwarded"), id=id_)
         return self._answer(item, _refusal("the run that waited has just ended: nothing is left to decide there"))
@@ -410,7 +343,7 @@ class Approvals:
     def on_pending_changed(self, record: PendingChanged, now: str) -> list[ApprovalEffect]:
         """At the root: a run below reports what waits there."""
         try:
-            opened = self._below.apply_report(record)
+            opened = self.below.apply_report(record)
         except (KeyError, TypeError, ValueError):
             return [Note("a report of pending approvals could not be read")]
         for wait in opened:
@@ -420,7 +353,7 @@ class Approvals:
     def forget(self, workflow_id: str) -> list[ApprovalEffect]:
         """A run below has ended, and with it whatever runs below that."""
         problem = _refusal("the run that waited ended before it could judge the decision")
-        return [effect for item in self._below.forget(workflow_id) for effect in self._answer(item, problem)]
+        return [effect for item in self.below.forget(workflow_id) for effect in self._answer(item, problem)]
 
     # -- reports to the root ------------------------------------------------------------------------
 
@@ -429,18 +362,8 @@ class Approvals:
         for key in self._unseen:
             self._early.remember(self._waits[key])
         self._unseen.clear()
-        record = self._reports.next_report(self._waits.values())
+        record = self.reports.next_report(self._waits.values())
         return [] if record is None else [SendRecord(self.position.ancestors[0], PENDING_CHANGED, record, key=_REPORT)]
-
-    def report_delivered(self) -> None:
-        """The last report has arrived."""
-        self._reports.confirm()
-
-    def report_lost(self, reason: str) -> list[ApprovalEffect]:
-        """The last report did not arrive: the root is gone, or took too many signals."""
-        seconds = self._reports.take_back()
-        note = Note(f"the root {self.position.ancestors[0]} could not be told what waits here: {reason}")
-        return [note] if seconds is None else [note, StartTimer(RESEND_TIMER, seconds, RESEND_TIMER)]
 
     # -- carrying over --------------------------------------------------------------------------------
 
@@ -448,14 +371,14 @@ class Approvals:
         """What the next run must know; the waits are opened again by the run."""
         return {
             "records": self.records, "since": self._since | {_text_key(k): w.since for k, w in self._waits.items()},
-            "reported": self._reports.snapshot(), **self._early.snapshot(),
+            "reported": self.reports.snapshot(), **self._early.snapshot(),
         }  # fmt: skip
 
     def restore(self, data: Mapping[str, Any]) -> None:
         """Take over a snapshot; ``open`` follows for each wait."""
         self.records = list(data["records"])
         self._since = dict(data["since"])
-        self._reports.restore(data["reported"])
+        self.reports.restore(data["reported"])
         self._early.restore(data)
 
 

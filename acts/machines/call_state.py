@@ -6,12 +6,13 @@ It knows neither why an event comes nor what follows from it.
 
 Theory of operation. A Call is in one *stage* at a time::
 
-    pending ─ became_ready ──▶ ready ─ started ─▶ running ─ reported ─▶ applying ─ written ─▶ completed
-       │                        ▲ │                  └─ detached ─▶ detached  ├─── failed ──▶ failed
-       ├─ approval_needed ──▶ awaiting ─ rejected ─▶ rejected             ├─ all_rejected ──▶ rejected
-       ├─ input_missing ──▶ awaiting_input (input_provided leads back)    └─── cancelled ──▶ cancelled
-       ├─ skipped ──▶ skipped
-       └─ start_failed, literal_used ──▶ applying
+    pending ─ became_ready ─▶ ready ─ started ─▶ running ─ reported ─▶ applying ─ written ─▶ completed
+       │                        ▲                   └─ detached ─▶ detached   ├─ failed ───▶ failed
+       │                     approved                                         ├─ all_rejected ─▶ rejected
+       ├─ approval_needed ─▶ awaiting ─ rejected ─▶ rejected                  └─ cancelled ─▶ cancelled
+       ├─ input_missing ───▶ awaiting_input ─ input_provided ─▶ pending
+       ├─ skipped ─────────▶ skipped
+       └─ start_failed, literal_used ─▶ applying
 
 * A Call stays ``pending`` until every writer that it depends on has settled. Then it is checked
   (``readiness.assess_call``), and the outcome of the check is an event.
@@ -20,7 +21,8 @@ Theory of operation. A Call is in one *stage* at a time::
   error outcome is such a result; one without ends the Call.
 * ``cancelled`` ends what has not started. A running Call ends when it reports, cancelled or not.
 
-People and results see *states*: a stage, save for two that are a finer view of one (``STATE_OF``).
+The table has every row, the picture the usual ones. People and results see *states*: a stage, except for two
+that are a finer view of one (``STATE_OF``).
 """
 
 from __future__ import annotations
@@ -110,8 +112,8 @@ class CallState:
 class CallStates:
     """The states of all Calls of a plan, by rank.
 
-    ``changed`` are the ranks that have moved since a reader cleared the list; ``ignored`` says of the last
-    events that changed nothing what they were.
+    ``unsettled`` is how many have not settled. ``changed`` are the ranks that have moved since a reader cleared
+    the list; ``ignored`` describes the last events that changed nothing.
     """
 
     def __init__(self, nodes: Sequence[PlannedCall], states: Mapping[int, CallState]) -> None:
@@ -119,6 +121,7 @@ class CallStates:
         self.by_rank = [states.get(rank) or CallState() for rank in range(len(nodes))]
         self.changed: list[int] = []
         self.ignored: list[str] = []
+        self.unsettled = sum(call.stage not in SETTLED for call in self.by_rank)
         self._in_stage = dict.fromkeys(STAGES, 0)
         for call in self.by_rank:
             self._in_stage[call.stage] += 1
@@ -135,6 +138,7 @@ class CallStates:
             return False
         self._in_stage[call.stage] -= 1
         self._in_stage[stage] += 1
+        self.unsettled -= stage in SETTLED
         call.stage = stage
         self.changed.append(rank)
         return True
@@ -147,11 +151,6 @@ class CallStates:
     def running(self) -> int:
         """How many Calls run."""
         return self._in_stage["running"]
-
-    @property
-    def unsettled(self) -> int:
-        """How many Calls have not settled."""
-        return len(self.by_rank) - sum(self._in_stage[stage] for stage in SETTLED)
 
     def counts(self) -> dict[str, int]:
         """How many Calls are in each state, as people see states."""

@@ -13,7 +13,7 @@ from acts.language.messages import output_schema
 from acts.language.schemas import checker
 from acts.language.strict_json import json_size
 from acts.language.values import pointer
-from acts.language.wire import BUDGET_SPENT, PAUSE, PLAN_FAILED, PROVIDE, RESUME, SCHEMA_MISMATCH
+from acts.language.wire import BUDGET_SPENT, PAUSE, PLAN_FAILED, PROVIDE, REJECT, RESUME, SCHEMA_MISMATCH
 from acts.machines.events import (
     Begin,
     CallCompleted,
@@ -25,17 +25,16 @@ from acts.machines.events import (
     Provided,
     ResumeRequested,
 )
-from acts.machines.request_size import latent_request_size
+from acts.machines.request_size import ContextBytes, latent_request_size
 from acts.machines.run_commands import AskOutput, Finish, SignalChildren, StartActivity, StartPlanRun
 from acts.machines.run_machine import RunMachine
-from acts.tree.decisions import REJECT
 from acts.tree.delegation import plan_output
 from acts.tree.records import PlanInput
 
 if TYPE_CHECKING:
     from acts.language.config import Config
     from acts.language.messages import Data, Request
-    from acts.machines.approvals import Decided
+    from acts.machines.approval_effects import Decided
     from acts.machines.budget import BudgetRefused, Granted
     from acts.plan.validate import ValidatedPlan
     from acts.tree.records import Capabilities, ContextRef, DelegateInput, TreePosition
@@ -134,7 +133,7 @@ class WalkedDelegate(DelegateMachine):
     def begin(self) -> list[Any]:
         """Ask for the Calls of the plan."""
         plan = self.request.plan
-        count = self.request.calls_of(plan.calls if plan is not None else ())
+        count = self.request.count_calls(plan.calls if plan is not None else ())
         return list(self.budget.request_calls(_PLAN, count))
 
     def react(self, event: Event, now: str) -> list[Any]:
@@ -209,7 +208,8 @@ class AnonymousDelegate(DelegateMachine):
         if self.node.kind != "latent":
             return [StartActivity(self.node, self._call, self._context)]
         own = json_size([self._call, self._context, dict(self.node.tool.schema)])
-        size = latent_request_size(self.config, self._capabilities.price, self.request.context, own)
+        own += ContextBytes().count(self.request.context)
+        size = latent_request_size(self.config, self._capabilities.price, own)
         return list(self.budget.request([self.node.key], size))
 
     def react(self, event: Event, now: str) -> list[Any]:

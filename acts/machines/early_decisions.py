@@ -13,7 +13,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from acts.language.errors import DecisionRefused
-from acts.tree.decisions import EDIT, Decision, PendingApproval, match_decision, read_decision
+from acts.language.wire import DECISION, EDIT
+from acts.machines.budget import SendRecord
+from acts.tree.decisions import Decision, PendingApproval, match_decision, read_decision
+from acts.tree.records import ForwardedDecision
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -36,6 +39,20 @@ class ReceivedDecision:
     scope: str | None = None
     reply_to: str | None = None
     id: str = ""
+
+    def to_root(self, own: str, root: str) -> SendRecord:
+        """The message that brings it to the root, which alone knows what else may be meant below ``own``."""
+        raw = {**self.decision.raw, "decision": self.decision.decision}
+        record = ForwardedDecision(id=self.id, replyTo=own, decision=raw, scope=own)
+        return SendRecord(root, DECISION, record, key=f"decision/{self.id}")
+
+    def to_waiting_run(self, own: str, wait: PendingApproval, id_: str) -> SendRecord:
+        """The message that brings it from the root to the run that waits."""
+        # It is about what the root knows to wait: an edit on its way must not be approved unseen
+        version = wait.version if self.decision.version is None else self.decision.version
+        raw = {**self.decision.raw, "decision": self.decision.decision, "version": version}
+        record = ForwardedDecision(id=id_, replyTo=own, target=wait.to_json(), decision=raw)
+        return SendRecord(wait.workflow_id, DECISION, record, key=f"decision/{id_}")
 
 
 class EarlyDecisions:

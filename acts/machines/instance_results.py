@@ -150,21 +150,21 @@ def instance_report(walk: Walk, *, edited: bool) -> dict[str, dict[str, Any]]:
         order = sorted(range(len(own)), key=own.__getitem__)
         writes: dict[str, Any] = {} if order == sorted(order) else {"order": order}
         if edited:
-            writes = {"made": [entry for at in order for entry in _made_entries(walk, own[at], at, state)]}
+            writes = {"made": [entry for at in order for entry in _entries_of_edited_plan(walk, own[at], at, state)]}
         else:
-            writes["written"] = _written_entries(walk, own, state)
+            writes["written"] = _entries_of_plan(walk, own, state)
         out[id_] = {"status": summary["status"], "state": state, **summary, **writes}
     return out
 
 
-def _made_entries(walk: Walk, rank: int, at: int, state: Json) -> Iterable[list[Json]]:
+def _entries_of_edited_plan(walk: Walk, rank: int, at: int, state: Json) -> Iterable[list[Json]]:
     node = walk.nodes[rank]
     for path, value, date in walk.runs[rank].written:
         values = [] if _shows(state, path, value) else [value]
         yield [at, str(path), node.method, node.planned, date, *values]
 
 
-def _written_entries(walk: Walk, ranks: Sequence[int], state: Json) -> list[Json]:
+def _entries_of_plan(walk: Walk, ranks: Sequence[int], state: Json) -> list[Json]:
     out: list[Json] = []
     first: str | None = None
     for rank in ranks:
@@ -225,18 +225,18 @@ def calls_by_instance(unsplit: ValidatedPlan) -> CallsByInstance:
 
 
 def replay_into_log(log: Log, calls: CallsByInstance, id_: str, report: Mapping[str, Any]) -> None:
-    """Write into an instance's layer of the log what its Calls wrote.
+    """Write into an instance's view of the log what its Calls wrote.
 
     A message that was provided to all instances may be in the way of a write, which the child never saw so.
     Then the value is set that the child's state had.
     """
-    layer = log.layer(id_)
+    view = log.view_of(id_)
     for rank, write in enumerate(_reported_writes(calls, id_, report)):
         method, value = write.method, write.value
-        if layer.conflict(write.path, method, value, rank) is not None:
+        if view.find_conflict(write.path, method, value, rank) is not None:
             in_state = get(report["state"], write.path.names) if write.path.kind == "state" else ABSENT
             method, value = "set", value if in_state is ABSENT else in_state
-        layer.write(write.path, method, value, rank)
+        view.write(write.path, method, value, rank)
 
 
 def instance_messages(calls: CallsByInstance, id_: str, report: Mapping[str, Any]) -> list[tuple[int, Json]]:

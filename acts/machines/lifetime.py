@@ -63,11 +63,6 @@ class Lifetime:
         self._drain_after_bytes = history.bytes + DRAIN_BYTES // 3
         return DRAIN_SECONDS if history.events < LAST_EVENTS and history.bytes < LAST_BYTES else 0.0
 
-    @property
-    def is_draining(self) -> bool:
-        """True while starts are held for a drain."""
-        return self._is_draining
-
     def end_drain(self) -> None:
         """Starts are released: the time is over, or the run stays."""
         self._is_draining = False

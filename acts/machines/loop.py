@@ -25,7 +25,7 @@ from acts.machines.tick_results import TickResults
 from acts.plan.planned_call import approval_needed
 from acts.plan.validate import ValidatedPlan, settings_problems_of, validate_plan
 from acts.planner.solution import DEPTH_RESERVE, output_problems, resolve_output, shape_problems
-from acts.tree.decisions import DECIDED
+from acts.tree.decisions import DECISION_KEYS
 from acts.tree.plan_request import full_request, minimal_request
 
 if TYPE_CHECKING:
@@ -251,14 +251,14 @@ class Loop:
 
         What is about an instance belongs to it: models of the others are not shown it.
         """
-        data = {k: v for k, v in record.items() if k in DECIDED}
+        data = {k: v for k, v in record.items() if k in DECISION_KEYS}
         message = {"type": "data", "kind": "decision", "data": data, "_outputPath": "†decision"}
         instance = record.get("instance")
         own = instance in self.context.log.own
         self.context.append([{**message, "_instance": instance} if own else message])
 
     def _refusal_of(self, calls: list[Json]) -> str | None:
-        return self._calls_refusal(self.request.calls_of(calls))
+        return self._calls_refusal(self.request.count_calls(calls))
 
     # -- parts ------------------------------------------------------------------------------------
 
@@ -301,7 +301,7 @@ class Loop:
         self.results.begin(nodes, self.tick)
         request = self._plan_request(prepared, nodes)
         self.context.append([{"type": "plan", "plan": calls, "mode": self.mode}])
-        count = self.request.calls_of([n.planned for n in nodes])
+        count = self.request.count_calls([n.planned for n in nodes])
         return StartPlan(self.tick, request, tuple(n.id for n in nodes), count)
 
     def _finish(self) -> Finished | None:
@@ -352,24 +352,6 @@ class Loop:
     def latest_calls(self) -> list[dict[str, Any]]:
         """The Calls of the latest plan, those of a template once for each instance that was walked."""
         return [c for c in self.current_calls() if c["tick"] == self.plan_tick]
-
-    def result(self, status: str) -> dict[str, Any]:
-        """The result of an Agent."""
-        ids = self.request.instances()
-        more = {"instances": {i: self._instance(i, status) for i in ids}} if ids else {}
-        return {
-            "status": status, "output": self.output, "ticks": self.tick, "state": self.context.state(), **more,
-            "calls": self.results.calls, "context": self.context.appended(), "errors": self.results.errors,
-            "usage": self.usage.to_json(),
-        }  # fmt: skip
-
-    def _instance(self, id_: str, status: str) -> dict[str, Any]:
-        """The result of one instance: ``{status, state, calls, errors}``; ``status`` is that of the run."""
-        item = self.results.instances.get(id_, {"status": status, "calls": [], "errors": []})
-        return {
-            "status": item["status"], "state": self.context.state(id_), "calls": item["calls"],
-            "errors": item["errors"],
-        }  # fmt: skip
 
     # -- carrying over ------------------------------------------------------------------------------
 

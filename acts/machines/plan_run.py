@@ -8,15 +8,13 @@ before. It judges decisions about its plan and its Calls. Nothing here waits for
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from acts.language.errors import CallError, DecisionRefused, EngineError, InvalidRequest
-from acts.language.messages import parse_request
-from acts.language.strict_json import json_size
-from acts.language.wire import BUDGET_SPENT, CANCELLED, LIMIT_EXCEEDED, PAUSE, PROVIDE, REJECTED, RESUME
-from acts.machines.budget import BudgetRefused, Granted, RequestSize
-from acts.machines.call_state import SETTLED
+from acts.language.errors import CallError, DecisionRefused, InvalidRequest
+from acts.language.wire import APPROVE, CANCELLED, EDIT, ENGINE_ERROR, PAUSE, PROVIDE, REJECT, REJECTED, RESUME
+from acts.machines.budget import BudgetRefused, Granted
+from acts.machines.call_starts import CallStarts
+from acts.machines.child_reports import decision_seen_from_above, reported_instances
 from acts.machines.commands import AskHuman, PlanFinished, StartCall
 from acts.machines.events import (
     Begin,
@@ -32,35 +30,27 @@ from acts.machines.events import (
     StartsHeld,
     StartsReleased,
 )
-from acts.machines.instance_results import REPORT_KEYS
-from acts.machines.request_size import latent_request_size
+from acts.machines.plan_setup import PlanSetup, validate_edit
 from acts.machines.run_commands import (
-    AskOutput,
     Finish,
     SignalChildren,
-    StartActivity,
-    StartBackground,
-    StartDelegate,
-    StartInstances,
 )
 from acts.machines.run_machine import RunMachine
 from acts.machines.walk import Walk
 from acts.plan.planned_call import UNIT, PlannedCall
-from acts.plan.validate import ValidatedPlan, validate_parsed
-from acts.tree.batches import Batch, count_calls, expand_template, keep_instance, needs_children, split_into_children
-from acts.tree.decisions import APPROVE, EDIT, INNER, REJECT, Decision
-from acts.tree.delegation import build_delegate_input, depth_problem
-from acts.tree.plan_request import edited_request
-from acts.tree.records import BackgroundInput, Capabilities, ContextRef, InstanceInput, PlanInput, TreePosition
+from acts.plan.validate import ValidatedPlan
+from acts.tree.batches import count_calls, expand_template, needs_children, split_into_children
+from acts.tree.decisions import Decision
+from acts.tree.records import InstanceInput
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from acts.language.config import Config
     from acts.language.messages import Data
-    from acts.machines.approvals import Decided
+    from acts.machines.approval_effects import Decided
     from acts.machines.commands import Command
-    from acts.tree.records import GrantedRequest, PlanState
+    from acts.tree.records import PlanState
 
     Forecast = Callable[[ValidatedPlan], dict[str, Any] | None]
 
@@ -68,38 +58,6 @@ if TYPE_CHECKING:
 _NOT_CARRIED: Final[dict[str, Any]] = {"request": {}, "capabilities": None, "settled": ()}
 # Bytes of a parameter that the root is shown of a Call that waits below it
 MAX_REPORTED_BYTES: Final = 600
-
-
-@dataclass(frozen=True, slots=True)
-class PlanSetup:
-    """What a run of a plan knows before it begins. ``input`` is None for a run that a person started.
-
-    ``raw`` is its Request as JSON, ``source`` the run whose context a model is shown.
-    """
-
-    raw: dict[str, Any]
-    prepared: ValidatedPlan
-    capabilities: Capabilities
-    position: TreePosition
-    source: ContextRef
-    input: PlanInput | None = None
-
-    @property
-    def instances(self) -> tuple[str, ...]:
-        """The instances that this run was started for."""
-        return self.input.instances if isinstance(self.input, InstanceInput) else ()
-
-    @property
-    def places(self) -> tuple[int, ...] | None:
-        """Where the Calls stand in the plan that they were taken from, or None."""
-        return self.input.places if isinstance(self.input, InstanceInput) else None
-
-    @property
-    def approve(self) -> Any:
-        """What the person asked to confirm who started the tree: ``plan`` does not hold for a part of a plan."""
-        if self.input is not None and self.input.part:
-            return self.input.approve
-        return (self.raw.get("config") or {}).get("approve")
 
 
 class PlanRun(RunMachine):
@@ -117,8 +75,7 @@ class PlanRun(RunMachine):
         self.is_approved = not asks_for_plan(setup.prepared)
         self.forecast: dict[str, Any] | None = None if setup.input is None else setup.input.forecast
         self._forecast_plan = forecast
-        self._batch: Batch | None = None
-        self._starting: dict[str, StartCall] = {}
+        self._starts = CallStarts(self)
         self._checked: tuple[Any, ValidatedPlan] | None = None
         self.notes += [p.text() for p in setup.prepared.warnings if p.code == "limitLowered"]
         if setup.input is None:
@@ -136,7 +93,7 @@ class PlanRun(RunMachine):
     @property
     def whole_plan(self) -> ValidatedPlan:
         """The plan as it was written, where the run walks a part of it and children the rest."""
-        return self.walk.prepared.whole or self.walk.prepared
+        return self.walk.prepared.unsplit or self.walk.prepared
 
     @property
     def in_flight(self) -> int:
@@ -156,7 +113,7 @@ class PlanRun(RunMachine):
     @property
     def can_continue_as_new(self) -> bool:
         """True when nothing is in flight."""
-        return self.walk.quiet and not self._starting
+        return self.walk.quiet and not self._starts.is_waiting
 
     @property
     def phase(self) -> str:
@@ -169,7 +126,7 @@ class PlanRun(RunMachine):
             return "paused"
         if not self.is_approved:
             return "awaiting"
-        waiting = self.approvals.children_waiting(self.children.values())
+        waiting = self.approvals.below.count_waiting(self.children.values())
         waits = self.walk.running <= waiting and (self.walk.running or self.walk.counts.get("awaiting"))
         return "awaiting" if waits else "running"
 
@@ -186,20 +143,21 @@ class PlanRun(RunMachine):
     def _completed(self, event: CallCompleted, now: str) -> list[Any]:
         self.usage.add(event.usage)
         out: list[Any] = [*self.budget.settle(event.key, event.usage)]
-        return out + self._on_call(
+        return out + self.on_call(
             event.key, lambda rank: self.walk.completed(rank, event.value, now, chosen=event.chosen), now
         )
 
     def _failed(self, event: CallFailed, now: str) -> list[Any]:
         self.usage.add(event.usage)
-        self._starting.pop(event.key, None)
+        self._starts.withdraw(event.key)
         out: list[Any] = [*self.budget.settle(event.key, event.usage)]
-        return out + self._on_call(event.key, lambda rank: self.walk.failed(rank, event.error, now), now)
+        return out + self.on_call(event.key, lambda rank: self.walk.failed(rank, event.error, now), now)
 
     def _detached(self, event: CallDetached, now: str) -> list[Any]:
-        return self._on_call(event.key, lambda rank: self.walk.detached(rank, now), now)
+        return self.on_call(event.key, lambda rank: self.walk.detached(rank, now), now)
 
-    def _on_call(self, key: str, event: Callable[[int], list[Command]], now: str) -> list[Any]:
+    def on_call(self, key: str, event: Callable[[int], list[Command]], now: str) -> list[Any]:
+        """Hand the walk an event about a Call, by the rank that the Call has now."""
         rank = self.walk.ids.get(key)
         return [] if rank is None else self._perform(event(rank), now)
 
@@ -209,11 +167,11 @@ class PlanRun(RunMachine):
         if rank is None:
             return []
         node, report = self.walk.nodes[rank], event.report
-        self.approvals.records += [_seen_from_above(node, r) for r in (report or {}).get("decisions") or ()]
+        self.approvals.records += [decision_seen_from_above(node, r) for r in (report or {}).get("decisions") or ()]
         if node.kind == UNIT:
-            return self._perform(self.walk.unit_ended(rank, _instances_of(node, report, event.error), now), now)
+            return self._perform(self.walk.unit_ended(rank, reported_instances(node, report, event.error), now), now)
         if event.error is not None or report is None:
-            error = event.error or CallError("EngineError", "the child said nothing of its result")
+            error = event.error or CallError(ENGINE_ERROR, "the child said nothing of its result")
             return self._perform(self.walk.failed(rank, CallError(error.code, error.message), now), now)
         return self._perform(self.walk.completed(rank, report.get("output"), now, chosen=report.get("path")), now)
 
@@ -247,10 +205,8 @@ class PlanRun(RunMachine):
         self.is_cancelling = True
         self.is_approved = True
         out: list[Any] = [*self.approvals.close_all(), *self._perform(self.walk.cancel(now), now)]
-        for key in list(self._starting):
-            self.budget.withdraw(key)
-            self._starting.pop(key)
-            out += self._on_call(key, self._cancelled_before_start(now), now)
+        for key in self._starts.withdraw_all():
+            out += self.on_call(key, self._cancelled_before_start(now), now)
         return out
 
     def _cancelled_before_start(self, now: str) -> Callable[[int], list[Command]]:
@@ -262,7 +218,7 @@ class PlanRun(RunMachine):
     def _perform(self, commands: Iterable[Command], now: str) -> list[Any]:
         """Commands of the walk as effects of the run."""
         out: list[Any] = []
-        asking: list[StartCall] = []
+        starting: list[StartCall] = []
         for command in commands:
             if isinstance(command, PlanFinished):
                 self.finished = command.status
@@ -273,109 +229,17 @@ class PlanRun(RunMachine):
                     command.what, self.version, settings, now, call=node.id, instance=node.instance,
                     about=self._reported_parameters(command.call),
                 )  # fmt: skip
-            elif self._needs_grant(command.node):
-                asking.append(command)
             else:
-                out += self._start(command, None, now)
-        return out + self._ask_budget(asking)
-
-    def _needs_grant(self, node: PlannedCall) -> bool:
-        """True for a Call that begins with a request to a model, where requests are limited."""
-        if node.kind == "delegate":
-            limited = self.budget.limits_requests or self.budget.limits_calls
-            return limited if node.detached else self.budget.limits_requests and not node.acts
-        return node.kind == "latent" and self.budget.limits_requests
-
-    def _ask_budget(self, commands: list[StartCall]) -> list[Any]:
-        """Ask once for all Calls that start now."""
-        out: list[Any] = []
-        detached = [c for c in commands if c.node.detached]
-        requests = [c for c in commands if not c.node.detached]
-        self._starting |= {c.node.key: c for c in commands}
-        for command in detached:
-            out += self.budget.request_share(command.node.key, 1 + max(1, self._open_detached()))
-        if requests:
-            out += self.budget.request([c.node.key for c in requests], self._size(requests), self._open_latent())
-        return out
-
-    def _open_detached(self) -> int:
-        pairs = zip(self.walk.nodes, self.walk.runs, strict=True)
-        return sum(n.detached and n.kind == "delegate" and r.state not in SETTLED for n, r in pairs)
-
-    def _open_latent(self) -> int:
-        """How many latent Calls may still need a request."""
-        pairs = zip(self.walk.nodes, self.walk.runs, strict=True)
-        return sum(n.kind == "latent" and r.state in ("pending", "ready", "awaiting") for n, r in pairs)
-
-    def _size(self, commands: list[StartCall]) -> RequestSize:
-        """The size of the largest of these requests."""
-        largest = max(json_size([c.call, c.context, dict(c.node.tool.schema)]) for c in commands)
-        context = self.walk.prepared.request.context
-        return latent_request_size(self.config, self.setup.capabilities.price, context, largest)
+                starting.append(command)
+        return out + self._starts.start(starting, now)
 
     def on_granted(self, effect: Granted, now: str) -> list[Any]:
         """A Call has its request: start it, unless it does not run any more."""
-        command = self._starting.pop(effect.key, None)
-        rank = self.walk.ids.get(effect.key)
-        if command is None or rank is None or self.walk.runs[rank].state != "running":
-            return list(self.budget.settle(effect.key, None))
-        return self._start(command, effect, now)
+        return self._starts.granted(effect, now)
 
     def on_refused(self, effect: BudgetRefused, now: str) -> list[Any]:
         """A Call needs a request that the budget does not allow."""
-        self._starting.pop(effect.key, None)
-        error = CallError(BUDGET_SPENT, f"{effect.reason}, and this call needs a request to a model")
-        return self._on_call(effect.key, lambda rank: self.walk.failed(rank, error, now), now)
-
-    def _start(self, command: StartCall, granted: Granted | None, now: str) -> list[Any]:
-        node = command.node
-        if node.kind == UNIT:
-            return [StartInstances(node, self._instance_input(node))]
-        if node.kind == "latent":
-            grant = None if granted is None else granted.request
-            return [AskOutput(node, command.call, command.context, self.setup.source, grant)]
-        if node.kind == "delegate":
-            return self._start_delegate(command, granted, now)
-        if not node.detached:
-            return [StartActivity(node, command.call, command.context)]
-        options = node.tool.options.model_dump(mode="json")
-        own = BackgroundInput(
-            label=node.label, activity=node.tool.activity, options=options, call=command.call,
-            tool=dict(node.tool.schema), context=tuple(command.context),
-        )  # fmt: skip
-        return [StartBackground(node, own)]
-
-    def _start_delegate(self, command: StartCall, granted: Granted | None, now: str) -> list[Any]:
-        node = command.node
-        problem = depth_problem(self.position, node)
-        if problem is not None:
-            error = CallError(LIMIT_EXCEEDED, problem)
-            settled = list(self.budget.settle(node.key, None))
-            return settled + self._on_call(node.key, lambda rank: self.walk.failed(rank, error, now), now)
-        config = {**(self.raw.get("config") or {}), "approve": self.setup.approve}
-        position = self.position.detached() if node.detached else self.position.delegate(self.own, node.instance)
-        share = granted.share if granted is not None and granted.share else None
-        grant: GrantedRequest | None = self.budget.hand_on(node.key)
-        own = build_delegate_input(command.call, command.context, node, config, position,
-                                   self.setup.capabilities.pins, grant=grant, share=share)  # fmt: skip
-        if node.detached:
-            return [StartBackground(node, BackgroundInput(label=node.label, delegate=own))]
-        return [StartDelegate(node, own)]
-
-    def _instance_input(self, node: PlannedCall) -> InstanceInput:
-        whole = self.walk.prepared.whole
-        if whole is None:
-            raise EngineError("a unit of no batch")
-        if self._batch is None:
-            self._batch = Batch(whole, self.raw.get("config") or {})
-        instance = node.members[0] if len(node.members) == 1 else None
-        capabilities = self.setup.capabilities.model_copy(update={"tools": {}})
-        request, places = self._batch.request_for(node.members, self.walk.provided_data())
-        return InstanceInput(
-            request=request, instances=tuple(node.members), places=places, capabilities=capabilities,
-            context=self.setup.source, position=self.position.child(self.own, instance), approve=self.setup.approve,
-            part=True,
-        )  # fmt: skip
+        return self._starts.refused(effect, now)
 
     def _reported_parameters(self, call: Mapping[str, Any]) -> dict[str, Any]:
         """What the root is shown of a Call that waits below it: its parameters, large ones left out."""
@@ -402,7 +266,7 @@ class PlanRun(RunMachine):
         if self._checked is not None and self._checked[0] == key:
             prepared = self._checked[1]
         else:
-            prepared = self._edited_plan(decision)
+            prepared = validate_edit(self.setup, self.raw, self.walk.prepared, decision)
             self._checked = (key, prepared)
         refusal = self.budget.calls_refusal(self._added_calls(prepared))
         if refusal is not None:
@@ -411,44 +275,18 @@ class PlanRun(RunMachine):
             self.walk.check_change(self._edited_part(prepared))
         return prepared
 
-    def _edited_plan(self, decision: Decision) -> ValidatedPlan:
-        plan, places = self.walk.prepared.request.plan, self.setup.places
-        if plan is None:
-            raise EngineError("a plan without a plan message")
-        calls = list(decision.calls) if decision.calls is not None else list(plan.calls)
-        if not self.takes_edits:
-            text = "this run walks several instances, and takes no edits: set instancesPerChild to 1 for that"
-            raise DecisionRefused(text)
-        if places is not None and decision.calls is not None:
-            raise DecisionRefused("this run walks a part of a plan: one call of it can be edited, and no more")
-        if decision.calls is None:
-            node = next((n for n in self.whole_plan.nodes if n.id == decision.call), None)
-            if node is None:
-                raise DecisionRefused(f"there is no call {decision.call}")
-            at = node.index if places is None else places.index(node.index)
-            calls[at] = keep_instance(calls[at], decision.call_with, node.instance)
-        request = edited_request(self.raw, plan.index, calls)
-        capabilities = self.setup.capabilities
-        return validate_parsed(parse_request(request), capabilities.tools, capabilities.served, places)
-
-    @property
-    def takes_edits(self) -> bool:
-        """False for a child of several instances: which of them an edit is for cannot be said."""
-        return len(self.setup.instances) <= 1
-
     def _added_calls(self, prepared: ValidatedPlan) -> int:
-        return count_calls(prepared.whole or prepared) - count_calls(self.whole_plan)
+        return count_calls(prepared.unsplit or prepared) - count_calls(self.whole_plan)
 
     def _own_part(self, prepared: ValidatedPlan) -> ValidatedPlan:
         """What this run walks itself: all of a plan, or what children of its own do not."""
-        self._batch = None
         if self.setup.input is not None and isinstance(self.setup.input, InstanceInput):
             return expand_template(prepared, self.setup.instances)
         return split_into_children(prepared) if needs_children(prepared) else prepared
 
     def _edited_part(self, prepared: ValidatedPlan) -> ValidatedPlan:
         """What this run walks of an edited plan; what children walk already stays theirs."""
-        by_children = self.walk.prepared.whole is not None
+        by_children = self.walk.prepared.unsplit is not None
         if self.is_approved and by_children and not needs_children(prepared):
             raise DecisionRefused("its instances are walked by children: no call of them can depend on a global one")
         return self._own_part(prepared) if by_children or not self.is_approved else prepared
@@ -519,29 +357,6 @@ def asks_for_plan(prepared: ValidatedPlan) -> bool:
     request = prepared.request
     required = request.config.approve.plan
     return required is True or (required is None and request.plan is not None and request.plan.mode == "lazy")
-
-
-def _seen_from_above(node: PlannedCall, record: dict[str, Any]) -> dict[str, Any]:
-    """A decision that was made in a child: of which instance of this run, or below which Call."""
-    if node.members:
-        return {"instance": node.members[0], **record}
-    # The instances of a delegate are none of ours, and it does not know for whom it works
-    inner = {} if record.get("instance") is None else {INNER: record.get(INNER, record["instance"])}
-    own = {} if node.instance is None else {"instance": node.instance}
-    return {**{k: v for k, v in record.items() if k != "instance"}, **inner, "below": node.id, **own}
-
-
-def _instances_of(node: PlannedCall, report: Any, error: CallError | None) -> dict[str, Any]:
-    """What each instance of a unit came to, by id; ``error`` where the child said nothing."""
-    if isinstance(report, dict) and isinstance(report.get("instances"), dict):
-        return dict(report["instances"])
-    if isinstance(report, dict) and "status" in report:
-        return {node.members[0]: {k: report[k] for k in REPORT_KEYS if k in report}}
-    cause = error or CallError("EngineError", "the child that walked it said nothing of it")
-    item = {"call": None, "code": cause.code, "message": cause.message}
-    status = "cancelled" if cause.code == CANCELLED else "failed"
-    nothing = {"status": status, "state": {}, "calls": [], "errors": [item], "written": []}
-    return dict.fromkeys(node.members, nothing)
 
 
 _HANDLERS: Final[dict[type, Callable[[PlanRun, Any, str], list[Any]]]] = {

@@ -1,17 +1,14 @@
 """What becomes of a Call whose dependencies have settled, what it starts with, and what its result must fit.
 
-Laws of this file: its functions look at a walk and answer; none of them changes it. The walk reads texts of
-references here and nowhere else.
+Laws of this file: its functions look at a walk and answer; none of them changes it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from acts.language.errors import CallError
-from acts.language.references import Path, parse, paths, resolve
-from acts.language.schemas import Checker, checker
+from acts.language.schemas import Checker, Defect, checker
 from acts.language.scopes import scoped_context
 from acts.language.values import Json, pointer
 from acts.language.wire import SCHEMA_MISMATCH, UNRESOLVED
@@ -19,15 +16,17 @@ from acts.plan.planned_call import PlannedCall, approval_needed
 from acts.plan.validate import state_schema
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from acts.language.references import ReferenceUse
     from acts.machines.walk import Walk
     from acts.plan.result_placement import Writes
 
 # Defects of one value that an error names; more of them say nothing new
-MAX_DEFECTS_SHOWN = 5
+MAX_DEFECTS_SHOWN: Final = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Assessment:
+class Assessment(NamedTuple):
     """What becomes of a Call whose dependencies have settled: an event of ``TRANSITIONS``, and what goes with it.
 
     ``call`` is the Call with its references resolved, ``missing`` the references that yield nothing,
@@ -44,11 +43,11 @@ class Assessment:
 def assess_call(walk: Walk, rank: int) -> Assessment:
     """Resolve and check the parameters of a Call, every dependency of which has settled."""
     node, state = walk.nodes[rank], walk.runs[rank]
-    if rank in walk.prepared.given and (not state.edited or state.approved):
+    if rank in walk.prepared.literal_outputs and (not state.edited or state.approved):
         return Assessment("literal_used")
     if node.kind == "latent" and not node.outcomes:
         return Assessment("skipped")
-    parameters, missing = _resolve_parameters(walk, rank)
+    parameters, missing = node.resolve_parameters(walk.context.reader(rank))
     if missing:
         return _assess_missing(walk, rank, missing)
     defects = _defects(node.tool.parameters, parameters, dry=walk.dry)
@@ -63,24 +62,13 @@ def assess_call(walk: Walk, rank: int) -> Assessment:
     return Assessment("became_ready", call)
 
 
-def _resolve_parameters(walk: Walk, rank: int) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """The parameters with references replaced by values, and the references that yield nothing."""
-    missing: list[str] = []
-    parameters = resolve(walk.nodes[rank].parameters, lambda path: walk.read(rank, path), missing)
-    return parameters, tuple(dict.fromkeys(missing))
-
-
-def _paths_of(references: tuple[str, ...]) -> list[Path]:
-    return [path for text in references for path in paths(parse(text))]
-
-
-def _assess_missing(walk: Walk, rank: int, missing: tuple[str, ...]) -> Assessment:
-    if walk.progress.dependency_did_not_write(rank, _paths_of(missing)):
+def _assess_missing(walk: Walk, rank: int, missing: Sequence[ReferenceUse]) -> Assessment:
+    if walk.progress.dependency_did_not_write(rank, [path for use in missing for path in use.paths]):
         return Assessment("skipped")
+    texts = tuple(dict.fromkeys(use.text for use in missing))
     if walk.prepared.request.config.missing == "wait":
-        return Assessment("input_missing", missing=missing)
-    text = f"there is no value at {', '.join(missing)}"
-    return Assessment("start_failed", error=CallError(UNRESOLVED, text))
+        return Assessment("input_missing", missing=texts)
+    return Assessment("start_failed", error=CallError(UNRESOLVED, f"there is no value at {', '.join(texts)}"))
 
 
 def _subject_of_approval(walk: Walk, rank: int) -> str | None:
@@ -98,10 +86,8 @@ def scoped_messages(walk: Walk, rank: int) -> list[dict[str, Any]]:
     node = walk.nodes[rank]
     if not node.scopes:
         return []
-    layer = walk.log.layer(node.instance)
-    return scoped_context(
-        node.scopes, lambda path: walk.read(rank, path), lambda path: layer.shape(path, rank) == "list"
-    )
+    view = walk.log.view_of(node.instance)
+    return scoped_context(node.scopes, walk.context.reader(rank), lambda path: view.type_at(path, rank) == "list")
 
 
 def check_writes(walk: Walk, node: PlannedCall, writes: Writes) -> None:
@@ -130,7 +116,7 @@ def _require(check: Checker, value: Json, violation: str, *, dry: bool) -> None:
         raise CallError(SCHEMA_MISMATCH, f"{violation}: {text}")
 
 
-def _defects(check: Checker, value: Json, *, dry: bool) -> list[Any]:
+def _defects(check: Checker, value: Json, *, dry: bool) -> list[Defect]:
     """The first defects of a value; in a dry run what is unknown has none."""
     defects = check.partial_defects(value) if dry else check.defects(value)
-    return list(defects[:MAX_DEFECTS_SHOWN])
+    return defects[:MAX_DEFECTS_SHOWN]

@@ -32,13 +32,13 @@ def match_calls(walk: Walk, prepared: ValidatedPlan) -> dict[int, int]:
     same: dict[int, int] = {}
     for rank, node in enumerate(prepared.nodes):
         old = ranks.get(_position(node))
-        if old is not None and walk.nodes[old].planned == node.planned:
+        if old is not None and _is_same(walk.nodes[old], node):
             same[rank] = old
-    kept = dict.fromkeys(same.values())
+    unchanged = dict.fromkeys(same.values())
     for rank, (node, call) in enumerate(zip(walk.nodes, walk.runs, strict=True)):
-        if call.has_started and rank not in kept:
+        if call.has_started and rank not in unchanged:
             raise DecisionRefused(f"{node.id} has started and cannot be changed")
-    if list(kept) != sorted(kept):
+    if list(unchanged) != sorted(unchanged):
         raise DecisionRefused("the edit would change the order of calls that it leaves as they are")
     _refuse_new_writes_before_started(walk, prepared, same)
     return same
@@ -49,6 +49,10 @@ def _position(node: PlannedCall) -> Any:
     return node.key if node.members else (node.index, node.name)
 
 
+def _is_same(old: PlannedCall, new: PlannedCall) -> bool:
+    return old.planned == new.planned and old.instance == new.instance
+
+
 def _refuse_new_writes_before_started(walk: Walk, prepared: ValidatedPlan, same: Mapping[int, int]) -> None:
     """A started Call may not come after a new one that writes what it reads or writes."""
     new_writes = WriterIndex()
@@ -57,7 +61,7 @@ def _refuse_new_writes_before_started(walk: Walk, prepared: ValidatedPlan, same:
             new_writes.add(node, rank)  # its own reads are no matter: they are of what precedes its place
             continue
         touched = (*node.writes, *paths_read(node))
-        if walk.runs[same[rank]].has_started and any(new_writes.written(path, node.instance) for path in touched):
+        if walk.runs[same[rank]].has_started and any(new_writes.has_writer(path, node.instance) for path in touched):
             raise DecisionRefused(f"{node.id} has started: the edit would change what it reads, or writes onto")
 
 
@@ -67,13 +71,16 @@ def load_new_plan(walk: Walk, prepared: ValidatedPlan, same: Mapping[int, int], 
     for rank in range(len(prepared.nodes)):
         old = same.get(rank)
         calls[rank] = CallState(edited=edited) if old is None else keep_call(walk.runs[old])
+    ignored = walk.ignored
     walk.load(prepared, walk.provided_data(), calls)
     walk.changed.extend(calls)
+    walk.ignored.extend(ignored)
 
 
 def walk_anew(walk: Walk, prepared: ValidatedPlan) -> Walk:
     """A walk of another plan that has not begun, with the provided messages and the settings of this one."""
     other = type(walk)(prepared, walk.identify, dry=walk.dry)
-    other.paused, other.draining, other.cancelling = walk.paused, walk.draining, walk.cancelling
+    for setting in ("paused", "draining", "cancelling", "growing"):
+        setattr(other, setting, getattr(walk, setting))
     other.load(prepared, walk.provided_data(), {})
     return other

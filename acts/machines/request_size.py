@@ -6,11 +6,11 @@ import math
 from typing import TYPE_CHECKING, Final
 
 from acts.language.strict_json import json_size
-from acts.machines.budget import RequestSize
+from acts.machines.ledger import RequestSize
 from acts.planner.request_estimate import DEFAULT_MAX_OUTPUT_TOKENS, estimate_prompt_bytes, estimate_request
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping, Sequence
 
     from acts.language.config import Config
     from acts.language.messages import Message
@@ -21,26 +21,33 @@ if TYPE_CHECKING:
 LEAST_OUTPUT_TOKENS: Final = 256
 
 
+class ContextBytes:
+    """The bytes of a context as JSON. It only grows, so each message is measured once."""
+
+    def __init__(self) -> None:
+        self._messages = 0
+        self._bytes = 0
+
+    def count(self, context: Sequence[Message]) -> int:
+        """The bytes of this context, which begins with the one that was counted last."""
+        if len(context) < self._messages:
+            self._messages, self._bytes = 0, 0
+        self._bytes += sum(json_size(message.raw) for message in context[self._messages :])
+        self._messages = len(context)
+        return self._bytes
+
+
 def planner_request_size(
-    config: Config, price: tuple[float, float] | None, context: Iterable[Message], tools: Mapping[str, Tool]
+    config: Config, price: tuple[float, float] | None, context_bytes: int, tools: Mapping[str, Tool]
 ) -> RequestSize:
     """The size of the request of a tick."""
-    return _size(config, price, estimate_prompt_bytes(_messages_bytes(context), _tools_bytes(tools.values())))
+    tools_bytes = sum(json_size(tool.schema) for tool in tools.values())
+    return _size(config, price, estimate_prompt_bytes(context_bytes, tools_bytes))
 
 
-def latent_request_size(
-    config: Config, price: tuple[float, float] | None, context: Iterable[Message], own_bytes: int
-) -> RequestSize:
-    """The size of the request of a latent Call: it is shown the context, and its parameters and Tool."""
-    return _size(config, price, estimate_prompt_bytes(_messages_bytes(context) + own_bytes, 0, latent=True))
-
-
-def _messages_bytes(context: Iterable[Message]) -> int:
-    return sum(json_size(message.raw) for message in context)
-
-
-def _tools_bytes(tools: Iterable[Tool]) -> int:
-    return sum(json_size(tool.schema) for tool in tools)
+def latent_request_size(config: Config, price: tuple[float, float] | None, shown_bytes: int) -> RequestSize:
+    """The size of the request of a latent Call: it is shown the context, its parameters and its Tool."""
+    return _size(config, price, estimate_prompt_bytes(shown_bytes, 0, latent=True))
 
 
 def _size(config: Config, price: tuple[float, float] | None, prompt_bytes: int) -> RequestSize:

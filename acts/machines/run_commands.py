@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from acts.machines.approvals import AnswerUpdate, CancelTimer, StartTimer
+from acts.machines.approval_effects import AnswerUpdate, CancelTimer, StartTimer
 from acts.machines.budget import SendRecord
 
 if TYPE_CHECKING:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 from acts.language.errors import truncate
 from acts.language.usage import Usage
 from acts.language.wire import RUN_ENDED
-from acts.machines.approvals import Approvals, Decided, Note
+from acts.machines.approval_effects import Decided, Note, StartTimer
+from acts.machines.approvals import RESEND_TIMER, Approvals
 from acts.machines.budget import BudgetMachine, BudgetRefused, Granted, SendRecord
 from acts.machines.events import (
     Begin,
@@ -235,10 +236,16 @@ class RunMachine:
 
     def _record_delivered(self, event: RecordDelivered, _now: str) -> list[Any]:
         if event.key == "pending":
-            self.approvals.report_delivered()
+            self.approvals.reports.confirm()
         elif event.key == "report":
             self.budget.report_delivered()
         return []
+
+    def _report_lost(self, reason: str) -> list[Any]:
+        """A report of pending approvals did not arrive: the root is gone, or took too many signals."""
+        self.note(f"the root {self.position.ancestors[0]} could not be told what waits here: {reason}")
+        seconds = self.approvals.reports.take_back()
+        return [] if seconds is None else [StartTimer(RESEND_TIMER, seconds, RESEND_TIMER)]
 
     def _record_lost(self, event: RecordLost, _now: str) -> list[Any]:
         kind, _, rest = event.key.partition("/")
@@ -249,7 +256,7 @@ class RunMachine:
         if self.finished is not None:
             return []
         if kind == "pending":
-            return list(self.approvals.report_lost(event.reason))
+            return self._report_lost(event.reason)
         if kind == "report":
             self.budget.report_delivered()
         elif kind == "budget":

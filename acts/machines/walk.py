@@ -1,8 +1,8 @@
 """The plan as a state machine: events in, commands out, plain data in between.
 
-Laws of this file: everything that changes while a plan is walked changes here. A shell feeds events (a
-Call completed, a message was provided, pause …) and performs the commands that come back (start this
-Call, ask a human, the plan has finished). Time comes with the events; the walk has no clock.
+Laws of this file: events enter a walk by its methods alone (a Call completed, a message was provided,
+pause …), and each returns the commands for a shell to perform (start this Call, ask a human, the plan has
+finished). Time comes with the events. What a walk does depends on its plan and its events, on nothing else.
 
 Theory of operation. ``call_state`` has the stages of a Call and the table of events that move it. Serial
 equivalence rests on two waits, both for prefixes of writer chains (see ``graph``, ``writer_progress``):
@@ -12,8 +12,9 @@ equivalence rests on two waits, both for prefixes of writer chains (see ``graph`
   at all (``push`` onto what may become an object): then it waits for that write. A Call that reads the
   result waits for that write anyway.
 
-What is found when a wait ends is decided in ``readiness``. ``load`` is the one way to begin a walk, to
-continue it in another run (``snapshot``) and to change its plan (``replanning``).
+When the waits of a Call end, ``readiness`` decides what becomes of it, and ``call_outcomes`` writes its
+result. ``load`` is the one way to begin a walk, to continue it in another run (``snapshot``) and to change
+its plan (``replanning``).
 """
 
 from __future__ import annotations
@@ -26,15 +27,15 @@ from acts.language.errors import CallError, DecisionRefused, EngineError
 from acts.language.references import conjunction
 from acts.language.wire import APPROVAL_TIMEOUT, CANCELLED, REJECTED
 from acts.machines import replanning, snapshot
-from acts.machines.call_state import NOT_STARTED, CallState, CallStates
-from acts.machines.commands import AskHuman, Command, PlanFinished, StartCall
-from acts.machines.effects import (
+from acts.machines.call_outcomes import (
     apply_child_report,
     apply_failure,
     apply_literal_output,
     apply_result,
     write_when_possible,
 )
+from acts.machines.call_state import NOT_STARTED, CallState, CallStates
+from acts.machines.commands import AskHuman, Command, PlanFinished, StartCall
 from acts.machines.instance_results import status_of_plan
 from acts.machines.readiness import assess_call, scoped_messages
 from acts.machines.walk_context import WalkContext
@@ -128,7 +129,7 @@ class Walk:
         if decision == "approve":
             if self._states.move(rank, "approved"):
                 self.runs[rank].approved = True
-                if rank in self.prepared.given:
+                if rank in self.prepared.literal_outputs:
                     self._states.move(rank, "literal_used")
                     apply_literal_output(self, rank, now)
                 else:
@@ -275,7 +276,7 @@ class Walk:
             rank = heapq.heappop(self._startable)
             self._states.move(rank, "started")
             out.append(StartCall(rank, self.nodes[rank], self.runs[rank].resolved or {}, scoped_messages(self, rank)))
-        if self.open == 0 and not self._has_finished and not self.growing:
+        if not self._states.unsettled and not self._has_finished and not self.growing:
             self._has_finished = True
             out.append(PlanFinished(self.status))
         return out
@@ -341,7 +342,7 @@ class Walk:
 
     def read(self, rank: int, path: Path) -> Json:
         """The value at ``path`` as a Call sees it: as of its place in plan order."""
-        return self.context.read(rank, path)
+        return self.context.reader(rank)(path)
 
     def value(self, tree: Expression, instance: str | None = None) -> Json:
         """The value of an expression after everything that has been written."""

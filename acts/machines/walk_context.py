@@ -1,8 +1,8 @@
 """The context of a plan that is walked: the messages before it, those provided meanwhile, and what its Calls wrote.
 
-Laws of this file: it owns the log. Provided messages precede the plan, whenever they arrive; a message that
-cannot be folded below what the Calls wrote is refused and changes nothing. What instances wrote that batch
-children walk is in their layers of the log, so that their view can be read here.
+Laws of this file: it owns the log. Provided messages precede the plan, whenever they arrive; one after which
+the writes of the Calls could not be applied is refused and changes nothing. The writes of instances that
+batch children walk are in the log, too: the state of an instance can be read here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from acts.plan.context_log import END
 from acts.plan.result_placement import appended_message
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from acts.language.messages import Data
     from acts.machines.call_state import CallState
@@ -31,7 +31,7 @@ class WalkContext:
     def __init__(self, prepared: ValidatedPlan, calls: Sequence[CallState], provided: Sequence[Data]) -> None:
         self._prepared = prepared
         self._calls = calls
-        self.calls_by_instance = calls_by_instance(prepared.whole) if prepared.whole is not None else {}
+        self.calls_by_instance = calls_by_instance(prepared.unsplit) if prepared.unsplit is not None else {}
         self.provided = list(provided)
         self.log, _ = self._fold(self.provided)
 
@@ -43,26 +43,26 @@ class WalkContext:
         """
         if message.instance is not None and message.instance not in self.log.own:
             raise InvalidRequest([Problem("unknownInstance", f"unknown instance {message.instance!r}", "/_instance")])
-        log, refused = self._fold([*self.provided, message])
-        if refused:
-            raise InvalidRequest([Problem("invalidMessage", refused.message, "")])
+        log, conflict = self._fold([*self.provided, message])
+        if conflict:
+            raise InvalidRequest([Problem("invalidMessage", conflict.message, "")])
         self.log = log
         self.provided.append(message)
 
     def _fold(self, provided: Sequence[Data]) -> tuple[Log, CallError | None]:
         """A log of everything, and the first reason why a part of it cannot be folded."""
-        log = self._prepared.log()
-        refused = None
+        log = self._prepared.create_log()
+        conflict = None
         for message in provided:
-            refused = refused or log.layer(message.instance).take(message, set())
+            conflict = conflict or log.view_of(message.instance).fold_message(message, set())
         for rank, (node, call) in enumerate(zip(self._prepared.nodes, self._calls, strict=True)):
             if call.value is not None:
                 self._replay_instances(log, call.value)
-            layer = log.layer(node.instance)
+            view = log.view_of(node.instance)
             for path, value, _ in call.written:
-                refused = refused or layer.conflict(path, node.method, value, rank)
-                layer.write(path, node.method, value, rank)
-        return log, refused
+                conflict = conflict or view.find_conflict(path, node.method, value, rank)
+                view.write(path, node.method, value, rank)
+        return log, conflict
 
     def apply_child_report(self, report: Json) -> None:
         """Write what the instances of a batch child wrote; ``report`` is that of each instance, by id."""
@@ -79,9 +79,10 @@ class WalkContext:
             out.extend(appended_message(node, path, value, date) for path, value, date in call.written)
         return out
 
-    def read(self, rank: int, path: Path) -> Json:
-        """The value at ``path`` as the Call of ``rank`` sees it: as of its place in plan order."""
-        return self.log.read(path, rank, self._prepared.nodes[rank].instance, settled=True)
+    def reader(self, rank: int) -> Callable[[Path], Json]:
+        """Reads a path as the Call of ``rank`` sees it, all of whose dependencies have settled."""
+        view = self.log.view_of(self._prepared.nodes[rank].instance)
+        return lambda path: view.read(path, rank, settled=True)
 
     def value(self, tree: Expression, instance: str | None) -> Json:
         """The value of an expression after everything that has been written."""
@@ -89,5 +90,5 @@ class WalkContext:
 
     def state(self, instance: str | None) -> Json:
         """The view of the state kind: ``{}`` when there is none."""
-        view = self.log.view("state", instance=instance)
-        return {} if view is ABSENT else view
+        state = self.log.read_kind("state", instance=instance)
+        return {} if state is ABSENT else state

@@ -8,7 +8,7 @@ proportion to the chains of one Call, not to the number of their writers.
 from __future__ import annotations
 
 import bisect
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from acts.machines.call_state import SETTLED
@@ -32,7 +32,7 @@ class _ChainProgress:
     chain: WriterChain
     settled: int = 0
     incomplete: int | None = None
-    waiters: dict[int, list[int]] = field(default_factory=dict)
+    waiters: dict[int, list[int]] | None = None
 
 
 class WriterProgress:
@@ -45,13 +45,14 @@ class WriterProgress:
         self._chains: dict[int, _ChainProgress] = {}
         self._chains_of: list[list[_ChainProgress]] = [[] for _ in calls]
         self._unwritten = _UnwrittenPaths()
-        for table in (graph.chains.exact, graph.chains.below):
+        self._not_indexed: list[int] = []
+        for table in (graph.writers.exact, graph.writers.below):
             for chain in table.values():
                 progress = self._chains[id(chain)] = _ChainProgress(chain)
                 for rank in chain.entries:
                     self._chains_of[rank].append(progress)
-                for _ in self._advance(progress):
-                    pass  # nothing waits yet
+        for _ in self._advance(self._chains.values()):
+            pass  # no Call waits yet
         for rank, call in enumerate(calls):
             if call.stage == "completed":
                 self.record_writes(rank)
@@ -71,36 +72,46 @@ class WriterProgress:
     def _wait(self, rank: int, chain: WriterChain, count: int) -> None:
         progress = self._chains[id(chain)]
         if progress.settled < count:
+            if progress.waiters is None:  # few chains have any: ten thousand empty dicts would cost time
+                progress.waiters = {}
             progress.waiters.setdefault(count, []).append(rank)
             self._open_waits[rank] += 1
 
     def release_waiters(self, rank: int) -> Iterator[int]:
-        """The Calls whose last wait ends because the Call of ``rank`` settled."""
-        for progress in self._chains_of[rank]:
-            yield from self._advance(progress)
+        """The Calls whose last wait ends because the Call of ``rank`` settled.
 
-    def _advance(self, progress: _ChainProgress) -> Iterator[int]:
-        entries = progress.chain.entries
-        while progress.settled < len(entries):
-            stage = self._calls[entries[progress.settled]].stage
-            if stage not in SETTLED:
-                return
-            if stage != "completed" and progress.incomplete is None:
-                progress.incomplete = progress.settled
-            progress.settled += 1
-            for rank in progress.waiters.pop(progress.settled, ()):
-                self._open_waits[rank] -= 1
-                if not self._open_waits[rank]:
-                    yield rank
+        A Call may settle between two of them: the chains advance over it then, too.
+        """
+        return self._advance(self._chains_of[rank])
+
+    def _advance(self, chains: Iterable[_ChainProgress]) -> Iterator[int]:
+        for progress in chains:
+            entries = progress.chain.entries
+            while progress.settled < len(entries):
+                stage = self._calls[entries[progress.settled]].stage
+                if stage not in SETTLED:
+                    break
+                if stage != "completed" and progress.incomplete is None:
+                    progress.incomplete = progress.settled
+                progress.settled += 1
+                for waiter in progress.waiters.pop(progress.settled, ()) if progress.waiters else ():
+                    self._open_waits[waiter] -= 1
+                    if not self._open_waits[waiter]:
+                        yield waiter
 
     def record_writes(self, rank: int) -> None:
-        """Note the paths that a completed Call could have written and did not."""
-        node, written = self._graph.order[rank], self._calls[rank].written
-        if len(node.outcomes) > 1 or not written:
-            paths = [path for path, _, _ in written]
+        """Note that a Call completed: it may not have written every path that it could have."""
+        if len(self._graph.order[rank].outcomes) > 1 or not self._calls[rank].written:
+            self._not_indexed.append(rank)
+
+    def _index_unwritten(self) -> None:
+        for rank in self._not_indexed:
+            node = self._graph.order[rank]
+            paths = [path for path, _, _ in self._calls[rank].written]
             for path in node.writes:
                 if path not in paths:
                     self._unwritten.add(path, node.instance, rank)
+        self._not_indexed.clear()
 
     def dependency_did_not_write(self, rank: int, paths: Iterable[Path]) -> bool:
         """True when a dependency of a Call did not complete, or took another outcome than one with these paths."""
@@ -108,6 +119,7 @@ class WriterProgress:
             incomplete = self._chains[id(chain)].incomplete
             if incomplete is not None and incomplete < count:
                 return True
+        self._index_unwritten()
         instance = self._graph.order[rank].instance
         return any(self._unwritten.overlap(path, instance, rank) for path in paths)
 

@@ -282,11 +282,6 @@ class View:
             return {"push": "list"}.get(growth[3]) or type_name(growth[4])
         return type_
 
-    # Old names
-    take = fold_message
-    conflict = find_conflict
-    shape = type_at
-
 
 class Log:
     """The data of one context: the global view (``shared``) and one view per instance (``own``).
@@ -328,11 +323,6 @@ class Log:
     def read_kind(self, kind: str, rank: int = END, instance: str | None = None) -> Json:
         """The value of a whole kind as of ``rank``, or ABSENT."""
         return self.read(Path(kind), rank, instance)
-
-    # Old names
-    layer = view_of
-    held = has_initially
-    view = read_kind
 
 
 def _order(effect: Effect | Point) -> Point:

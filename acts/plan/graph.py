@@ -99,8 +99,6 @@ class WriterIndex:
         """True when a writer registered so far overlaps the path."""
         return next(self.overlapping(path, instance), None) is not None
 
-    written = has_writer  # old name
-
     def waits(self, paths: Sequence[Path], instance: str | None) -> tuple[Wait, ...]:
         """The waits for every writer registered so far that overlaps one of ``paths``."""
         waits: dict[int, Wait] = {}
@@ -117,11 +115,6 @@ class Graph:
     order: tuple[PlannedCall, ...]
     waits: tuple[tuple[Wait, ...], ...]
     writers: WriterIndex
-
-    @property
-    def chains(self) -> WriterIndex:
-        """Old name."""
-        return self.writers
 
     def dependencies(self, rank: int) -> tuple[int, ...]:
         """The ranks that the Call of ``rank`` depends on, ascending."""

@@ -125,12 +125,6 @@ class PlannedCall:
         """True when a result chooses between several outcomes."""
         return self.result_outcome_count > 1
 
-    # Old names
-    detached = is_detached
-    acts = runs_activity
-    given = literal_output
-    branches = is_branching
-
 
 def error_alternative(outcomes: Sequence[Sequence[Path]]) -> int | None:
     """The index of the alternative of a ``||`` that takes a failure, by its last name, or None."""

@@ -69,22 +69,6 @@ class ValidatedPlan:
         """How many Calls may run at once."""
         return min(self.request.config.maxParallel, MAX_PARALLEL)
 
-    # Old names
-
-    @property
-    def given(self) -> frozenset[int]:
-        return self.literal_outputs
-
-    @property
-    def whole(self) -> ValidatedPlan | None:
-        return self.unsplit
-
-    @property
-    def start(self) -> Log:
-        return self.initial_log
-
-    log = create_log
-
 
 def validate(raw: Json, registry: Mapping[str, Json] | None = None, served: Iterable[str] = ()) -> list[Problem]:
     """The problems of a Request, errors and warnings.
@@ -328,9 +312,6 @@ def find_literal_outputs(graph: Graph, mode: str) -> tuple[frozenset[int], list[
         place = f"{call.pointer}/_output"
         problems.append(Problem("droppedOutput", f"_output was dropped: {reason}", place, call.id, severity="warning"))
     return frozenset(literal), problems
-
-
-literal_outputs = find_literal_outputs  # old name
 
 
 def _check_latent_calls(

@@ -154,7 +154,11 @@ def _is_author_choice(tool: Tool, key: str, mode: str) -> bool:
     if key in ("_tool", "_instance", *TOOL_ONLY) or key in tool.consts:
         return False
     if key == "_output":
-        return mode == "eager" and tool.runs(tool.consts.get("_delegate")) == "latent" and "_delegate" not in tool.meta
+        return (
+            mode == "eager"
+            and tool.call_kind(tool.consts.get("_delegate")) == "latent"
+            and "_delegate" not in tool.meta
+        )
     return True
 
 

@@ -176,7 +176,7 @@ def render_repair_turn(defects: Iterable[str]) -> str:
 def _render_tool(tool: Tool) -> str:
     """One Tool: its name and purpose, its parameters, its result, and where the result goes."""
     schema = tool.schema
-    kind = tool.runs(tool.consts.get("_delegate"))
+    kind = tool.call_kind(tool.consts.get("_delegate"))
     properties = {k: v for k, v in properties_of(schema).items() if k not in META or _is_shown_meta(tool, k)}
     body: dict[str, Json] = {"properties": properties, "required": [k for k in required_of(schema) if k in properties]}
     # A delegate's result may have a large schema. The delegate checks it; a plan is written without it
@@ -232,7 +232,7 @@ def _render_data(message: Data) -> str:
 def _merged_view(data: Sequence[Data], instance: Json) -> list[str]:
     """The current value of each kind of data; how it came about is of no use to one latent Call."""
     log = Log(data)
-    layer = log.layer(instance if isinstance(instance, str) and instance in log.own else None)
+    layer = log.view_of(instance if isinstance(instance, str) and instance in log.own else None)
     values = ((kind, layer.read(Path(kind), START)) for kind in layer.kinds())
     return [_render_scope(wrap_message(kind, value)) for kind, value in values if value is not ABSENT]
 

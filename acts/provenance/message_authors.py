@@ -1,9 +1,9 @@
-"""The author of a Message: the Request, a Call (and what ran behind it, and which Call of the plan), a person.
+"""The author of a Message: the Request, a Call (its kind and its place in a plan), or a person. Pure.
 
-A Message that a Call wrote carries the Call as it was planned. The rest follows from other parts of
-the run's record: its Tools determine what runs behind a Call; its plan messages and the list of its
-Calls, which Call it was and in which tick. What is ambiguous stays None, and text of which it is not
-certain that the Request contained it counts as from outside.
+A Message written by a Call contains the Call as planned. The rest is derived from the run's record:
+the Tools say how a Call was answered; the plan messages and the list of Calls say which Call it was,
+and in which tick. An ambiguous fact is None. Text counts as coming from outside unless the Request
+certainly contained it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from acts.language.messages import Data, ErrorMessage, Message, PlanMessage, rea
 from acts.language.references import parse, paths
 from acts.language.tools import Tool
 from acts.language.values import Json, get
-from acts.tree.decisions import DECIDED, EDIT, WORDS
+from acts.language.wire import EDIT
+from acts.tree.decisions import DECISION_KEYS, WORDS
 
 REQUEST: Final = "request"
 PROVIDED: Final = "provided"
@@ -31,21 +32,21 @@ MODEL: Final = "model"
 DELEGATE: Final = "delegate"
 ENGINE: Final = "engine"
 UNKNOWN: Final = "unknown"
-# Who planned a Call, beside REQUEST and MODEL: a person who edited the plan; the model, of a plan
-# that a person changed elsewhere before it ran
+# Planners of a Call, beside REQUEST and MODEL: a person who edited this Call; or the model, in a plan
+# that a person edited elsewhere
 PERSON: Final = "person"
 EDITED: Final = "edited"
 
 _BEHIND: Final = {"activity": ACTIVITY, "latent": MODEL, "delegate": DELEGATE}
 _PLANNER: Final = {PERSON: DECISION, MODEL: MODEL, REQUEST: REQUEST}
-# The codes of the engine's own failures. An Activity may use these words too, and the messages quote
-# values, so such a text counts as one from outside.
+# The codes of the engine's own failures. Activities may use the same codes, and messages quote values,
+# so such text counts as coming from outside.
 _ENGINE_CODES: Final = frozenset({
     wire.TIMEOUT, wire.CANCELLED, wire.UNRESOLVED, wire.SCHEMA_MISMATCH, wire.WRONG_KIND, wire.NOT_SERVED,
     wire.NOT_JSON, wire.OUTSIDE_OUTPUT, wire.BUDGET_SPENT, wire.INVALID_ANSWER, wire.RESULT_TOO_LARGE,
     wire.SDK_PAYLOADS_TOO_LARGE, wire.APPROVAL_TIMEOUT,
 })  # fmt: skip
-# After a plan of an agent that did not run there is an error about no Call, with one of these codes
+# An agent's plan that did not run is followed by an error without a Call, with one of these codes
 _NOT_RUN: Final = (wire.REJECTED, wire.RESULT_TOO_LARGE)
 
 
@@ -69,7 +70,7 @@ class Author:
     """The author of one Message. ``start`` is the index of the first Message of the same Call.
 
     ``planned`` is who planned the Call: ``request``, ``model``, ``edited``, ``person``. ``error`` is the code of a
-    failure. ``given``: the plan contained the result. ``all_shown``: a model saw all data as of the start of the plan.
+    failure. ``is_literal``: the plan contained the result. ``saw_all``: a model saw all data as of the plan's start.
     """
 
     word: str
@@ -81,8 +82,8 @@ class Author:
     tick: int | None = None
     planned: str | None = None
     error: str | None = None
-    given: bool = False
-    all_shown: bool = False
+    is_literal: bool = False
+    saw_all: bool = False
 
 
 class Authors:
@@ -129,7 +130,7 @@ class Authors:
         if message.kind != DECISION or not isinstance(payload, dict) or payload.get("decision") not in WORDS:
             return False
         return any(
-            payload == {k: v for k, v in record.items() if k in DECIDED}
+            payload == {k: v for k, v in record.items() if k in DECISION_KEYS}
             and message.instance in (None, record.get("instance"))
             for record in self._record.decisions
         )
@@ -144,19 +145,21 @@ class Authors:
         """Of a Message that a Call of this run wrote."""
         value = message.payload if message.path is None else get(message.payload, message.path.names)
         tool = self._record.tools.get(str(call.get("_tool")))
-        behind = UNKNOWN if tool is None else _BEHIND[tool.runs(call.get("_delegate") or tool.consts.get("_delegate"))]
+        behind = (
+            UNKNOWN if tool is None else _BEHIND[tool.call_kind(call.get("_delegate") or tool.consts.get("_delegate"))]
+        )
         planned, plan = self._planner(message.index), self._calls.plan(message.index)
         tick = None if plan is None else self._ticks.get(plan)
         items = self._items.get((tick, message.instance))
         id_ = self._id(message, items)
         error = _error_code((items or {}).get(str(id_), {}), value)
-        given = behind == MODEL and error is None and "_output" in call and call["_output"] == value
-        word = ENGINE if error in _ENGINE_CODES else _PLANNER.get(str(planned), UNKNOWN) if given else behind
+        is_literal = behind == MODEL and error is None and "_output" in call and call["_output"] == value
+        word = ENGINE if error in _ENGINE_CODES else _PLANNER.get(str(planned), UNKNOWN) if is_literal else behind
         scoped = "_scopes" in call or (tool is not None and "_scopes" in tool.consts)
         return Author(
             word, outside=word != REQUEST, start=self._calls.starts[message.index], call=call, tool=tool, id=id_,
-            tick=tick, planned=planned, error=error, given=given,
-            all_shown=behind == MODEL and error is None and not given and not scoped,
+            tick=tick, planned=planned, error=error, is_literal=is_literal,
+            saw_all=behind == MODEL and error is None and not is_literal and not scoped,
         )  # fmt: skip
 
     def _planner(self, index: int) -> str | None:

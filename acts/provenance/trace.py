@@ -105,7 +105,7 @@ class Source:
             "instance": raw.get("_instance"), "plannedBy": origin.planned, "error": origin.error,
             "call": origin.call, "decision": raw.get(str(raw["type"])) if origin.word == DECISION else None,
         }  # fmt: skip
-        marks = {"given": origin.given, "allShown": origin.all_shown, "again": self.again, "cut": self.cut}
+        marks = {"given": origin.is_literal, "allShown": origin.saw_all, "again": self.again, "cut": self.cut}
         return {
             "message": self.message, "origin": origin.word, "outside": origin.outside,
             "wrote": list(map(str, self.wrote)),

@@ -108,7 +108,7 @@ class ActionForecaster:
     def _add_call(self, run: _RunForecast, rank: int) -> None:
         node = self._prepared.nodes[rank]
         run.decisions += self._approvals[rank]
-        if node.kind == "activity" and node.tool.options.local and not node.detached:
+        if node.kind == "activity" and node.tool.options.local and not node.is_detached:
             run.local += 1
         else:
             run.certain += _actions_of(node)
@@ -117,7 +117,7 @@ class ActionForecaster:
 def _actions_of(node: PlannedCall) -> int:
     """The actions of one Call that is no local activity. In the background it runs in a child of its own."""
     own = ACTIONS[CHILD_WORKFLOW] if node.kind == "delegate" else ACTIONS[ACTIVITY]
-    return own + (ACTIONS[CHILD_WORKFLOW] if node.detached else 0)
+    return own + (ACTIONS[CHILD_WORKFLOW] if node.is_detached else 0)
 
 
 def _start_of_run(prepared: ValidatedPlan, *, child: bool) -> _RunForecast:

@@ -73,7 +73,11 @@ def _scenarios(
         if waiting:  # the same when somebody provides all that is missing
             yield _Scenario((*run.started, *waiting), failed, _count_missing(prepared, waiting))
     if truncated:  # between the Calls that depend on no outcome, and all of them
-        able = [r for r, n in enumerate(prepared.nodes) if r not in prepared.given and (n.outcomes or n.detached)]
+        able = [
+            r
+            for r, n in enumerate(prepared.nodes)
+            if r not in prepared.literal_outputs and (n.outcomes or n.is_detached)
+        ]
         yield _Scenario([r for r in able if depths.sure[r]])
         yield _Scenario(able)
 
@@ -82,7 +86,7 @@ def _count_missing(prepared: ValidatedPlan, waiting: Iterable[int]) -> int:
     """The paths that these Calls read and that no Call writes; at least one."""
     nodes = [prepared.nodes[rank] for rank in waiting]
     reads = {(path, node.instance) for node in nodes for read in node.reads for path in read.paths}
-    return max(1, sum(not prepared.graph.chains.written(*read) for read in reads))
+    return max(1, sum(not prepared.graph.writers.has_writer(*read) for read in reads))
 
 
 def _failed(prepared: ValidatedPlan, run: OutcomeRun) -> frozenset[int]:

@@ -73,7 +73,9 @@ def simulate_prepared(prepared: ValidatedPlan, price: Price | None = None, *, ch
     template = is_template(prepared.request, prepared.nodes)
     tools = {n.tool.name: n.tool for n in prepared.nodes}
     listed = sorted(range(len(ids)), key=lambda rank: prepared.nodes[rank].index)
-    outside = [rank for rank in listed if rank not in prepared.given and prepared.nodes[rank].kind != "latent"]
+    outside = [
+        rank for rank in listed if rank not in prepared.literal_outputs and prepared.nodes[rank].kind != "latent"
+    ]
     return {
         "waves": [[ids[rank] for rank in wave] for wave in depths.waves()],
         "criticalPath": [ids[rank] for rank in depths.critical_path()],
@@ -93,7 +95,7 @@ def simulate_prepared(prepared: ValidatedPlan, price: Price | None = None, *, ch
 def _waits_for_approval(prepared: ValidatedPlan, rank: int) -> bool:
     """True when a human confirms the Call."""
     node, approve = prepared.nodes[rank], prepared.request.config.approve
-    if rank in prepared.given or (node.kind == "latent" and not node.outcomes):
+    if rank in prepared.literal_outputs or (node.kind == "latent" and not node.outcomes):
         return False
     return approval_needed(node, approve) is not None
 
@@ -107,14 +109,14 @@ def _call_item(prepared: ValidatedPlan, rank: int, *, approval: bool, template: 
             out["taskQueue"] = node.tool.options.taskQueue
     if node.kind == "delegate":
         out["delegate"] = node.delegate
-    if rank in prepared.given:
+    if rank in prepared.literal_outputs:
         out["given"] = True
     out["reads"] = list(dict.fromkeys(str(p) for read in node.reads for p in read.paths))
     out["writes"] = [str(p) for p in node.writes]
     out["scopes"] = [str(p) for p in node.scopes]
     if node.instance is not None and not template:
         out["instance"] = node.instance
-    return {**out, "approval": approval, "background": node.detached}
+    return {**out, "approval": approval, "background": node.is_detached}
 
 
 # -- problems ------------------------------------------------------------------
@@ -124,7 +126,7 @@ def _problem_items(
     prepared: ValidatedPlan, type_problems: Sequence[TypeProblem], runs: Sequence[OutcomeRun], *, truncated: bool
 ) -> list[dict[str, Any]]:
     """All problems, errors first, at most MAX_PROBLEMS_REPORTED of them."""
-    warnings = [*prepared.warnings, *lint(prepared.graph, prepared.start)]
+    warnings = [*prepared.warnings, *lint(prepared.graph, prepared.initial_log)]
     warnings += [p for node in prepared.nodes for p in _unreachable_outcomes(node)]
     idle = {p.call for p in warnings if p.code in ("unreachable", "thought")}
     items = [p.to_json() for p in warnings] + [p.to_json() for p in type_problems]

@@ -57,7 +57,7 @@ class TokenEstimator:
 
     def __init__(self, prepared: ValidatedPlan) -> None:
         self._prepared = prepared
-        self._context = prepared.start.layer(None)
+        self._context = prepared.initial_log.view_of(None)
         tools = {n.tool.name: n.tool for n in prepared.nodes}
         self._outputs = {name: _typical_value(sample(tool.output)) for name, tool in tools.items()}
         self._context_bytes: dict[Path, int | None] = {}

@@ -99,7 +99,7 @@ class _TypeFlow:
 
     def __init__(self, prepared: ValidatedPlan) -> None:
         self.prepared = prepared
-        self.log = prepared.start
+        self.log = prepared.initial_log
         self._parameter_types: dict[tuple[str, tuple[str | int, ...]], Alternatives] = {}
         self._output_types: dict[tuple[str, Names, str, bool, bool], Alternatives] = {}
         # With the compared types: as long as they live, their ids are theirs
@@ -167,7 +167,7 @@ class _TypeFlow:
         return _without(producers, (NOTHING, UNDECLARED, "null"))
 
     def _producers_of_path(self, rank: int, path: Path) -> list[_Producer]:
-        node, chains = self.prepared.nodes[rank], self.prepared.graph.chains
+        node, chains = self.prepared.nodes[rank], self.prepared.graph.writers
         below = self._producer_below(rank, path, node.instance)
         out, one_write = [], below is None
         for chain in chains.above(path, node.instance, itself=True):
@@ -187,7 +187,7 @@ class _TypeFlow:
 
     def _producer_below(self, rank: int, path: Path, instance: str | None) -> _Producer | None:
         """A Call that writes strictly below a path, and so makes it an object."""
-        for chain in self.prepared.graph.chains.at_or_below(path, instance):
+        for chain in self.prepared.graph.writers.at_or_below(path, instance):
             count = bisect.bisect_left(chain.entries, rank)
             for writer in reversed(chain.entries[max(0, count - MAX_WRITERS) : count]):
                 if any(path.holds(w) and w != path for w in self.prepared.nodes[writer].writes):
@@ -199,7 +199,7 @@ class _TypeFlow:
         node = self.prepared.nodes[writer]
         outcomes = [i for i, outcome in enumerate(node.outcomes) if path in outcome]
         result, failure = any(i < node.result_outcome_count for i in outcomes), node.error in outcomes
-        if writer in self.prepared.given:
+        if writer in self.prepared.literal_outputs:
             return _after_method(alternatives_at((exact_type(node.call["_output"]),), tail), node.method, tail)
         key = (node.tool.name, tail, node.method, result, failure)
         if key not in self._output_types:

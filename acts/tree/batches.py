@@ -1,14 +1,13 @@
-"""One plan over many instances: who walks what, and what all of them came to.
+"""Splits a plan over many instances into child runs, and builds each child's Request.
 
-* A plan none of whose Calls names an instance is a *template*: all of it runs for each.
-  Else the Calls that name one run there, and the others once, globally.
-* Each child walks the Calls of one instance (or of a few). The run that starts it sees it
-  as a *unit*: a node without reads and writes, so that starting, counting, pausing and
-  carrying over are the walk's as ever.
-* Where a Call of an instance touches what a global Call of the same plan writes, one
-  workflow walks them all: the layers of the log keep the instances apart.
+* A plan whose Calls name no instance is a *template*: every instance runs all of it.
+  Otherwise a Call runs in the instance that it names, and a Call without one runs once, globally.
+* A child runs the Calls of one instance, or of ``instancesPerChild``. Its parent schedules it as
+  a *unit*: a planned Call without reads and writes, started, counted and paused like any other.
+* If a Call of an instance touches what a global Call of the same plan writes, there are no
+  children: one workflow runs all Calls, and the log separates the instances.
 
-A child is handed its own instance's messages and the global ones, and nothing of another.
+A child receives the messages of its own instances and the global ones, never another instance's.
 """
 
 from __future__ import annotations
@@ -23,19 +22,19 @@ from acts.language.tools import Tool
 from acts.language.values import Json
 from acts.plan.graph import Graph, WriterIndex, build_graph, paths_read
 from acts.plan.planned_call import UNIT, PlannedCall, approval_needed
-from acts.plan.validate import ValidatedPlan, is_template, literal_outputs
+from acts.plan.validate import ValidatedPlan, find_literal_outputs, is_template
 from acts.tree.plan_request import all_tools, needed_messages, own_messages, schema_messages, tool_messages
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 _TOOL: Final = Tool(UNIT, {}, {}, {})
-# Global data up to this size is handed to every child as it is; of more, the part that its Calls need
-WHOLE_BYTES: Final = 4096
+# Every child receives all global data up to this size in bytes; above it, only what its Calls need
+MAX_UNFILTERED_DATA: Final = 4096
 
 
 def needs_children(prepared: ValidatedPlan) -> bool:
-    """True when the instances of a plan are walked by children of their own."""
+    """True when the instances of a plan run in child workflows."""
     request = prepared.request
     if not request.instances():
         return False
@@ -43,46 +42,46 @@ def needs_children(prepared: ValidatedPlan) -> bool:
     for rank, node in enumerate(prepared.nodes):
         if node.instance is None:
             shared.add(node, rank)
-    own = [n for n in prepared.nodes if n.instance is not None]
-    return bool(own) and not any(shared.written(p, None) for n in own for p in (*paths_read(n), *n.writes))
+    local = [n for n in prepared.nodes if n.instance is not None]
+    return bool(local) and not any(shared.has_writer(p, None) for n in local for p in (*paths_read(n), *n.writes))
 
 
 def split_into_children(prepared: ValidatedPlan) -> ValidatedPlan:
-    """What the run itself walks: the global Calls, and a unit for each child."""
-    graph, _ = build_graph([n for n in _listed(prepared) if n.instance is None], prepared.start.held)
-    found = list(_units(prepared))
-    both = Graph((*graph.order, *found), (*graph.waits, *(() for _ in found)), graph.writers)
+    """The plan that the parent runs: the global Calls, and a unit for each child."""
+    graph, _ = build_graph([n for n in _listed(prepared) if n.instance is None], prepared.initial_log.has_initially)
+    units = list(_build_units(prepared))
+    combined = Graph((*graph.order, *units), (*graph.waits, *(() for _ in units)), graph.writers)
     mode = prepared.request.plan.mode if prepared.request.plan is not None else "eager"
-    return replace(prepared, graph=both, literal_outputs=literal_outputs(graph, mode)[0], unsplit=prepared)
+    return replace(prepared, graph=combined, literal_outputs=find_literal_outputs(graph, mode)[0], unsplit=prepared)
 
 
 def _listed(prepared: ValidatedPlan) -> list[PlannedCall]:
     return sorted(prepared.nodes, key=lambda n: n.index)
 
 
-def _units(prepared: ValidatedPlan) -> Iterable[PlannedCall]:
-    own = _calls(prepared)
-    place = len(prepared.request.plan.calls) if prepared.request.plan is not None else 0
-    for unit in group_instances(prepared):
-        label = unit[0] if len(unit) == 1 else f"{unit[0]} … {unit[-1]}"
-        plan = [own[i] for i in unit]
+def _build_units(prepared: ValidatedPlan) -> Iterable[PlannedCall]:
+    calls = _calls_by_instance(prepared)
+    index = len(prepared.request.plan.calls) if prepared.request.plan is not None else 0
+    for ids in group_instances(prepared):
+        label = ids[0] if len(ids) == 1 else f"{ids[0]} … {ids[-1]}"
+        plan = [calls[i] for i in ids]
         yield PlannedCall(
-            index=place, id=label, tool=_TOOL, planned={"_instance": list(unit), "plan": plan}, call={},
+            index=index, id=label, tool=_TOOL, planned={"_instance": list(ids), "plan": plan}, call={},
             pointer="", instance=None, kind=UNIT, delegate=None, reads=(), scopes=(), outcomes=(),
-            result_outcome_count=0, error=None, method="set", name=f"{UNIT}/{unit[0]}", members=unit,
+            result_outcome_count=0, error=None, method="set", name=f"{UNIT}/{ids[0]}", members=ids,
         )  # fmt: skip
-        place += len(unit)
+        index += len(ids)
 
 
 def group_instances(prepared: ValidatedPlan) -> list[tuple[str, ...]]:
-    """The instances that each child walks."""
-    own = _calls(prepared)
-    ids = [i for i in prepared.request.instances() if own.get(i)]
+    """The instances of each child, in the order of the Request."""
+    calls = _calls_by_instance(prepared)
+    ids = [i for i in prepared.request.instances() if calls.get(i)]
     step = prepared.request.config.instancesPerChild
     return [tuple(ids[at : at + step]) for at in range(0, len(ids), step)]
 
 
-def _calls(prepared: ValidatedPlan) -> dict[str, list[Json]]:
+def _calls_by_instance(prepared: ValidatedPlan) -> dict[str, list[Json]]:
     """The planned Calls of each instance."""
     request = prepared.request
     calls = list(request.plan.calls) if request.plan is not None else []
@@ -95,7 +94,7 @@ def _calls(prepared: ValidatedPlan) -> dict[str, list[Json]]:
     return out
 
 
-# -- what a child is handed ------------------------------------------------------
+# -- the Request of a child ------------------------------------------------------
 
 
 class Batch:
@@ -103,16 +102,16 @@ class Batch:
 
     def __init__(self, prepared: ValidatedPlan, config: Mapping[str, Json]) -> None:
         self._prepared = prepared
-        self._log = prepared.start
+        self._log = prepared.initial_log
         self._template = is_template(prepared.request, prepared.nodes)
-        approve, own = prepared.request.config.approve, [n for n in prepared.nodes if n.instance is not None]
-        self._changes = any(approval_needed(n, approve) for n in own)  # a person may turn a Call into any other
-        self._config = _config(config)
-        self._own: dict[str, list[Data]] = {}
+        approve, local = prepared.request.config.approve, [n for n in prepared.nodes if n.instance is not None]
+        self._is_editable = any(approval_needed(n, approve) for n in local)  # an edit may need any Tool and any data
+        self._config = _child_config(config)
+        self._messages: dict[str, list[Data]] = {}
         self._nodes: dict[str, list[PlannedCall]] = {}
         for message in prepared.request.data():
             if message.instance is not None:
-                self._own.setdefault(message.instance, []).append(message)
+                self._messages.setdefault(message.instance, []).append(message)
         for node in _listed(prepared):
             if node.instance is not None:
                 self._nodes.setdefault(node.instance, []).append(node)
@@ -121,9 +120,9 @@ class Batch:
     def request_for(
         self, instances: Sequence[str], provided: Sequence[Data] = ()
     ) -> tuple[dict[str, Any], tuple[int, ...] | None]:
-        """The Request of the child that walks these instances, and where its Calls stand in the whole plan.
+        """The Request of the child that runs these instances, and the index of each of its Calls in the parent's plan.
 
-        None: the plan is a template, all of which runs for each instance.
+        The indices are None for a template: every instance runs all of it.
         """
         request = self._prepared.request
         plan = request.plan
@@ -134,74 +133,76 @@ class Batch:
         else:
             nodes = sorted((n for i in instances for n in self._nodes.get(i, ())), key=lambda n: n.index)
             calls = [n.planned for n in nodes]
-        context = [*self._common(nodes), *(m for i in instances for m in self._instance(i, nodes))]
+        context = [*self._common_messages(nodes), *(m for i in instances for m in self._instance_messages(i, nodes))]
         context += [m.raw for m in provided if m.instance is None or m.instance in instances]
         context.append({"type": "plan", "plan": calls, **({"mode": mode} if mode != "eager" else {})})
-        places = None if self._template else tuple(n.index for n in nodes)
-        return {"config": self._config, "context": context}, places
+        indices = None if self._template else tuple(n.index for n in nodes)
+        return {"config": self._config, "context": context}, indices
 
-    def _common(self, nodes: Sequence[PlannedCall]) -> list[Json]:
-        """Tools and global data: the same for every child of a template."""
+    def _common_messages(self, nodes: Sequence[PlannedCall]) -> list[Json]:
+        """The Tools and the global data; every child of a template has the same."""
         if self._template and self._shared is not None:
             return self._shared
         data = [m for m in self._prepared.request.data() if m.instance is None]
-        out: list[Json] = [*(all_tools(self._prepared) if self._changes else tool_messages(nodes))]
-        whole = [_without_origin(m) for m in data]
-        if self._changes or len(json.dumps(whole, ensure_ascii=False)) <= WHOLE_BYTES:
-            out += whole
+        out: list[Json] = [*(all_tools(self._prepared) if self._is_editable else tool_messages(nodes))]
+        messages = [_without_author(m) for m in data]
+        if self._is_editable or len(json.dumps(messages, ensure_ascii=False)) <= MAX_UNFILTERED_DATA:
+            out += messages
         else:
-            own = [m for i in {n.instance: None for n in nodes} if i is not None for m in self._own.get(i, ())]
+            local = [m for i in {n.instance: None for n in nodes} if i is not None for m in self._messages.get(i, ())]
             out += schema_messages(self._prepared.request, nodes)
-            out += needed_messages(self._log, nodes, own)
+            out += needed_messages(self._log, nodes, local)
         if self._template:
             self._shared = out
         return out
 
-    def _instance(self, id_: str, nodes: Sequence[PlannedCall]) -> list[Json]:
-        own = self._own.get(id_, [])
-        found = [_without_origin(m) for m in own] if self._changes else own_messages(own, nodes)
-        return found or [{"type": "state", "state": {}, "_instance": id_}]
+    def _instance_messages(self, id_: str, nodes: Sequence[PlannedCall]) -> list[Json]:
+        messages = self._messages.get(id_, [])
+        out = [_without_author(m) for m in messages] if self._is_editable else own_messages(messages, nodes)
+        return out or [{"type": "state", "state": {}, "_instance": id_}]
 
 
-def _without_origin(message: Data) -> dict[str, Any]:
+def _without_author(message: Data) -> dict[str, Any]:
     return {k: v for k, v in message.raw.items() if k not in ("_call", "_date")}
 
 
 def keep_instance(planned: Mapping[str, Any], changed: Json, instance: str | None) -> Json:
-    """An edited Call, in the instance that it was planned for; ``instance`` is the one that it is walked for.
+    """The edited Call ``changed``, in the instance of the Call that it replaces.
+
+    ``instance`` is the instance that the Call runs for; a template's Call names none itself.
 
     Raises:
-        Refused: the edit names another one.
+        DecisionRefused: the edit names another instance.
     """
     own = planned.get("_instance")
     if not isinstance(changed, dict) or (own is None and instance is None):
         return changed
     if changed.get("_instance") not in (None, own, instance):
-        raise DecisionRefused(f"an edit of one call leaves it in its instance, {own or instance}")
+        raise DecisionRefused(f"an edit of one call cannot change its instance, {own or instance}")
     rest = {k: v for k, v in changed.items() if k != "_instance"}
     return rest if own is None else {"_instance": own, **rest}
 
 
-def _config(config: Mapping[str, Json]) -> dict[str, Any]:
-    """The settings that hold in a child; its parent keeps the budget, and the plan has been approved."""
-    kept = ("model", "temperature", "maxOutputTokens", "maxParallel", "missing", "resolve")
-    out = {k: config[k] for k in kept if config.get(k) is not None}
+def _child_config(config: Mapping[str, Json]) -> dict[str, Any]:
+    """The settings that apply in a child; its parent keeps the budget, and the plan is approved already."""
+    keys = ("model", "temperature", "maxOutputTokens", "maxParallel", "missing", "resolve")
+    out = {k: config[k] for k in keys if config.get(k) is not None}
     approve = config.get("approve")
-    asked = {**approve, "plan": False} if isinstance(approve, dict) else {"plan": False}
-    return {**out, "approve": asked}
+    child_approve = {**approve, "plan": False} if isinstance(approve, dict) else {"plan": False}
+    return {**out, "approve": child_approve}
 
 
 def count_calls(prepared: ValidatedPlan) -> int:
-    """How many Calls a plan makes, over all of its instances."""
+    """The number of Calls of a plan, over all of its instances."""
     times = len(prepared.request.instances()) if is_template(prepared.request, prepared.nodes) else 1
     return len(prepared.nodes) * max(1, times)
 
 
 def expand_template(prepared: ValidatedPlan, instances: Sequence[str]) -> ValidatedPlan:
-    """What a child of several instances of a template walks: its Calls once for each, side by side."""
+    """The plan of a child with several instances of a template: its Calls, once for each instance."""
     if len(instances) <= 1 or not is_template(prepared.request, prepared.nodes):
         return prepared
     nodes = [replace(n, instance=i, name=f"{i}/{n.id}") for i in instances for n in _listed(prepared)]
-    graph, _ = build_graph(nodes, prepared.start.held)
+    graph, _ = build_graph(nodes, prepared.initial_log.has_initially)
     mode = prepared.request.plan.mode if prepared.request.plan is not None else "eager"
-    return replace(prepared, graph=graph, literal_outputs=literal_outputs(graph, mode)[0])
+    return replace(prepared, graph=graph, literal_outputs=find_literal_outputs(graph, mode)[0])

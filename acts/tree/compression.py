@@ -1,10 +1,10 @@
-"""Compression of what all children of a batch are sent: Tools and the plan.
+"""Compression of the Tools and the plan, which a parent sends to every child of a batch.
 
-It is recorded twice for each child, by the run above and by the child. Compressed by itself a small plan
-shrinks to a quarter; with the words that most of them use known beforehand, to a sixth.
+Each child costs two copies in histories: the parent's and its own. Deflate alone shrinks a small
+plan to a quarter; a preset dictionary of the most frequent keys shrinks it to a sixth.
 
-WARNING: ``_WORDS`` is part of everything that was ever compressed, and histories keep that. It never
-changes; other words are another dictionary under a letter of its own.
+WARNING: compressed data can only be read with the dictionary it was written with, and histories keep
+that data. Never change ``_WORDS``; a new dictionary needs a new format letter.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import zlib
 from functools import lru_cache
 from typing import Final
 
-# More than any Request that can be recorded: a bomb is refused
+# Larger than any Request that can be recorded; the limit stops decompression bombs
 MAX_UNPACKED: Final = 16 * 1024 * 1024
 _LETTER: Final = b"a"
-# What is frequent in Requests, the most frequent last: near words cost least
+# The preset dictionary: frequent text of Requests, the most frequent last, where references are shortest
 _WORDS: Final = (
     '"nullable":true,"default":"title":"examples":["minLength":1,"maxLength":"pattern":"^†"},"format":"date-time"},'
     '"minItems":1,"maxItems":"additionalProperties":false},"oneOf":[{"anyOf":[{"type":"null"}]},"$defs":{"$ref":'
@@ -38,18 +38,18 @@ _WORDS: Final = (
 ).encode()
 
 
-@lru_cache(maxsize=4)  # a batch compresses the same again for each of its children
+@lru_cache(maxsize=4)  # every child of a batch has the same shared half
 def compress(data: bytes) -> bytes:
-    """Bytes that ``decompress`` reads."""
+    """The compressed form of ``data``, after a letter that names the format."""
     compressor = zlib.compressobj(9, zdict=_WORDS)
     return _LETTER + compressor.compress(data) + compressor.flush()
 
 
 def decompress(data: bytes) -> bytes:
-    """What was compressed.
+    """The inverse of ``compress``.
 
     Raises:
-        ValueError: it is nothing that ``compress`` made, or too large.
+        ValueError: the format is unknown, the data is corrupt, or the result exceeds 16 MiB.
     """
     if data[:1] != _LETTER:
         raise ValueError(f"compressed data begins with {_LETTER!r}, not {data[:1]!r}")

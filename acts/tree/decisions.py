@@ -1,9 +1,9 @@
-"""Decisions of people: what waits for one, what one says, which wait it is for.
+"""Pending approvals, people's decisions, and the rule that matches one with the other. Pure.
 
-A wait is for a whole plan, for a Call, or for the scopes that a Call asks for. A decision
-reaches the one wait that it matches: ``workflowId``, ``instance`` and ``call`` narrow it.
-One that matches none, or several, or names another version of the plan than the one that
-waits, is refused with the reason, so that nobody approves what they have not seen.
+An approval concerns a whole plan, one Call, or the scopes that a Call requests. A decision applies
+to exactly one pending approval; ``workflowId``, ``instance`` and ``call`` select it. A decision that
+matches none or several, or names another version of the plan, is refused with the reason, so that
+nobody approves what they have not seen.
 """
 
 from __future__ import annotations
@@ -13,28 +13,26 @@ from typing import TYPE_CHECKING, Any, Final
 
 from acts.language.errors import DecisionRefused, format_choices, truncate
 from acts.language.values import Json, type_name
+from acts.language.wire import APPROVE, EDIT, REJECT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 
-APPROVE: Final = "approve"
-REJECT: Final = "reject"
-EDIT: Final = "edit"
 WORDS: Final = (APPROVE, REJECT, EDIT)
 _TEXTS: Final = ("call", "instance", "workflowId", "by", "reason", "note")
 _KEYS: Final = ("decision", "call", "plan", "with", "version", "workflowId", "instance", "by", "reason", "note")
-# What of a decision an agent's context has
-DECIDED: Final = ("what", "call", "decision", "by", "reason")
-# Who and why stand in results and in the Web UI
-MAX_WORDS: Final = 2_000
-# Beside a wait or a decision in a run that works for an instance: the instance that it has there
+# The keys of a decision's record that an agent's context contains
+DECISION_KEYS: Final = ("what", "call", "decision", "by", "reason")
+# Characters of each text of a decision: results and the Web UI show them
+MAX_TEXT_LENGTH: Final = 2_000
+# In a pending approval or a record from a run inside an instance: the instance within that run, if it differs
 INNER: Final = "inner"
 
 
 @dataclass(frozen=True, slots=True)
 class PendingApproval:
-    """Something that waits for a decision. ``since`` and ``deadline`` are ISO dates in UTC."""
+    """One approval that awaits a decision. ``since`` and ``deadline`` are ISO dates in UTC."""
 
     workflow_id: str
     what: str
@@ -55,27 +53,27 @@ class PendingApproval:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> PendingApproval:
-        """What ``to_json`` gave.
+        """The inverse of ``to_json``.
 
         Raises:
-            KeyError, TypeError: it is something else.
+            KeyError, TypeError: ``data`` has another form.
         """
         texts = [data["workflowId"], data["what"], data["since"]]
         optional = [data.get("call"), data.get("instance"), data.get("deadline"), data.get(INNER)]
         texts += [text for text in optional if text is not None]
         if type(data["version"]) is not int or not all(isinstance(text, str) for text in texts):
             raise TypeError("a pending approval has texts, and a number as its version")
-        named = ("workflowId", "what", "call", "instance", "version", "since", "deadline")
-        about = {k: v for k, v in data.items() if k not in named}
+        own_keys = ("workflowId", "what", "call", "instance", "version", "since", "deadline")
+        about = {k: v for k, v in data.items() if k not in own_keys}
         return cls(
             data["workflowId"], data["what"], data["version"], data["since"], data.get("call"), data.get("instance"),
             data.get("deadline"), about,
         )  # fmt: skip
 
     def inside(self, instance: str | None) -> PendingApproval:
-        """The wait as it is seen from above, where the run that it is in works for an instance.
+        """This approval as the parent reports it, when its run belongs to ``instance`` of the parent.
 
-        The instance that it has there, if that is another one, is ``inner`` from here on.
+        An instance within that run is kept as ``inner``.
         """
         if instance is None or self.instance == instance:
             return self
@@ -83,14 +81,14 @@ class PendingApproval:
         return replace(self, instance=instance, about=self.about if inner is None else {**self.about, INNER: inner})
 
     def __str__(self) -> str:
-        """For messages: what, and where."""
+        """The subject and the run, for messages."""
         name = "the plan" if self.call is None else f"{'the scopes of ' if self.what == 'scopes' else ''}{self.call}"
         return f"{name} of {self.workflow_id}" + (f" [{self.instance}]" if self.instance else "")
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What somebody decided. ``calls`` is a whole new plan, ``call_with`` the new form of one Call."""
+    """A decision. ``calls`` is a whole new plan, ``call_with`` the new form of one Call."""
 
     decision: str
     call: str | None = None
@@ -104,7 +102,7 @@ class Decision:
     raw: Mapping[str, Any] = field(default_factory=dict)
 
     def record(self, wait: PendingApproval, date: str) -> dict[str, Any]:
-        """Who decided what, when and why: ``{what, call?, decision, version, by?, reason?, date}``."""
+        """The decision as recorded: ``{what, call?, decision, version, by?, reason?, date}``."""
         out = {
             "what": wait.what, "call": wait.call, "instance": wait.instance, "decision": self.decision,
             "version": wait.version, "by": self.by, "reason": self.reason, "date": date,
@@ -116,7 +114,7 @@ def read_decision(raw: Json, word: str | None = None) -> Decision:
     """A decision from the JSON of a signal (``word`` is its name) or of the update.
 
     Raises:
-        Refused: it is none; what was found and what is allowed.
+        DecisionRefused: it is malformed.
     """
     if raw is None and word == APPROVE:
         raw = {}
@@ -133,14 +131,16 @@ def read_decision(raw: Json, word: str | None = None) -> Decision:
     if decision not in WORDS:
         raise DecisionRefused(f"decision is {truncate(repr(decision), 60)}; allowed: {', '.join(WORDS)}")
     for key in _TEXTS:
-        if raw.get(key) is not None and (not isinstance(raw[key], str) or len(raw[key]) > MAX_WORDS):
-            raise DecisionRefused(f'"{key}" is a string of at most {MAX_WORDS} characters, not {type_name(raw[key])}')
+        if raw.get(key) is not None and (not isinstance(raw[key], str) or len(raw[key]) > MAX_TEXT_LENGTH):
+            raise DecisionRefused(
+                f'"{key}" is a string of at most {MAX_TEXT_LENGTH} characters, not {type_name(raw[key])}'
+            )
     version = raw.get("version")
     if version is not None and (not isinstance(version, int) or isinstance(version, bool)):
         raise DecisionRefused(f'"version" is a number, not {type_name(version)}')
     reason = raw.get("reason") or raw.get("note")
     if decision == REJECT and not reason:
-        raise DecisionRefused('a rejection has a "reason": it is what the planner, or whoever wrote the plan, goes by')
+        raise DecisionRefused('a rejection has a "reason": the planner, or the author of the plan, needs it')
     calls, with_ = _edited(raw, decision)
     return Decision(
         str(decision), raw.get("call"), raw.get("instance"), raw.get("workflowId"), version, raw.get("by"), reason,
@@ -155,7 +155,7 @@ def _edited(raw: Mapping[str, Any], decision: str) -> tuple[tuple[Json, ...] | N
             raise DecisionRefused(f'"plan" and "with" belong to the decision edit, not to {decision}')
         return None, None
     if isinstance(plan, dict) and isinstance(plan.get("plan"), list):
-        plan = plan["plan"]  # the plan message, as the query gives it or a file holds it
+        plan = plan["plan"]  # a plan message, as in the query's answer or in a file
     if (plan is None) == (with_ is None):
         raise DecisionRefused(
             'an edit has either "plan", a list of Calls, or "call" and "with", the new form of one Call'
@@ -172,43 +172,42 @@ def _edited(raw: Mapping[str, Any], decision: str) -> tuple[tuple[Json, ...] | N
 
 
 def match_decision(waits: Sequence[PendingApproval], decision: Decision) -> PendingApproval:
-    """The one wait that a decision is for.
+    """The one pending approval that a decision applies to.
 
     Raises:
-        Refused: there is none, or there are several, or it is for another version.
+        DecisionRefused: none matches, or several do, or the version differs.
     """
-    found = [w for w in waits if _is_for(w, decision)]
-    if not found:
+    matches = [w for w in waits if _is_for(w, decision)]
+    if not matches:
         listed = format_choices(str(w) for w in waits)
-        raise DecisionRefused(f"nothing that waits is matched by {_named(decision)}; waiting: {listed}")
-    if len(found) > 1:
+        raise DecisionRefused(f"nothing that waits is matched by {_describe(decision)}; waiting: {listed}")
+    if len(matches) > 1:
         raise DecisionRefused(
-            f"{len(found)} waits are matched: {format_choices(map(str, found))}; "
+            f"{len(matches)} waits are matched: {format_choices(map(str, matches))}; "
             "name one with call, instance, workflowId"
         )
-    check_version(found[0], decision)
-    return found[0]
+    check_version(matches[0], decision)
+    return matches[0]
 
 
 def check_version(wait: PendingApproval, decision: Decision) -> None:
-    """Raise DecisionRefused for a decision about another version than the one that waits."""
+    """Raise DecisionRefused for a decision about another version than the pending one."""
     if decision.version is not None and decision.version != wait.version:
         raise DecisionRefused(f"version {decision.version} is not what waits: {wait} is at version {wait.version}")
 
 
 def _is_for(wait: PendingApproval, decision: Decision) -> bool:
     if decision.calls is not None and wait.call is not None and decision.call is None:
-        return False  # a whole plan does not answer a question about one Call
-    one = (
-        None if wait.what == "plan" and decision.decision == EDIT else decision.call
-    )  # one Call of the plan that waits
-    wanted = ((one, wait.call), (decision.instance, wait.instance), (decision.workflow_id, wait.workflow_id))
-    # A run within an instance does not always know that it is: the one that names it by its id means it
-    named = decision.workflow_id == wait.workflow_id and wait.instance is None
-    skipped = decision.instance if named else None
-    return all(given is None or given == held or (given is skipped and held is None) for given, held in wanted)
+        return False  # a whole new plan is no decision about one Call
+    # An edit may name one Call of a pending plan
+    call = None if wait.what == "plan" and decision.decision == EDIT else decision.call
+    pairs = ((call, wait.call), (decision.instance, wait.instance), (decision.workflow_id, wait.workflow_id))
+    # A run inside an instance may not know its instance; the workflow id alone then identifies the run
+    is_by_id = decision.workflow_id == wait.workflow_id and wait.instance is None
+    ignored = decision.instance if is_by_id else None
+    return all(name is None or name == own or (name is ignored and own is None) for name, own in pairs)
 
 
-def _named(decision: Decision) -> str:
+def _describe(decision: Decision) -> str:
     parts = (("call", decision.call), ("instance", decision.instance), ("workflowId", decision.workflow_id))
     return ", ".join(f"{key} {value!r}" for key, value in parts if value is not None) or "this decision"

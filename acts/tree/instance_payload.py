@@ -1,6 +1,6 @@
-"""The payload of an ``InstanceInput``: readable where it is the instance's own, compressed where its siblings share it.
+"""The payload of an ``InstanceInput``: its own half as readable JSON, the half shared with its siblings compressed.
 
-Both halves stand in two histories for each child, so their size counts.
+The parent's and the child's history each record both halves, so their size matters.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from acts.tree.compression import compress, decompress
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# Keys of a payload's metadata: the type of the record, and what siblings share
+# Keys of a payload's metadata: the type of the record, and the shared half
 TYPE_KEY: Final = "acts"
 SHARED_KEY: Final = "acts-shared"
 
@@ -33,10 +33,10 @@ def split_instance_input(data: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
 
 
 def join_instance_input(own: Mapping[str, Any], shared_bytes: bytes) -> dict[str, Any]:
-    """What ``split_instance_input`` split.
+    """The inverse of ``split_instance_input``.
 
     Raises:
-        ValueError, KeyError: it is something else.
+        ValueError, KeyError: the halves have another form.
     """
     shared = read_json(decompress(shared_bytes))
     *common, plan = shared["request"]["context"]

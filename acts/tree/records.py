@@ -214,14 +214,18 @@ class AnonymousCall(Record):
     """The one Call of a delegate without a definition: its Tool, ``_id`` and outcomes."""
 
     tool: str
-    schema_: dict[str, Any]
+    toolSchema: dict[str, Any]
     served: bool
     id: str
     path: str
 
 
 class DelegateInput(VersionedRecord):
-    """What the child that does a delegated Call is started with, and nothing else of its parent."""
+    """What the child that does a delegated Call is started with, and nothing else of its parent.
+
+    ``grant`` is the request to a model that it begins with; ``refusal`` says why the budget has none for it.
+    ``price`` is that of the model, where ``anonymous`` takes it over from its parent.
+    """
 
     delegate: str
     input: dict[str, Any]
@@ -231,6 +235,8 @@ class DelegateInput(VersionedRecord):
     sha256: str | None = None
     call: AnonymousCall | None = None
     grant: GrantedRequest | None = None
+    refusal: str | None = None
+    price: tuple[float, float] | None = None
 
 
 class BackgroundInput(VersionedRecord):

@@ -28,7 +28,7 @@ MAX_MESSAGE: Final = 300
 
 def simulate_for_page(prepared: ValidatedPlan, *, child: bool = False) -> dict[str, Any] | None:
     """The simulation of a plan, or None when it is too large. ``child`` as in ``simulate_prepared``."""
-    prepared = prepared.whole or prepared  # the Calls, not the children that walk them
+    prepared = prepared.unsplit or prepared  # the Calls, not the children that walk them
     if len(prepared.nodes) > MAX_CALLS or len(prepared.request.context) > MAX_MESSAGES:
         return None
     return simulate_prepared(prepared, child=child)
@@ -36,7 +36,7 @@ def simulate_for_page(prepared: ValidatedPlan, *, child: bool = False) -> dict[s
 
 def page(prepared: ValidatedPlan, simulation: Mapping[str, Any] | None = None) -> str:
     """The plan as a table, its forecast, and the JSON that edits it. ``simulation`` is of ``simulate_for_page``."""
-    prepared = prepared.whole or prepared
+    prepared = prepared.unsplit or prepared
     simulation = simulation or simulate_for_page(prepared)
     if simulation is None:
         return f"\n\n### The plan\n\n{len(prepared.nodes)} calls: `acts simulate` shows what they would do"

@@ -1,12 +1,10 @@
 """Markdown for the page of a run in Temporal's Web UI. Pure.
 
-Laws
-----
-* Text from outside (names, messages, reasons) is in code spans, which show it as it was written: no
-  markup, script, link or typographic quotes. (Character references would do for marks, but not for
-  quotes, and would be hard to read in the raw page.)
-* A page is bounded, by whole lines. The Web UI asks its server for the page with the text in the
-  address, which may have 1 MiB; a character takes up to 12 bytes there.
+* Text from outside (names, messages, reasons) is in code spans, which render it literally: no markup,
+  scripts, links or typographic quotes. (Character references would escape marks but not quotes, and
+  would make the raw page hard to read.)
+* A page is bounded, and cut between lines. The Web UI requests the page with the text in the URL,
+  which may have 1 MiB; one character takes up to 12 bytes there.
 """
 
 from __future__ import annotations
@@ -21,16 +19,16 @@ from acts.language.errors import truncate
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-# Characters of one part of a page. It has at most eight, and notes: 73,000 characters, 876,000 bytes
+# Characters of one section. A page has at most eight, and notes: 73,000 characters, 876,000 bytes
 MAX_SECTION: Final = 8_000
-# Lines of one part: nobody reads more in a browser
+# Lines of one section: nobody reads more in a browser
 MAX_ROWS: Final = 100
-# What a code span cannot contain: its own mark, the one that ends a cell of a table, and the placeholders of the Web UI
+# What a code span cannot contain: backticks, the cell separator of tables, and the placeholders of the Web UI
 _UNSAFE: Final = re.compile(r"([`|]+|\{(?=(?:namespace|workflowId|runId)\}))")
 
 
 def code_span(text: Any, limit: int = 120) -> str:
-    """Text from outside, on one line, as it was written; of more than ``limit`` characters, the beginning."""
+    """Text from outside as code, on one line, truncated to ``limit`` characters."""
     line = str(text)
     if not line.isprintable():
         line = "".join(c if c.isprintable() else " " for c in line)
@@ -39,7 +37,7 @@ def code_span(text: Any, limit: int = 120) -> str:
 
 
 def _span(text: str) -> str:
-    """A code span, with the spaces around the text outside of it: inside they would be lost."""
+    """A code span; surrounding spaces go outside, because Markdown strips them inside."""
     inner = text.strip()
     if not inner:
         return text
@@ -52,7 +50,7 @@ def _char_refs(marks: str) -> str:
 
 
 def fence(value: Any) -> str:
-    """JSON to be copied, in a fence that nothing in it can close, in lines narrow enough to be seen whole."""
+    """JSON in a code block, indented, escaped so that no text in it can close the block."""
     text = json.dumps(value, ensure_ascii=False, indent=2)
     text = "".join(c if c == "\n" or (c.isprintable() and c != "`") else _json_escape(c) for c in text)
     return f"```json\n{_UNSAFE.sub(lambda match: _escape_placeholder(match[0]), text)}\n```"
@@ -67,22 +65,22 @@ def _escape_placeholder(text: str) -> str:
 
 
 def table(heads: Sequence[str], rows: Sequence[str]) -> str:
-    """A table of rows made by ``row``."""
+    """A table; ``rows`` are results of ``row``."""
     return "\n".join([row(*heads), "|" + "-|" * len(heads), *rows])
 
 
 def row(*cells: str) -> str:
-    """One row. Text from outside must be in code spans.
+    """One row of a table. Text from outside must be in code spans.
 
-    The Web UI draws cells without any space between them, so a cell ends with a space of its own.
+    The Web UI renders cells without padding, so each cell ends with a no-break space.
     """
     return "| " + "\u00a0 | ".join(cells) + " |"
 
 
 def fit_lines(lines: Iterable[str], count: int, others: str, limit: int = MAX_ROWS) -> list[str]:
-    """The first lines that fit, at most ``limit``, and the number of the rest (of ``count``) with where to find them.
+    """The first lines that fit, at most ``limit``; then how many of ``count`` are missing.
 
-    ``others`` says where, like "ask the query `status`".
+    ``others`` tells the reader where the rest is, like "ask the query `status`".
     """
     out: list[str] = []
     room = MAX_SECTION

@@ -103,7 +103,7 @@ def mermaid(prepared: ValidatedPlan, report: Report | None = None) -> str:
 
 
 def _box(node: PlannedCall, counts: StateCounts) -> str:
-    left, right = _SHAPES["background" if node.detached else node.kind]
+    left, right = _SHAPES["background" if node.is_detached else node.kind]
     parts = [_label(node.id)]
     if node.planned.get("_instance") is not None:
         parts.append(_label(f"instance {node.instance}"))

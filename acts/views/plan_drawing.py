@@ -134,7 +134,7 @@ def find_edges(prepared: ValidatedPlan, limit: int = MAX_EDGES) -> tuple[list[Ed
 def _edges_into(prepared: ValidatedPlan, node: PlannedCall, rank: int, implied: _ImpliedWriters) -> Iterator[Edge]:
     waits: list[tuple[WriterChain, int]] = []
     for path in dict.fromkeys(paths_read(node)):
-        for chain in prepared.graph.chains.overlapping(path, node.instance):
+        for chain in prepared.graph.writers.overlapping(path, node.instance):
             count = bisect.bisect_left(chain.entries, rank)
             for writer in chain.entries[implied.count(chain, count) : count]:
                 for written in prepared.nodes[writer].writes:
@@ -170,7 +170,7 @@ def edge_condition(prepared: ValidatedPlan, edge: Edge) -> str:
     """``if `` or ``on error `` if the writer may end without writing at the edge's path."""
     node = prepared.nodes[edge.writer]
     writing = [i for i, outcome in enumerate(node.outcomes) if edge.path in outcome]
-    if edge.writer in prepared.given or len(writing) == len(node.outcomes):
+    if edge.writer in prepared.literal_outputs or len(writing) == len(node.outcomes):
         return ""
     return "on error " if writing == [node.error] else "if "
 
@@ -215,7 +215,7 @@ def _draw_call(node: PlannedCall, reads: Sequence[str], counts: Mapping[str, Sta
     call["reads"] = [truncate(text, MAX_TEXT) for text in reads[:MAX_READS]]
     if node.planned.get("_instance") is not None:
         call["instance"] = truncate(str(node.instance), MAX_TEXT)
-    if node.detached:
+    if node.is_detached:
         call["background"] = True
     if counts is not None:
         call["states"] = counts.get(node.id, {})

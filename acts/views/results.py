@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from acts.language.usage import Usage
+    from acts.machines.loop import Loop
     from acts.machines.walk import Walk
 
 # Failures that the message of a failed workflow names, and the characters of each
@@ -58,7 +59,7 @@ def appended_messages(walk: Walk) -> list[dict[str, Any]]:
     if not by_rank:
         return walk.appended()
     if list(walk.known) != [None]:  # no template: the run itself walks the global Calls
-        ranks = {n.key: rank for rank, n in enumerate(walk.prepared.whole.nodes)} if walk.prepared.whole else {}
+        ranks = {n.key: rank for rank, n in enumerate(walk.prepared.unsplit.nodes)} if walk.prepared.unsplit else {}
         for node, run in zip(walk.nodes, walk.runs, strict=True):
             by_rank += [(ranks[node.key], appended_message(node, *write)) for write in run.written]
         by_rank.sort(key=lambda pair: pair[0])
@@ -71,7 +72,7 @@ def failure_text(walk: Walk) -> str:
     lines = [f"- {_call_of(e)}: [{e['code']}] {truncate(str(e['message']), MAX_FAILURE)}" for e in failures]
     if len(lines) > MAX_FAILURES:
         lines[MAX_FAILURES:] = [f"- … and {len(lines) - MAX_FAILURES} more"]
-    if walk.prepared.whole is not None:
+    if walk.prepared.unsplit is not None:
         head = f"{len(failures)} calls failed in {len(dict.fromkeys(e.get('instance') for e in failures))} instances"
     else:
         skipped = walk.counts.get("skipped", 0)
@@ -81,3 +82,22 @@ def failure_text(walk: Walk) -> str:
 
 def _call_of(error: Mapping[str, Any]) -> str:
     return f"{error['call']} [{error['instance']}]" if "instance" in error else str(error["call"])
+
+
+def build_agent_result(loop: Loop, status: str) -> dict[str, Any]:
+    """The result of an Agent: ``{status, output, ticks, state, instances?, calls, context, errors, usage}``."""
+    ids = loop.request.instances()
+    more = {"instances": {id_: _agent_instance(loop, id_, status) for id_ in ids}} if ids else {}
+    return {
+        "status": status, "output": loop.output, "ticks": loop.tick, "state": loop.context.state(), **more,
+        "calls": loop.results.calls, "context": loop.context.appended(), "errors": loop.results.errors,
+        "usage": loop.usage.to_json(),
+    }  # fmt: skip
+
+
+def _agent_instance(loop: Loop, id_: str, status: str) -> dict[str, Any]:
+    """One instance of an agent: ``{status, state, calls, errors}``; ``status`` is that of the run."""
+    item = loop.results.instances.get(id_, {"status": status, "calls": [], "errors": []})
+    return {
+        "status": item["status"], "state": loop.context.state(id_), "calls": item["calls"], "errors": item["errors"],
+    }  # fmt: skip

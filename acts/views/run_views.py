@@ -72,8 +72,8 @@ class PlanView:
 
     def __init__(self, run: PlanRun) -> None:
         self._run = run
-        self._walk = run.walk
         self._page = WebPage(run.walk)
+        self._page_version = run.version
         self._proposal: tuple[int, str] | None = None
 
     def status(self) -> dict[str, Any]:
@@ -89,8 +89,8 @@ class PlanView:
     def page(self) -> str:
         """The Markdown page in the Web UI."""
         run = self._run
-        if self._walk is not run.walk:
-            self._walk, self._page = run.walk, WebPage(run.walk)
+        if self._page_version != run.version:  # an edit may have moved every Call
+            self._page_version, self._page = run.version, WebPage(run.walk)
         page = self._page.page(run.phase, run.notes, run.approvals.pending, run.approvals.records)
         return page if run.is_approved or run.finished is not None else page + self._proposed()
 
@@ -139,7 +139,7 @@ class PlanView:
             if limit < 0:
                 calls.pop()
                 break
-        return {"editable": self._run.takes_edits, "calls": calls}
+        return {"editable": self._run.setup.takes_edits, "calls": calls}
 
     # -- the end --------------------------------------------------------------------------------
 
@@ -248,7 +248,7 @@ class AgentView:
         """The result of an Agent."""
         run = self._run
         status = run.finished or "cancelled"
-        out = run.loop.result(status)
+        out = results.build_agent_result(run.loop, status)
         if run.approvals.records:
             out["decisions"] = run.approvals.records
         if run.forecasts:

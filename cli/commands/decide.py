@@ -17,8 +17,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from acts.language.errors import DecisionRefused
-from acts.language.wire import DECIDE, INVALID_REQUEST
-from acts.tree.decisions import APPROVE, REJECT, Decision, PendingApproval, match_decision
+from acts.language.wire import APPROVE, DECIDE, INVALID_REQUEST, REJECT
+from acts.tree.decisions import Decision, PendingApproval, match_decision
 from cli.command_errors import EXIT_DONE, CommandError, command_error
 from cli.console import clean, print_err
 from cli.runs import server

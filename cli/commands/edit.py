@@ -20,7 +20,8 @@ from typing import Any, Final
 
 from acts.language.errors import InvalidRequest, Problem
 from acts.language.values import Json
-from acts.tree.decisions import APPROVE, EDIT, PendingApproval
+from acts.language.wire import APPROVE, EDIT
+from acts.tree.decisions import PendingApproval
 from cli.command_errors import EXIT_DONE, EXIT_WRONG_INPUT, CommandError, MessageBlock, command_error, message
 from cli.commands.decide import ApprovalTarget, call_position, find_approval, send_decision
 from cli.commands.diff import print_diff

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 from rich.table import Table
 from rich.text import Text
 
-from acts.tree.decisions import APPROVE, PendingApproval
+from acts.language.wire import APPROVE
+from acts.tree.decisions import PendingApproval
 from cli.command_errors import EXIT_DONE, message
 from cli.console import clean, console, print_blocks, print_err, print_json
 from cli.render.pending_view import decision_command, parameter_lines

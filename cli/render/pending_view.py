@@ -13,7 +13,8 @@ from typing import Any, Final
 
 from acts.language.errors import DecisionRefused, truncate
 from acts.language.tools import META
-from acts.tree.decisions import APPROVE, EDIT, REJECT, Decision, PendingApproval, match_decision
+from acts.language.wire import APPROVE, EDIT, REJECT
+from acts.tree.decisions import Decision, PendingApproval, match_decision
 from acts.views.state_marks import STATE_MARKS
 from cli.console import clean, compact_json, console
 from cli.runs.progress import EDITABLE, WITH

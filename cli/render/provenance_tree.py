@@ -12,7 +12,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from acts.language.errors import truncate
-from acts.language.references import Path, any_reference
+from acts.language.references import Path, contains_reference
 from acts.language.tools import META
 from acts.provenance import message_authors as authors
 from acts.provenance.message_authors import Author
@@ -66,7 +66,7 @@ def _add_call(branch: Tree, source: Source, parent: str | None) -> None:
     """The parameters of a call as planned, and where the values of their references came from."""
     parameters = {k: v for k, v in (source.origin.call or {}).items() if k not in META}
     for name, value in list(parameters.items())[:MAX_PARAMETERS]:
-        if not any_reference(value):
+        if not contains_reference(value):
             branch.add(_text((f"{name}  ", "dim"), (clean(compact_json(value), MAX_VALUE), "")))
         for read in source.reads:
             if read.parameter == name:
@@ -76,7 +76,7 @@ def _add_call(branch: Tree, source: Source, parent: str | None) -> None:
     for read in source.reads:
         if read.parameter == "_scopes":
             _add_read(branch, read, parent)
-    if source.origin.all_shown:
+    if source.origin.saw_all:
         branch.add(_text(("was shown all data as of the start of its plan", "dim")))
 
 
@@ -104,7 +104,7 @@ def _source_line(source: Source, trace: ValueTrace, parent: str | None) -> Text:
     """``3:chargeCard  Activity chargeCard  tick 2  2026-01-01 10:00:00Z``"""
     origin = source.origin
     text = _text((_author(source, parent), _style(outside=origin.outside)))
-    if origin.call is not None and (origin.word != authors.REQUEST or origin.given):
+    if origin.call is not None and (origin.word != authors.REQUEST or origin.is_literal):
         name = origin.id or str(origin.call.get("_tool"))
         text = _text((f"{name}  ", "bold"), (_executor(origin), _style(outside=origin.outside)))
     for fact in [*_facts(source), *([] if source.wrote == [trace.path] else [_paths(source.wrote)])]:
@@ -130,7 +130,7 @@ def _author(source: Source, parent: str | None) -> str:
 
 def _executor(origin: Author) -> str:
     """What executed a call, or who wrote its result in the plan."""
-    if origin.given:
+    if origin.is_literal:
         return _LITERAL_AUTHORS.get(origin.word, "the author of the plan")
     tool = origin.tool
     fixed = (origin.call or {}).get("_delegate") or (tool.consts.get("_delegate") if tool is not None else None)
@@ -141,7 +141,7 @@ def _executor(origin: Author) -> str:
 
 def _facts(source: Source) -> Iterator[str]:
     origin, raw = source.origin, source.raw
-    if origin.word == authors.REQUEST and origin.call is not None and not origin.given:
+    if origin.word == authors.REQUEST and origin.call is not None and not origin.is_literal:
         yield f"written by {origin.id or origin.call.get('_tool')} of an earlier run"
     if origin.tick is not None:
         yield f"tick {origin.tick}"
@@ -151,7 +151,7 @@ def _facts(source: Source) -> Iterator[str]:
         yield str(raw["_outputMethod"])
     if origin.error is not None:
         yield f"failed: {origin.error}"
-    if origin.planned in _PLANNERS and not origin.given:
+    if origin.planned in _PLANNERS and not origin.is_literal:
         yield _PLANNERS[origin.planned]
 
 

@@ -15,6 +15,7 @@ from acts.language.values import Json
 from acts.language.wire import PLAN
 from acts.simulation.forecast_vs_actual import actual_figures, compare, expected_ranges
 from cli.command_errors import CommandError
+from cli.runs.billed_actions import count_actions
 from cli.runs.run_reader import RunReader
 from cli.text.preflight import run_preflight
 
@@ -37,10 +38,17 @@ async def read_forecast(run: RunReader) -> tuple[str, dict[str, Any] | None]:
     table = forecast_in_result(result)
     if table is not None:
         return PROPOSED, table
-    if (await run.describe()).workflow_type != PLAN or not isinstance(result.get("calls"), list):
+    description = await run.describe()
+    if description.workflow_type != PLAN or not isinstance(result.get("calls"), list):
         return STARTED, None
     simulation = _simulate(await run.request())
-    return STARTED, None if simulation is None else compare(expected_ranges(simulation), actual_figures(result))
+    if simulation is None:
+        return STARTED, None
+    expected, actions = expected_ranges(simulation), None
+    if expected["actions"] is not None:
+        first_run_id = description.raw_description.workflow_execution_info.first_run_id or description.run_id
+        actions = await count_actions(run.client, description.id, first_run_id)
+    return STARTED, compare(expected, actual_figures(result, actions))
 
 
 def _simulate(request: Json) -> dict[str, Any] | None:

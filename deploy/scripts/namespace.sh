@@ -1,13 +1,13 @@
 #!/bin/sh
-# Creates the namespace, or sets the retention of the one that is there, and returns when a
-# worker may start on it.
+# Creates the namespace, or sets the retention of an existing one, and returns when a worker
+# can use it.
 #   TEMPORAL_ADDRESS    host:port of the server
 #   TEMPORAL_NAMESPACE  the namespace
 #   RETENTION           how long a closed plan is kept, such as 720h
 set -eu
 
-# By address, not by name: in Compose networks Temporal's CLI has been seen to time out on a
-# service name that every other client resolves (temporalio/samples-server, issue 136).
+# By address, not by name: in Compose networks Temporal's CLI may time out on a service name
+# that every other client resolves (temporalio/samples-server, issue 136).
 host=${TEMPORAL_ADDRESS%:*}
 port=${TEMPORAL_ADDRESS##*:}
 ip=$(getent ahostsv4 "$host" | awk '{ print $1; exit }')
@@ -15,7 +15,7 @@ TEMPORAL_ADDRESS=${ip:-$host}:$port
 export TEMPORAL_ADDRESS
 
 # Runs a command until it succeeds, at most 60 times and 1 s apart.
-patiently() {
+retry() {
   tries=60
   until answer=$("$@" 2>&1); do
     tries=$((tries - 1))
@@ -27,13 +27,13 @@ patiently() {
   done
 }
 
-# A server that listens may still be taking its shards.
-patiently temporal operator cluster health
+# A server that listens may still be acquiring its shards.
+retry temporal operator cluster health
 if temporal operator namespace describe -n "$TEMPORAL_NAMESPACE" >/dev/null 2>&1; then
-  patiently temporal operator namespace update -n "$TEMPORAL_NAMESPACE" --retention "$RETENTION"
+  retry temporal operator namespace update -n "$TEMPORAL_NAMESPACE" --retention "$RETENTION"
 else
   temporal operator namespace create -n "$TEMPORAL_NAMESPACE" --retention "$RETENTION"
 fi
-# All of the server knows a new namespace only some seconds later.
-patiently temporal workflow count -n "$TEMPORAL_NAMESPACE"
+# A new namespace reaches all roles of the server some seconds later.
+retry temporal workflow count -n "$TEMPORAL_NAMESPACE"
 echo "Namespace $TEMPORAL_NAMESPACE keeps closed plans for $RETENTION"

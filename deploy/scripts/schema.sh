@@ -1,6 +1,6 @@
 #!/bin/sh
-# Creates Temporal's two databases, or brings their tables up to the version of this image.
-# Every step may be run again: what is there already is left alone.
+# Creates Temporal's two databases, or upgrades their tables to the version of this image.
+# Every step can run again: it leaves existing objects alone.
 # Address, user and password are temporal-sql-tool's own variables: SQL_HOST, SQL_PORT,
 # SQL_USER, SQL_PASSWORD, SQL_PLUGIN.
 set -eu

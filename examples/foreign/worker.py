@@ -1,7 +1,7 @@
-"""A worker that knows nothing of plans: plain temporalio, one Activity, a task queue of its own.
+"""A worker without any code of the engine: plain temporalio, one Activity, a task queue of its own.
 
-It stands for a service of another team, in another process, on another machine, in any language that
-has a Temporal SDK. All it must do is take three arguments (the Call, the Tool, the context) and return
+It represents a service of another team, in another process, on another machine, in any language that
+has a Temporal SDK. Its Activity takes three arguments (the Call, the Tool, the context) and returns
 JSON. Start it beside the project's own worker::
 
     TEMPORAL_ADDRESS=127.0.0.1:7233 python examples/foreign/worker.py
@@ -21,7 +21,7 @@ from temporalio.client import Client
 from temporalio.envconfig import ClientConfig
 from temporalio.worker import Worker
 
-TASK_QUEUE = "examples-foreign"  # the plan names it in _options of the Tool
+TASK_QUEUE = "examples-foreign"  # the Tool's _options in the plan name it
 THREADS = 4
 
 logger = logging.getLogger("examples.foreign")
@@ -29,7 +29,7 @@ logger = logging.getLogger("examples.foreign")
 
 @activity.defn(name="factorize")
 def factorize(call: dict[str, Any], _tool: dict[str, Any], _context: list[Any]) -> dict[str, Any]:
-    """The prime factors of ``number``, each as often as it divides it."""
+    """Returns the prime factors of ``number``, with their multiplicity."""
     number = rest = int(call["number"])
     factors = []
     divisor = 2
@@ -42,12 +42,12 @@ def factorize(call: dict[str, Any], _tool: dict[str, Any], _context: list[Any]) 
 
 
 async def main() -> None:
-    """Serve until Ctrl-C or SIGTERM; what runs then is finished first."""
+    """Serve until Ctrl-C or SIGTERM; running activities end first."""
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
     stop = asyncio.Event()
     for name in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(name, stop.set)
-    # TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE … as in every Temporal SDK; without them 127.0.0.1:7233.
+    # TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE … as in every Temporal SDK; by default 127.0.0.1:7233.
     settings = ClientConfig.load_client_connect_config()
     settings.setdefault("target_host", "127.0.0.1:7233")
     client = await Client.connect(**settings)

@@ -1,4 +1,4 @@
-"""A CSV file is read, added up into SQLite, and reported. Money is whole cents, never a float."""
+"""Reads orders from a CSV file, adds them up in SQLite, and writes a report. Money is whole cents, never a float."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from examples.effects import Json, database, own_file, shipped, write_whole
+from examples.effects import Json, database, example_file, own_file, write_atomically
 
 _TABLES: Final = """
 CREATE TABLE IF NOT EXISTS totals (
@@ -20,12 +20,13 @@ CREATE TABLE IF NOT EXISTS totals (
 
 @activity.defn(name="readOrders")
 def read_orders(call: Json, _tool: Json, _context: list[Json]) -> list[Json]:
-    """The orders of ``file``, each ``{order, customer, cents}``.
+    """Returns the orders of ``file``, each ``{order, customer, cents}``.
 
-    A row that cannot be understood will not get better by another attempt: ``bad_order``.
+    Raises:
+        ApplicationError: ``bad_order``, not retryable: a row is not an order, and stays so.
     """
     orders = []
-    with shipped("linear", call["file"]).open(encoding="utf-8", newline="") as file:
+    with example_file("linear", call["file"]).open(encoding="utf-8", newline="") as file:
         rows = csv.DictReader(file)
         for row in rows:
             try:
@@ -39,14 +40,14 @@ def read_orders(call: Json, _tool: Json, _context: list[Json]) -> list[Json]:
 
 @activity.defn(name="computeTotals")
 def compute_totals(call: Json, _tool: Json, _context: list[Json]) -> list[Json]:
-    """What each customer spent, kept in SQLite under this Call's id; the highest first."""
+    """Stores the total of each customer in SQLite under this Call's id; returns them, the highest first."""
     totals: dict[str, list[int]] = {}
     for order in call["orders"]:
         totals.setdefault(order["customer"], []).append(order["cents"])
     with database("linear", _TABLES) as db:
         db.executemany(
             "INSERT INTO totals VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
-            [(call["_id"], customer, len(spent), sum(spent)) for customer, spent in totals.items()],
+            [(call["_id"], customer, len(cents), sum(cents)) for customer, cents in totals.items()],
         )
         rows = db.execute(
             "SELECT customer, orders, cents FROM totals WHERE call = ? ORDER BY cents DESC, customer", (call["_id"],)
@@ -56,12 +57,12 @@ def compute_totals(call: Json, _tool: Json, _context: list[Json]) -> list[Json]:
 
 @activity.defn(name="writeReport")
 def write_report(call: Json, _tool: Json, _context: list[Json]) -> Json:
-    """A table for people, in a file of this Call's own."""
+    """Writes a table for people to the Call's own file."""
     total = sum(row["cents"] for row in call["totals"])
     lines = [call["title"], "=" * len(call["title"]), ""]
     lines += [f"{row['customer']:<12}{row['orders']:>3} orders{_money(row['cents']):>12}" for row in call["totals"]]
     lines += ["", f"{'together':<22}{_money(total):>12}", ""]
-    return {"file": write_whole(own_file("linear", "report", call), "\n".join(lines)), "cents": total}
+    return {"file": write_atomically(own_file("linear", "report", call), "\n".join(lines)), "cents": total}
 
 
 def _money(cents: int) -> str:

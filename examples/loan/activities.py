@@ -1,4 +1,4 @@
-"""A loan in cents: interest, installments, and a ledger of what was paid."""
+"""A loan in cents: interest, installments, and a ledger of payments."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ TOOLS: Final[dict[str, dict[str, Any]]] = {
 
 @activity.defn(name="addInterest")
 def add_interest(call: Json, _tool: Json, _context: list[Json]) -> int:
-    """The balance and its interest, in whole cents."""
+    """Returns the balance plus its interest, in whole cents."""
     return round(int(call["balance"]) * (100 + float(call["percent"])) / 100)
 
 
 @activity.defn(name="payInstallment")
 def pay_installment(call: Json, _tool: Json, _context: list[Json]) -> Json:
-    """A row in the ledger, and how the loan stands after the month."""
+    """Adds a row to the ledger; returns the loan after the month."""
     paid, month = min(call["owed"], call["installment"]), call["month"] + 1
     with database("loan", _TABLES) as db:
         row = (call["_id"], month, paid)

@@ -1,4 +1,4 @@
-"""Events that are counted. Whose they are is no parameter: it stands in what the Call's scopes show."""
+"""Logs events. The user is not a parameter: it comes from the Call's scopes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from examples.effects import Json, database, seen
+from examples.effects import Json, database, scoped_value
 
 _TABLES: Final = """
 CREATE TABLE IF NOT EXISTS events (
@@ -18,11 +18,11 @@ CREATE TABLE IF NOT EXISTS events (
 
 @activity.defn(name="logEvent")
 def log_event(call: Json, _tool: Json, context: list[Json]) -> Json:
-    """A row: the event from the Call, the user from the scoped state (``no_user`` without one).
+    """Adds a row: the event from the Call, the user from the scoped state (``no_user`` without one).
 
-    ``fields`` of the answer are the names of all that the scopes show of the state.
+    ``fields`` of the result are the names of everything in the scoped state.
     """
-    state = seen(context, "state") or {}
+    state = scoped_value(context, "state") or {}
     if "userId" not in state:
         raise ApplicationError("the scopes show no userId", type="no_user", non_retryable=True)
     with database("login", _TABLES) as db:

@@ -1,4 +1,4 @@
-"""A forum's desk: comments are screened by a list of words, and each ends as published, removed or queued."""
+"""Moderates a forum: screens comments by a word list, and publishes, removes or queues each."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from examples.effects import Json, database, shipped
+from examples.effects import Json, database, example_file
 
 _TABLES: Final = """
 CREATE TABLE IF NOT EXISTS outcomes (
@@ -17,7 +17,7 @@ CREATE TABLE IF NOT EXISTS outcomes (
     text TEXT NOT NULL
 );
 """
-# What a decoder writes where it found bytes that are no text
+# A decoder writes it in place of bytes that are not text
 _DAMAGE: Final = "\N{REPLACEMENT CHARACTER}"
 _OUTCOMES: Final = {"allow": "published", "reject": "removed", "review": "queued"}
 
@@ -59,14 +59,14 @@ TOOLS: Final[dict[str, dict[str, Any]]] = {
 
 @activity.defn(name="screenComment")
 def screen_comment(call: Json, _tool: Json, _context: list[Json]) -> Json:
-    """A Message at ``clean``, ``rude`` or ``doubtful``; ``unreadable``, where the text is damaged."""
+    """Returns a Message at ``clean``, ``rude`` or ``doubtful``. A damaged text fails with ``unreadable``."""
     text = call["text"]
     if _DAMAGE in text:
         raise ApplicationError("the comment's text is damaged", type="unreadable", non_retryable=True)
-    with shipped("moderation", "rules.csv").open(encoding="utf-8", newline="") as file:
+    with example_file("moderation", "rules.csv").open(encoding="utf-8", newline="") as file:
         rules = {row["word"]: row["finding"] for row in csv.DictReader(file)}
-    found = [word for word in re.findall(r"\w+", text.casefold()) if word in rules]
-    worst = next((w for w in found if rules[w] == "rude"), found[0] if found else "")
+    matches = [word for word in re.findall(r"\w+", text.casefold()) if word in rules]
+    worst = next((w for w in matches if rules[w] == "rude"), matches[0] if matches else "")
     finding = rules.get(worst, "clean")
     why = f'the word "{worst}"' if worst else "no word of the list"
     return {"type": "state", "state": {finding: {"text": text, "why": why}}}
@@ -74,23 +74,23 @@ def screen_comment(call: Json, _tool: Json, _context: list[Json]) -> Json:
 
 @activity.defn(name="publishComment")
 def publish_comment(call: Json, _tool: Json, _context: list[Json]) -> str:
-    """``published``."""
-    return _done(call, "published")
+    """Publishes the comment."""
+    return _record_outcome(call, "published")
 
 
 @activity.defn(name="removeComment")
 def remove_comment(call: Json, _tool: Json, _context: list[Json]) -> str:
-    """``removed``."""
-    return _done(call, "removed")
+    """Removes the comment."""
+    return _record_outcome(call, "removed")
 
 
 @activity.defn(name="applyVerdict")
 def apply_verdict(call: Json, _tool: Json, _context: list[Json]) -> str:
-    """What the verdict comes to."""
-    return _done(call, _OUTCOMES[call["verdict"]])
+    """Publishes, removes or queues the comment, as the verdict says."""
+    return _record_outcome(call, _OUTCOMES[call["verdict"]])
 
 
-def _done(call: Json, outcome: str) -> str:
+def _record_outcome(call: Json, outcome: str) -> str:
     with database("moderation", _TABLES) as db:
         row = (call["_id"], outcome, call["comment"]["text"])
         db.execute("INSERT INTO outcomes VALUES (?, ?, ?) ON CONFLICT DO NOTHING", row)

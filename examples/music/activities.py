@@ -1,7 +1,6 @@
-"""A melody, a synthesizer and a mixing desk: what the composer, the sound designer and the producer work with.
+"""A melody, a synthesizer and a mixer: the tools of the composer, the sound designer and the producer.
 
-Sounds are real: WAV files, one channel, 16 bit. The same Call gives the same bytes, so another attempt at it may write
-them again.
+Sounds are WAV files, one channel, 16 bit. The same Call writes the same bytes, so a second attempt may overwrite them.
 """
 
 from __future__ import annotations
@@ -18,17 +17,17 @@ from typing import Any, Final
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from examples.effects import Json, folder, own_file, seen, write_whole
+from examples.effects import Json, folder, own_file, scoped_value, write_atomically
 
-RATE: Final = 8000  # samples per second: a telephone's, so that files stay small
+RATE: Final = 8000  # samples per second, as on the telephone: files stay small
 _PEAK: Final = 32767
-# Half a tone is the twelfth root of two; A above middle C has 440 Hz and the MIDI number 69
+# A semitone is a factor of the twelfth root of two; A above middle C has 440 Hz and the MIDI number 69
 _HALF_TONES: Final = 12
 _A: Final = 69
 _A_HZ: Final = 440.0
 _SCALES: Final = {"sad": (0, 2, 3, 5, 7, 8, 10), "glad": (0, 2, 4, 5, 7, 9, 11)}  # minor and major
-_STEPS: Final = (0, 2, 4, 3, 1, 2, 0, -1)  # a little arch, bar after bar
-_FADE_SECONDS: Final = 0.02  # without it every note begins and ends with a click
+_STEPS: Final = (0, 2, 4, 3, 1, 2, 0, -1)  # a small arch over two bars
+_FADE_SECONDS: Final = 0.02  # without a fade every note begins and ends with a click
 
 _PATH: Final = {"type": "string", "pattern": "^†"}
 _NOTES: Final[dict[str, Any]] = {
@@ -80,7 +79,7 @@ TOOLS: Final[dict[str, dict[str, Any]]] = {
 
 @activity.defn(name="writeMelody")
 def write_melody(call: Json, _tool: Json, _context: list[Json]) -> list[Json]:
-    """Four notes a bar, around the A below middle C."""
+    """Returns four notes per bar, around the A below middle C."""
     scale, root = _SCALES[call["mood"]], _A - _HALF_TONES
     notes = []
     for place in range(4 * call["bars"]):
@@ -92,29 +91,29 @@ def write_melody(call: Json, _tool: Json, _context: list[Json]) -> list[Json]:
 
 @activity.defn(name="synthesize")
 def synthesize(call: Json, _tool: Json, context: list[Json]) -> Json:
-    """A WAV file: the notes at the session's tempo (120, where none is in scope), or noise."""
-    beat = 60 / (seen(context, "session") or {}).get("tempo", 120)
+    """Writes a WAV file: the notes at the session's tempo (120, if none is in scope), or noise."""
+    beat = 60 / (scoped_value(context, "session") or {}).get("tempo", 120)
     if "notes" in call:
         sound = [s for note in call["notes"] for s in _tone(call["wave"], note["pitch"], note["beats"] * beat)]
     elif "seconds" in call:
         sound = _tone(call["wave"], _A, call["seconds"])
     else:
         raise ApplicationError("a sound has notes or seconds", type="no_length", non_retryable=True)
-    return _written(call, "sound", [call["loudness"] * s for s in sound])
+    return _write_wav(call, "sound", [call["loudness"] * s for s in sound])
 
 
 @activity.defn(name="mix")
 def mix(call: Json, _tool: Json, _context: list[Json]) -> Json:
-    """A WAV file as long as the longest track."""
-    tracks = [_read(track["file"]) for track in call["tracks"]]
+    """Mixes the tracks into a WAV file as long as the longest one."""
+    tracks = [_read_wav(track["file"]) for track in call["tracks"]]
     longest = max(map(len, tracks))
     sums = [sum(t[i] for t in tracks if i < len(t)) / _PEAK for i in range(longest)]
     loudest = max(1.0, *map(abs, sums))
-    return _written(call, "record", [s / loudest for s in sums])
+    return _write_wav(call, "record", [s / loudest for s in sums])
 
 
 def _tone(form: str, pitch: int, seconds: float) -> list[float]:
-    """Samples from -1 to 1."""
+    """Samples of one tone, from -1 to 1."""
     hertz = _A_HZ * 2 ** ((pitch - _A) / _HALF_TONES)
     count, fade = round(seconds * RATE), round(_FADE_SECONDS * RATE)
     noise = random.Random(count)  # noqa: S311 - sound; the same on every attempt
@@ -126,22 +125,22 @@ def _tone(form: str, pitch: int, seconds: float) -> list[float]:
     return out
 
 
-def _written(call: Json, stem: str, samples: Sequence[float]) -> Json:
+def _write_wav(call: Json, stem: str, samples: Sequence[float]) -> Json:
     content = io.BytesIO()
     with wave.open(content, "wb") as file:
         file.setnchannels(1)
         file.setsampwidth(2)
         file.setframerate(RATE)
         file.writeframes(array.array("h", (round(_PEAK * s) for s in samples)).tobytes())
-    path = write_whole(own_file("music", stem, call, ".wav"), content.getvalue())
+    path = write_atomically(own_file("music", stem, call, ".wav"), content.getvalue())
     return {"file": path, "seconds": round(len(samples) / RATE, 2)}
 
 
-def _read(name: str) -> array.array[int]:
+def _read_wav(name: str) -> array.array[int]:
     """The samples of one of this example's files.
 
     Raises:
-        ApplicationError: ``no_such_sound``, not retryable: there is none, or ``name`` leads elsewhere.
+        ApplicationError: ``no_such_sound``, not retryable: it does not exist, or ``name`` leads elsewhere.
     """
     path = Path(name)
     if path.resolve().parent != folder("music").resolve() or not path.is_file():

@@ -1,4 +1,4 @@
-"""A card is charged, and the order confirmed or the failure reported. One ledger keeps all of it.
+"""Charges a card, and confirms the order or reports the failure, with one ledger.
 
 The Tools are registered here (``TOOLS``), so a Request needs only their names: the worker that has
 the Activities has their schemas as well.
@@ -14,7 +14,7 @@ from temporalio.exceptions import ApplicationError
 
 from examples.effects import Json, database
 
-# What a bank would know: how much each card allows in one payment, in cents.
+# The limit of each card for one payment, in cents.
 _CARD_LIMITS: Final = {"card-of-ada": 500_00, "card-of-tony": 20_00}
 
 _TABLES: Final = """
@@ -45,7 +45,7 @@ _LETTER: Final[dict[str, Any]] = {
 def _schema(
     name: str, description: str, meta: dict[str, Any], output: dict[str, Any], **parameters: dict[str, Any]
 ) -> dict[str, Any]:
-    """A Tool whose Activity has its name."""
+    """The schema of a Tool whose Activity has its name."""
     own = {"_tool": {"const": name}, "_activity": {"const": name}, "_output": output, **meta}
     return {
         "type": "object",
@@ -57,9 +57,9 @@ def _schema(
 
 
 _PAYMENT: Final[dict[str, Any]] = {
-    # A Call says where the receipt goes, and where the failure
+    # A Call chooses the paths of the receipt and of the failure
     "_outputPath": {"type": "string", "pattern": "^†"},
-    # The card is no parameter: the Activity sees it, and who writes the plan never handles it
+    # The card is not a parameter: the Activity sees it in scope, and the author of the plan never handles it
     "_scopes": {"const": ["†input.card"]},
 }
 
@@ -90,10 +90,10 @@ TOOLS: Final[dict[str, dict[str, Any]]] = {
 
 @activity.defn(name="processPayment")
 def process_payment(call: Json, _tool: Json, context: list[Json]) -> Json:
-    """A receipt, or ``card_declined``. The card is what the Tool's scope shows of the input.
+    """Returns a receipt, or fails with ``card_declined``. The card is in the Tool's scope.
 
-    The ledger's row is the decision. Its key is the Call's ``_id``, so another attempt neither
-    charges again nor decides anew: it finds the row and gives the same answer, a refusal too.
+    The ledger's row is the decision. Its key is the Call's ``_id``, so a second attempt neither
+    charges nor decides again: it finds the row and gives the same answer, even a refusal.
     """
     if not context:
         raise ApplicationError("the input holds no card", type="no_card", non_retryable=True)
@@ -106,14 +106,14 @@ def process_payment(call: Json, _tool: Json, context: list[Json]) -> Json:
         number, card, cents, outcome = db.execute(
             "SELECT number, card, cents, outcome FROM payments WHERE call = ?", (call["_id"],)
         ).fetchone()
-    if outcome == "declined":  # after the commit: the refusal is in the ledger
+    if outcome == "declined":  # after the commit, so the refusal is in the ledger
         raise ApplicationError("Your card was declined.", type="card_declined", non_retryable=True)
     return {"number": number, "card": card, "cents": cents}
 
 
 @activity.defn(name="confirmOrder")
 def confirm_order(call: Json, _tool: Json, _context: list[Json]) -> Json:
-    """A letter that thanks for the payment."""
+    """Sends a letter of thanks for the payment."""
     receipt = call["receipt"]
     paid = Decimal(receipt["cents"]) / 100
     return _send(call, "confirmation", f"Thank you. Receipt {receipt['number']}: {paid:.2f} paid.")
@@ -121,7 +121,7 @@ def confirm_order(call: Json, _tool: Json, _context: list[Json]) -> Json:
 
 @activity.defn(name="reportFailure")
 def report_failure(call: Json, _tool: Json, _context: list[Json]) -> Json:
-    """An apology that says why nothing was paid."""
+    """Sends an apology with the reason."""
     error = call["error"]
     return _send(call, "apology", f"Nothing was paid. {error['message']} ({error['code']})")
 

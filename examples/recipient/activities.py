@@ -1,4 +1,4 @@
-"""Messages that are sent: to somebody whom the sender has in sight, and to nobody else."""
+"""Sends messages to recipients in the Call's scope, and to nobody else."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def _ids(value: Any) -> Iterator[str]:
 
 @activity.defn(name="sendMessage")
 def send_message(call: Json, _tool: Json, context: list[Json]) -> Json:
-    """A row in the outbox. With scopes, the recipient is somebody whom they show: else ``not_in_scope``."""
-    shown = sorted(set(_ids(context)))
-    if context and call["recipientId"] not in shown:
-        text = f"{call['recipientId']} is not in scope; there is: {', '.join(shown) or 'nobody'}"
+    """Adds a row to the outbox. With scopes, the recipient must be in them: else ``not_in_scope``."""
+    in_scope = sorted(set(_ids(context)))
+    if context and call["recipientId"] not in in_scope:
+        text = f"{call['recipientId']} is not in scope; there is: {', '.join(in_scope) or 'nobody'}"
         raise ApplicationError(text, type="not_in_scope", non_retryable=True)
     with database("recipient", _TABLES) as db:
         row = (call["_id"], call["recipientId"], call["message"])

@@ -9,7 +9,7 @@ from typing import Final
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from examples.effects import Json, database, shipped
+from examples.effects import Json, database, example_file
 
 _TABLES: Final = """
 CREATE TABLE IF NOT EXISTS refunds (
@@ -27,17 +27,17 @@ def _orders(customer: str) -> list[dict[str, str]]:
     Raises:
         ApplicationError: ``unknown_customer``, not retryable.
     """
-    with shipped("refund", "billing.csv").open(encoding="utf-8", newline="") as file:
-        found = [row for row in csv.DictReader(file) if row["customer"] == customer]
-    if not found:
+    with example_file("refund", "billing.csv").open(encoding="utf-8", newline="") as file:
+        orders = [row for row in csv.DictReader(file) if row["customer"] == customer]
+    if not orders:
         text = f'no customer "{customer}" has ever ordered'
         raise ApplicationError(text, type="unknown_customer", non_retryable=True)
-    return sorted(found, key=lambda row: row["date"])
+    return sorted(orders, key=lambda row: row["date"])
 
 
 @activity.defn(name="checkBillingHistory")
 def check_billing_history(call: Json, _tool: Json, _context: list[Json]) -> Json:
-    """How many orders there were, and when the last chargeback was (null: never)."""
+    """Returns the number of orders, and the date of the last chargeback (null: never)."""
     orders = _orders(call["customerId"])
     chargebacks = sorted(row["chargeback"] for row in orders if row["chargeback"])
     return {"orders": len(orders), "lastChargeback": chargebacks[-1] if chargebacks else None}
@@ -45,9 +45,9 @@ def check_billing_history(call: Json, _tool: Json, _context: list[Json]) -> Json
 
 @activity.defn(name="issueRefund")
 def issue_refund(call: Json, _tool: Json, _context: list[Json]) -> Json:
-    """A row in the ledger and its number; at most what the last order cost.
+    """Adds a row to the ledger, up to the amount of the last order; returns its number.
 
-    The row's key is the Call's ``_id``. Another attempt finds it and gives the same confirmation.
+    The row's key is the Call's ``_id``. A second attempt finds it and returns the same confirmation.
     """
     cents = int(Decimal(str(call["amount"])) * 100)
     paid = int(_orders(call["customerId"])[-1]["cents"])
@@ -63,7 +63,7 @@ def issue_refund(call: Json, _tool: Json, _context: list[Json]) -> Json:
 
 @activity.defn(name="escalateToSupervisor")
 def escalate_to_supervisor(call: Json, _tool: Json, _context: list[Json]) -> Json:
-    """A case that a human will look at."""
+    """Opens a case for a person."""
     with database("refund", _TABLES) as db:
         row = (call["_id"], call["customerId"], call["reason"])
         db.execute("INSERT INTO cases (call, customer, reason) VALUES (?, ?, ?) ON CONFLICT DO NOTHING", row)

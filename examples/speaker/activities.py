@@ -1,4 +1,4 @@
-"""An outbox, and the Tool that the speaker fills it with: its definition names it, and need not define it."""
+"""An outbox, and the registered Tool that writes to it: the definition of the speaker only names it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ TOOLS: Final[dict[str, dict[str, Any]]] = {
 
 @activity.defn(name="deliver")
 def deliver(call: Json, _tool: Json, _context: list[Json]) -> Json:
-    """A row in the outbox, and its number."""
+    """Adds a row to the outbox; returns its number."""
     with database("speaker", _TABLES) as db:
         row = (call["_id"], call["recipientId"], call["messageBody"])
         db.execute("INSERT INTO outbox (call, recipient, body) VALUES (?, ?, ?) ON CONFLICT DO NOTHING", row)

@@ -1,4 +1,4 @@
-"""What code can tell of a text: its language, by its small words. The translating is left to a model."""
+"""Detects the language of a text by its common words. A model translates."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from examples.effects import Json, shipped
+from examples.effects import Json, example_file
 
 _PATH: Final = {"type": "string", "pattern": "^†"}
 _TEXT: Final = {"type": "string"}
@@ -30,7 +30,7 @@ def _tool(description: str, activity_name: str, output: Json, **parameters: Json
 TOOLS: Final[dict[str, dict[str, Any]]] = {
     "detectLanguage": _tool("The language of a text: en, fr, de or es.", "detectLanguage", _TEXT, text=_TEXT),
     "isEnglish": _tool("Whether a language is English.", "isEnglish", {"type": "boolean"}, language=_TEXT),
-    # No Activity: a model answers it. It is shown its parameters and the language, and nothing else
+    # No Activity: a model answers it, and sees its parameters and the language alone
     "translateText": _tool(
         "The text in English; as it is, where it is English already.", "", _TEXT,
         text=_TEXT, isEnglish={"type": "boolean"},
@@ -41,19 +41,19 @@ TOOLS["translateText"]["properties"]["_scopes"] = {"const": ["†state.language"
 
 @activity.defn(name="detectLanguage")
 def detect_language(call: Json, _tool: Json, _context: list[Json]) -> str:
-    """The language with most of its small words in the text; ``unknown_language``, if there are none."""
-    spoken = re.findall(r"\w+", call["text"].casefold())
-    with shipped("translation", "words.csv").open(encoding="utf-8", newline="") as file:
-        known = {row["language"]: frozenset(row["words"].split()) for row in csv.DictReader(file)}
-    counts = {language: sum(word in words for word in spoken) for language, words in known.items()}
+    """Returns the language with the most of its small words in the text; without any, ``unknown_language``."""
+    words = re.findall(r"\w+", call["text"].casefold())
+    with example_file("translation", "words.csv").open(encoding="utf-8", newline="") as file:
+        languages = {row["language"]: frozenset(row["words"].split()) for row in csv.DictReader(file)}
+    counts = {language: sum(word in common for word in words) for language, common in languages.items()}
     best = max(counts, key=lambda language: counts[language])
     if counts[best] == 0:
-        text = f"the text holds none of the small words of {', '.join(known)}"
+        text = f"the text holds none of the small words of {', '.join(languages)}"
         raise ApplicationError(text, type="unknown_language", non_retryable=True)
     return best
 
 
 @activity.defn(name="isEnglish")
 def is_english(call: Json, _tool: Json, _context: list[Json]) -> bool:
-    """The one comparison."""
+    """Compares the language with English."""
     return bool(call["language"] == "en")

@@ -8,7 +8,7 @@ from typing import Any, Final
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from examples.effects import Json, database, shipped
+from examples.effects import Json, database, example_file
 
 _TABLES: Final = """
 CREATE TABLE IF NOT EXISTS bookings (call TEXT PRIMARY KEY, kind TEXT NOT NULL, name TEXT NOT NULL, cents INTEGER);
@@ -16,7 +16,7 @@ CREATE TABLE IF NOT EXISTS bookings (call TEXT PRIMARY KEY, kind TEXT NOT NULL, 
 
 
 def _tool(description: str, activity_name: str, path: str, **output: Json) -> dict[str, Any]:
-    """A Tool with a destination, whose result goes to one place."""
+    """The schema of a Tool with a destination and a fixed output path."""
     return {
         "type": "object",
         "description": description,
@@ -51,25 +51,25 @@ TOOLS: Final[dict[str, dict[str, Any]]] = {
 
 @activity.defn(name="bookFlight")
 def book_flight(call: Json, _tool: Json, _context: list[Json]) -> Json:
-    """The cheapest flight, booked once."""
+    """Books the cheapest flight, once."""
     flight = _cheapest(_in_city("flights.csv", call["destination"]), "no_flight", f"to {call['destination']}")
     return {"number": flight["number"], "cents": _book(call, "flight", flight["number"], flight)}
 
 
 @activity.defn(name="bookHotel")
 def book_hotel(call: Json, _tool: Json, _context: list[Json]) -> Json:
-    """The cheapest hotel, booked once."""
-    return _stay(call, _in_city("hotels.csv", call["destination"]), f"in {call['destination']}")
+    """Books the cheapest hotel, once."""
+    return _book_hotel(call, _in_city("hotels.csv", call["destination"]), f"in {call['destination']}")
 
 
 @activity.defn(name="findPetFriendlyHotel")
 def find_pet_friendly_hotel(call: Json, _tool: Json, _context: list[Json]) -> Json:
-    """The cheapest hotel that takes pets, booked once."""
+    """Books the cheapest hotel that takes pets, once."""
     hotels = [row for row in _in_city("hotels.csv", call["destination"]) if row["pets"] == "yes"]
-    return _stay(call, hotels, f"in {call['destination']} takes pets")
+    return _book_hotel(call, hotels, f"in {call['destination']} takes pets")
 
 
-def _stay(call: Json, hotels: list[dict[str, str]], what: str) -> Json:
+def _book_hotel(call: Json, hotels: list[dict[str, str]], what: str) -> Json:
     hotel = _cheapest(hotels, "no_hotel", what)
     return {
         "name": hotel["name"], "cents": _book(call, "hotel", hotel["name"], hotel), "pets": hotel["pets"] == "yes"
@@ -77,7 +77,7 @@ def _stay(call: Json, hotels: list[dict[str, str]], what: str) -> Json:
 
 
 def _in_city(name: str, city: str) -> list[dict[str, str]]:
-    with shipped("trip", name).open(encoding="utf-8", newline="") as file:
+    with example_file("trip", name).open(encoding="utf-8", newline="") as file:
         return [row for row in csv.DictReader(file) if row["city"] == city]
 
 
@@ -88,7 +88,7 @@ def _cheapest(rows: list[dict[str, str]], code: str, what: str) -> dict[str, str
 
 
 def _book(call: Json, kind: str, name: str, row: dict[str, str]) -> int:
-    """What was booked under this Call's id costs; another attempt finds the booking."""
+    """Book under this Call's id; returns the price. A second attempt finds the booking."""
     with database("trip", _TABLES) as db:
         booking = (call["_id"], kind, name, int(row["cents"]))
         db.execute("INSERT INTO bookings VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING", booking)

@@ -1,4 +1,4 @@
-"""A room is quoted, booked and its guest welcomed. That someone has to be asked in between shows nowhere here."""
+"""Quotes and books a room, and welcomes its guest. Nothing here knows that the plan waits for input in between."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from examples.effects import Json, database, own_file, write_whole
+from examples.effects import Json, database, own_file, write_atomically
 
 _CENTS_PER_NIGHT: Final = {"garden": 72_00, "attic": 58_00, "tower": 110_00}
 
@@ -21,17 +21,17 @@ CREATE TABLE IF NOT EXISTS bookings (
 
 @activity.defn(name="quoteRoom")
 def quote_room(call: Json, _tool: Json, _context: list[Json]) -> Json:
-    """``{room, nights, cents}``; a room that the house does not have is ``no_such_room``."""
+    """Returns ``{room, nights, cents}``; an unknown room is ``no_such_room``."""
     room, nights = call["room"], call["nights"]
     if room not in _CENTS_PER_NIGHT:
-        known = ", ".join(_CENTS_PER_NIGHT)
-        raise ApplicationError(f'no room "{room}"; there is: {known}', type="no_such_room", non_retryable=True)
+        rooms = ", ".join(_CENTS_PER_NIGHT)
+        raise ApplicationError(f'no room "{room}"; there is: {rooms}', type="no_such_room", non_retryable=True)
     return {"room": room, "nights": nights, "cents": nights * _CENTS_PER_NIGHT[room]}
 
 
 @activity.defn(name="bookRoom")
 def book_room(call: Json, _tool: Json, _context: list[Json]) -> Json:
-    """A numbered booking; the Call's ``_id`` keeps another attempt from making a second one."""
+    """Books the room; the Call's ``_id`` keeps a second attempt from booking it again."""
     guest, quote = call["guest"], call["quote"]
     row = (call["_id"], guest["name"], guest["people"], quote["room"], quote["nights"], quote["cents"])
     with database("wait", _TABLES) as db:
@@ -46,10 +46,10 @@ def book_room(call: Json, _tool: Json, _context: list[Json]) -> Json:
 
 @activity.defn(name="writeWelcome")
 def write_welcome(call: Json, _tool: Json, _context: list[Json]) -> Json:
-    """A card for the room, in a file of this Call's own."""
+    """Writes a card for the room to the Call's own file."""
     booking = call["booking"]
     nights = f"{booking['nights']} night{'s' * (booking['nights'] != 1)}"
     text = (
         f"Welcome, {booking['guest']}!\nThe {booking['room']} room is yours for {nights} (no. {booking['number']}).\n"
     )
-    return {"file": write_whole(own_file("wait", "welcome", call), text)}
+    return {"file": write_atomically(own_file("wait", "welcome", call), text)}

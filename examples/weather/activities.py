@@ -1,4 +1,4 @@
-"""Ask the weather over HTTP; its answer chooses the way. Then an outing, and an invitation to it."""
+"""Asks a weather service over HTTP, which selects the branch; then plans an outing and writes an invitation."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from urllib.parse import urlencode
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from examples.effects import Json, database, own_file, write_whole
+from examples.effects import Json, database, own_file, write_atomically
 from examples.weather import server
 
 _TABLES: Final = """
 CREATE TABLE IF NOT EXISTS outings (call TEXT PRIMARY KEY, kind TEXT NOT NULL, city TEXT NOT NULL, people INTEGER);
 """
-_REQUEST_SECONDS: Final = 5.0  # half of an attempt's timeout in the plan, so that the reason is heard of
+_REQUEST_SECONDS: Final = 5.0  # half of an attempt's timeout in the plan, so that the Activity reports the cause itself
 _WARM_CELSIUS: Final = 28
 
 
 @activity.defn(name="askWeather")
 def ask_weather(call: Json, _tool: Json, _context: list[Json]) -> Json:
-    """A Message with either ``state.sunny`` or ``state.rainy``: the one it holds is the way taken.
+    """Returns a Message with either ``state.sunny`` or ``state.rainy``, which selects the branch.
 
-    A service that is away may come back: that failure is retried. A city it does not know stays
-    unknown: ``unknown_city`` is not.
+    A service that is down may come back: ``weather_away`` is retried. An unknown city stays unknown:
+    ``unknown_city`` is not.
     """
     host, port = server.address()
     try:
@@ -38,8 +38,8 @@ def ask_weather(call: Json, _tool: Json, _context: list[Json]) -> Json:
     except (OSError, http.client.HTTPException) as error:
         raise ApplicationError(f"the weather service does not answer: {error}", type="weather_away") from error
     if response.status == HTTPStatus.NOT_FOUND:
-        known = ", ".join(answer["known"])
-        text = f'no weather for "{call["city"]}"; known: {known}'
+        cities = ", ".join(answer["known"])
+        text = f'no weather for "{call["city"]}"; known: {cities}'
         raise ApplicationError(text, type="unknown_city", non_retryable=True)
     if response.status != HTTPStatus.OK:
         raise ApplicationError(f"the weather service answers {response.status}", type="weather_away")
@@ -48,7 +48,7 @@ def ask_weather(call: Json, _tool: Json, _context: list[Json]) -> Json:
 
 @activity.defn(name="planPicnic")
 def plan_picnic(call: Json, _tool: Json, _context: list[Json]) -> Json:
-    """A picnic in the park; on a hot day with something more to drink."""
+    """Plans a picnic in the park; on a hot day with more to drink."""
     weather = call["weather"]
     with database("weather", _TABLES) as db:
         row = (call["_id"], "picnic", weather["city"], None)
@@ -59,7 +59,7 @@ def plan_picnic(call: Json, _tool: Json, _context: list[Json]) -> Json:
 
 @activity.defn(name="bookMuseum")
 def book_museum(call: Json, _tool: Json, _context: list[Json]) -> Json:
-    """Tickets for everyone, booked once: another attempt finds the booking of this Call's id."""
+    """Books tickets for everyone, once: a second attempt finds the booking of this Call's id."""
     city = call["weather"]["city"]
     with database("weather", _TABLES) as db:
         row = (call["_id"], "museum", city, call["people"])
@@ -69,7 +69,7 @@ def book_museum(call: Json, _tool: Json, _context: list[Json]) -> Json:
 
 @activity.defn(name="writeInvitation")
 def write_invitation(call: Json, _tool: Json, _context: list[Json]) -> Json:
-    """The invitation, in a file of this Call's own."""
+    """Writes the invitation to the Call's own file."""
     outing = call["outing"]
     text = f"Come to {outing['city']} for {outing['what']}. Please bring {', '.join(outing['bring'])}.\n"
-    return {"file": write_whole(own_file("weather", "invitation", call), text), "text": text.strip()}
+    return {"file": write_atomically(own_file("weather", "invitation", call), text), "text": text.strip()}

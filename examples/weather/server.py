@@ -1,7 +1,7 @@
-"""A weather service on this machine: ``GET /weather?city=Lisbon`` answers in JSON.
+"""A local weather service: ``GET /weather?city=Lisbon`` returns JSON.
 
-It stands for any HTTP service an Activity may ask. It starts at the first question, in a thread of
-the worker, on a free port of 127.0.0.1, and ends with the worker.
+It represents any HTTP service that an Activity may use. It starts with the first request, in a thread
+of the worker, on a free port of 127.0.0.1, and ends with the worker.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _running: list[ThreadingHTTPServer] = []
 
 
 def address() -> tuple[str, int]:
-    """Host and port of the service; the first who asks starts it."""
+    """Host and port of the service, which the first call starts."""
     with _lock:
         if not _running:
             server = ThreadingHTTPServer(("127.0.0.1", 0), _Weather)
@@ -36,13 +36,13 @@ def address() -> tuple[str, int]:
 class _Weather(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         city = parse_qs(urlsplit(self.path).query).get("city", [""])[0]
-        found = CITIES.get(city)
-        body = json.dumps({"city": city, **found} if found else {"known": list(CITIES)}).encode()
-        self.send_response(200 if found else 404)
+        weather = CITIES.get(city)
+        body = json.dumps({"city": city, **weather} if weather else {"known": list(CITIES)}).encode()
+        self.send_response(200 if weather else 404)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """Silent: the worker's log is not the service's."""
+        """Log nothing: the log is the worker's."""

@@ -104,7 +104,7 @@ def test_an_agent_that_reaches_a_limit_exits_with_1_and_prints_its_result(acts: 
     done = acts("run", "short.yaml")
     assert done.exit_code == 1
     assert "✗ failed" in done.stdout
-    assert "LimitExceeded: the budget of 3 requests is spent and there is no output" in done.stdout
+    assert "LimitExceeded: the budget of 3 requests is spent, and there is no output" in done.stdout
     assert '"file": "03-keeper.txt"' in done.stdout
 
 

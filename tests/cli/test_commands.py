@@ -115,7 +115,7 @@ def test_the_forecast_of_a_template_names_its_children_and_what_it_does_not_coun
     assert result.exit_code == 0
     forecast = " ".join(result.stdout.partition("forecast")[2].split())
     assert "0 to 100 delegates, whose requests are not counted" in forecast
-    assert forecast.endswith(" in each of 100 children")
+    assert forecast.endswith(", and what 100 children take")
 
 
 @pytest.mark.parametrize(("command", "what"), [("simulate", "the simulation"), ("graph", "the drawing")])

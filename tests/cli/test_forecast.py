@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli.runs.forecast_view import OWN
 from temporalio.client import Client
 
 from acts.simulation.billable_actions import ACTIONS, CHILD_WORKFLOW
 from cli.runs.billed_actions import count_actions
+from cli.runs.run_forecast import PROPOSED
 from cli.text import yaml_text
 from cli.text.preflight import EXAMPLES
 from tests.cli.conftest import Acts
@@ -151,7 +151,7 @@ def run_agent(acts: Acts, folder: Path, example: str) -> str:
     (folder / "plan.json").write_text(json.dumps(request), "utf-8")
     name = f"cli-{uuid.uuid4().hex[:8]}"
     run = acts("run", "plan.json", "--agent", "--id", name)
-    assert (run.exit_code, OWN in run.stdout) == (0, True), run.stdout + run.stderr
+    assert (run.exit_code, PROPOSED in run.stdout) == (0, True), run.stdout + run.stderr
     return name
 
 

@@ -13,7 +13,7 @@ from cli.commands.diff import instance_run_id
 from cli.text.preflight import EXAMPLES
 from tests.cli.conftest import Acts, new_name, wait_for_approvals
 
-APPROVED_BATCH = str(EXAMPLES / "moderation" / "asked.yaml")
+APPROVED_BATCH = str(EXAMPLES / "moderation" / "approval.yaml")
 WEATHER = str(EXAMPLES / "weather" / "plan.yaml")
 LOAN = str(EXAMPLES / "loan" / "plan.yaml")
 GREETINGS = str(EXAMPLES / "greetings" / "plan.yaml")

@@ -14,7 +14,7 @@ from cli.render.pending_view import approval_lines, parameter_lines
 from cli.text.preflight import EXAMPLES
 from tests.cli.conftest import Acts, new_name, squeeze, wait_for_approvals
 
-MODERATION = str(EXAMPLES / "moderation" / "asked.yaml")
+MODERATION = str(EXAMPLES / "moderation" / "approval.yaml")
 FORGED = "\n```\n\n`1:english` would be called with\n\n```json\n{}\n```"
 ENGLISH: dict[str, Any] = {
     "type": "object",

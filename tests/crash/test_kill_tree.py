@@ -16,6 +16,7 @@ from typing import Any
 
 from temporalio.client import Client
 
+from acts.language.wire import BUDGET_REPORT, BUDGET_REQUEST
 from tests.crash.model import Model, model
 from tests.crash.test_kill import OPTIONS, World, history, killed, more_has_begun, world_in
 from tests.support import assert_eventually
@@ -26,6 +27,7 @@ WIDTH = range(1, 4)
 DELEGATES = 3 + 9 + 9 + 9
 REQUESTS, EFFECTS = 2 + 9 * 3, 2 + 3 * 2 + 9 * 2 + 9 * 2
 OUTPUT = 243  # 3 branches of 21 + 30 i
+BUDGET_SIGNALS = (BUDGET_REQUEST, BUDGET_REPORT)
 SHORT = 20  # of the requests that the branches would make, which are 27
 PATIENCE = timedelta(seconds=60)
 END_SECONDS = 120  # it needs 20: a request that a worker took with it is missed after 15 s, and asked again 2 s later
@@ -152,12 +154,19 @@ async def each_was_done_once(client: Client, world: World, root: str) -> int:
     return lost
 
 
-async def told(client: Client, keeper: str) -> list[Counter[str]]:
-    """What the run that keeps a budget was asked and told by those below, in each of its runs."""
+async def settled_requests(client: Client, root: str) -> list[list[tuple[str, str]]]:
+    """The requests whose usage the runs below reported to the root, as (workflow id, id): a list for each of its runs.
+
+    A report is a signal of its own, or travels along with the next request to the budget. A run that gives back
+    what it was granted reports no usage: that is left out.
+    """
     out = []
-    async for run in client.list_workflows(f"WorkflowId = '{keeper}'"):
-        found = await of_type(client.get_workflow_handle(keeper, run_id=run.run_id), "WORKFLOW_EXECUTION_SIGNALED")
-        out.append(Counter(s.signal_name for s in found))
+    async for run in client.list_workflows(f"WorkflowId = '{root}'"):
+        handle = client.get_workflow_handle(root, run_id=run.run_id)
+        signals = [s for s in await of_type(handle, "WORKFLOW_EXECUTION_SIGNALED") if s.signal_name in BUDGET_SIGNALS]
+        records = [record for s in signals for record in await client.data_converter.decode(s.input.payloads)]
+        settled = [(r["workflowId"], item) for r in records for item in r.get("settled", ())]
+        out.append([(id_, item["id"]) for id_, item in settled if item.get("usage")])
     return out
 
 
@@ -173,10 +182,8 @@ async def nothing_is_lost_or_doubled(client: Client, world: World, asked: Model,
     lost, requests = await each_was_done_once(client, world, root), asked_of(asked, "tree")
     assert len(requests) == REQUESTS
     assert lost >= requests.total() - REQUESTS, "a request was asked again though no worker had taken it with it"
-    # The root asks for itself; each branch, twig and leaf asks besides whether it may make the calls of its plan
-    signals = sum(await told(client, f"{root}/plan-1"), Counter())
-    plans = len(WIDTH) + 2 * len(WIDTH) ** 2
-    assert (signals["spend"], signals["spent"]) == (REQUESTS - 2 + plans, REQUESTS - 2)
+    reported = Counter(item for items in await settled_requests(client, root) for item in items)
+    assert len(reported) == reported.total() == REQUESTS - 2  # the root asks for the other two itself
 
 
 async def the_budget_was_kept(client: Client, world: World, asked: Model, result: Json) -> None:
@@ -189,9 +196,9 @@ async def the_budget_was_kept(client: Client, world: World, asked: Model, result
     lost, requests = await each_was_done_once(client, world, root), asked_of(asked, "short")
     assert len(requests) == SHORT
     assert requests.total() <= SHORT + lost
-    signals = await told(client, root)
-    assert sum(s["spent"] for s in signals) == SHORT
-    assert len([s for s in signals if s["spent"]]) > 1, "the budget is carried over to a new run"
+    reported = await settled_requests(client, root)
+    assert len({item for items in reported for item in items}) == sum(map(len, reported)) == SHORT
+    assert len([items for items in reported if items]) > 1, "the budget is carried over to a new run"
 
 
 def furnish(world: World, asked: Model) -> None:

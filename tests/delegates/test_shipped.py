@@ -118,13 +118,13 @@ def test_an_agent_with_a_valid_output_completes_in_one_tick(name: str) -> None:
     good, _, outputs, bad = CASES[name]
     for output in outputs:
         agent = build_agent(name, good[0])
-        assert isinstance(agent.next(), AskModel)
+        assert isinstance(agent.next_tick(), AskModel)
         assert agent.answered({"calls": [], "output": output}) == Finished("completed")
         assert agent.output == output
     again = build_agent(name, good[0])
-    again.next()
+    again.next_tick()
     assert isinstance(again.answered({"calls": [], "output": bad}), AskModel)
-    assert again.errors[0]["code"] == "SchemaMismatch"
+    assert again.results.errors[0]["code"] == "SchemaMismatch"
 
 
 @every_delegate

@@ -105,7 +105,7 @@ def test_the_two_plans_of_recipient_differ_in_their_scopes_alone() -> None:
 async def test_recipient_asked_waits_for_a_person_who_has_looked_at_the_scopes(
     client: Client, worker: ActsWorker, decision: dict[str, str], sent_to: str
 ) -> None:
-    handle = await start(client, worker, load("examples/recipient/asked.yaml"), AGENT)
+    handle = await start(client, worker, load("examples/recipient/approval.yaml"), AGENT)
 
     async def waits() -> Any:
         return await handle.query("pending")

@@ -57,8 +57,8 @@ from tests.support import assert_eventually
 PLANS = sorted(p.relative_to(ROOT).as_posix() for p in (ROOT / "examples").glob("*/*.yaml"))
 NAMES = sorted({Path(p).parent.name for p in PLANS})
 AGENTS = {
-    "refund/plan", "trip/plan", "replan/plan", "translation/plan", "research/plan", "recipient/asked", "summary/plan",
-    "speaker/plan", "speaker/upfront", "music/plan", "loan/plan", "greetings/plan", "moderation/plan",
+    "refund/plan", "trip/plan", "replan/plan", "translation/plan", "research/plan", "recipient/approval",
+    "summary/plan", "speaker/plan", "speaker/upfront", "music/plan", "loan/plan", "greetings/plan", "moderation/plan",
 }  # fmt: skip
 WITHOUT_CODE = {"replan", "summary", "greetings"}  # which needs that of payment, or none
 

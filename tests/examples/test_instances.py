@@ -160,7 +160,7 @@ async def test_moderation_gives_the_same_with_several_comments_per_child(client:
 
 
 async def test_moderation_asks_a_person_about_each_removal(client: Client, worker: ActsWorker) -> None:
-    handle = await start(client, worker, load("examples/moderation/asked.yaml"))
+    handle = await start(client, worker, load("examples/moderation/approval.yaml"))
 
     async def both() -> Any:
         found = await handle.query("pending")

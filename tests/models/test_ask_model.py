@@ -12,10 +12,10 @@ from temporalio.testing import ActivityEnvironment
 
 from activities import ask_model as module
 from activities.context_reader import PromptContext
-from activities.json_result import MAX_RESULT_BYTES
 from activities.registry import Registry
 from acts.language.messages import parse_message
 from acts.language.tools import read_tool
+from acts.language.wire import MAX_PAYLOAD_BYTES
 from tests.models.rawserver import RawServer, Reply, chat
 
 NO_JSON = "I would rather talk."
@@ -123,7 +123,7 @@ async def test_a_solution_is_recorded_as_the_model_wrote_it(raw: RawServer) -> N
 @pytest.mark.parametrize(
     ("text", "code"),
     [
-        (json.dumps({"calls": [], "output": "x" * MAX_RESULT_BYTES}), "PayloadTooLarge"),
+        (json.dumps({"calls": [], "output": "x" * MAX_PAYLOAD_BYTES}), "PayloadTooLarge"),
         ('{"calls": [], "output": "\\ud800"}', "modelNotJson"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Carries a walk out in the order it is told to, and compares what came of it with the oracle."""
+"""Performs the commands of a walk in any order of completion, and compares the outcome with the oracle's."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from acts.language.values import ABSENT
 from acts.machines.call_state import SETTLED
 from acts.machines.commands import AskHuman, Command, PlanFinished, StartCall
 from acts.machines.walk import Walk
-from acts.plan.context_log import Log
+from acts.plan.context_log import END, Log
 from acts.plan.planned_call import PlannedCall
 from acts.plan.validate import ValidatedPlan, validate_request
 from tests import oracle
+from tests.cases import row
 
 ENGINE_CODES = {"UnresolvedReference", "WrongKind", "OutsideOutputPath"}
 NOW = "2026-01-01T00:00:00Z"
@@ -27,18 +28,22 @@ def identify(node: PlannedCall) -> str:
 
 
 class Drive:
-    """A walk and whoever performs its commands; results come when ``finish`` is called for a Call."""
+    """A walk, and a shell that performs its commands. A Call reports when ``finish`` is called for it."""
 
-    def __init__(self, request: dict[str, Any] | ValidatedPlan, results: dict[str, Any]) -> None:
+    def __init__(
+        self, request: dict[str, Any] | ValidatedPlan, results: dict[str, Any], *, growing: bool = False
+    ) -> None:
         self.prepared = request if isinstance(request, ValidatedPlan) else validate_request(request)
         self.results = results
         self.started: dict[str, tuple[dict[str, Any], list[dict[str, Any]]]] = {}
         self.running: list[str] = []
-        self.asked: list[str] = []
+        self.questions: list[str] = []
         self.most_running = 0
-        self.over: list[str] = []
+        self.final_statuses: list[str] = []
         self.commands: list[Command] = []
         self.walk = Walk(self.prepared, identify)
+        if growing:
+            self.walk.expect_calls(on=True)
         self.perform(self.walk.begin(NOW))
 
     def rank(self, id_: str) -> int:
@@ -63,15 +68,15 @@ class Drive:
                     self.running.append(id_)
                     self.most_running = max(self.most_running, len(self.running))
                 case AskHuman():
-                    self.asked.append(command.node.id)
+                    self.questions.append(command.node.id)
                 case PlanFinished():
-                    self.over.append(command.status)
+                    self.final_statuses.append(command.status)
 
     def finish(self, id_: str) -> None:
-        """What runs behind a Call reports: its scripted result, failure, or that it was started."""
+        """A running Call reports its scripted result or failure, or that it was started."""
         self.running.remove(id_)
         rank, result = self.rank(id_), self.results.get(id_)
-        if self.node(id_).detached:
+        if self.node(id_).is_detached:
             self.perform(self.walk.detached(rank, NOW))
         elif isinstance(result, dict) and set(result) == {"$fail"}:
             error = CallError(result["$fail"]["type"], result["$fail"]["message"])
@@ -80,7 +85,7 @@ class Drive:
             self.perform(self.walk.completed(rank, json.loads(json.dumps(result)), NOW))
 
     def finish_next(self, order: Sequence[int]) -> None:
-        """The most urgent of those that run; ``order`` lists positions of Calls."""
+        """The most urgent of the running Calls reports; ``order`` lists positions of Calls."""
         self.finish(min(self.running, key=lambda id_: order.index(self.node(id_).index)))
 
     def finish_all(self, order: Sequence[int] | None = None) -> None:
@@ -88,14 +93,26 @@ class Drive:
             self.finish_next(range(len(self.walk.nodes)) if order is None else order)
 
     def carry_over(self) -> None:
-        """Continue-as-new: the walk becomes JSON (written as a codec may, keys sorted) and is taken up again."""
-        carried = json.loads(json.dumps(self.walk.snapshot(), sort_keys=True))
+        """Continue-as-new: the walk becomes JSON, its keys sorted as a codec may do, and is restored from it."""
+        snapshot = json.loads(json.dumps(self.walk.snapshot(), sort_keys=True))
         self.walk = Walk(self.prepared, identify)
-        self.walk.restore(carried, data_message)
+        self.walk.restore(snapshot, data_message)
         self.perform(self.walk.begin(NOW))
 
-    def seen(self) -> dict[str, Any]:
-        """All that can be told of the walk from outside."""
+    def add_calls(self, request: dict[str, Any]) -> None:
+        """The plan of ``request`` has more Calls: walk it from now on."""
+        prepared = validate_request(request)
+        self.perform(self.walk.add_calls(prepared, NOW))
+        self.prepared = prepared
+
+    def edit(self, prepared: ValidatedPlan, results: dict[str, Any]) -> None:
+        """A person edits the plan: walk it from now on, with these results."""
+        self.walk, commands = self.walk.changed_plan(prepared, NOW)
+        self.prepared, self.results, self.final_statuses = prepared, results, []
+        self.perform(commands)
+
+    def observe(self) -> dict[str, Any]:
+        """Everything about the walk that can be seen from outside."""
         walk = self.walk
         return {
             "states": {n.id: r.state for n, r in zip(walk.nodes, walk.runs, strict=True)},
@@ -106,6 +123,13 @@ class Drive:
         }
 
 
+def begin(*plan: dict[str, Any], context: Any = (), results: Any = None, config: Any = None) -> Drive:
+    """The walk of these Calls, begun; ``results`` are by Tool."""
+    case = row("one of a kind", list(plan), context=context, results=results)
+    request = case["request"] if config is None else {**case["request"], "config": config}
+    return Drive(request, case["results"])
+
+
 def data_message(raw: Any) -> Data:
     message = parse_message(raw)
     assert isinstance(message, Data)
@@ -113,23 +137,23 @@ def data_message(raw: Any) -> Data:
 
 
 def kinds_of(prepared: ValidatedPlan) -> list[str]:
-    found = [m.kind for m in prepared.request.data()] + [p.kind for n in prepared.nodes for p in n.writes]
-    return list(dict.fromkeys(found))
+    kinds = [m.kind for m in prepared.request.data()] + [p.kind for n in prepared.nodes for p in n.writes]
+    return list(dict.fromkeys(kinds))
 
 
 def views(log: Log, prepared: ValidatedPlan) -> dict[str, Any]:
-    """Every kind, globally and as each instance sees it; absent ones left out."""
+    """The view of every kind that is present, globally and of each instance."""
     out = {}
     for instance in (None, *prepared.request.instances()):
         for kind in kinds_of(prepared):
-            found = log.read(Path(kind), 1 << 40, instance)
-            if found is not ABSENT:
-                out[f"{instance or ''}†{kind}"] = found
+            value = log.read(Path(kind), END, instance)
+            if value is not ABSENT:
+                out[f"{instance or ''}†{kind}"] = value
     return out
 
 
 def plain(value: Any) -> Any:
-    """A value without what the oracle does not say: dates, and the wording of the engine's own errors."""
+    """A value without what the oracle does not model: dates, and the wording of the engine's own errors."""
     if isinstance(value, dict):
         if value.get("code") in ENGINE_CODES and "message" in value:
             value = {**value, "message": oracle.SOME_TEXT}
@@ -141,35 +165,35 @@ def assert_equal_to_the_serial_run(drive: Drive, expected: oracle.Outcome) -> No
     walk = drive.walk
     assert [n.id for n in walk.nodes] == expected.order
     for rank, node in enumerate(walk.nodes):
-        found = {walk.nodes[d].id for d in drive.prepared.graph.dependencies(rank)}
-        assert found == expected.depends[node.id], f"dependencies of {node.id}"
-    seen = drive.seen()
-    assert seen["states"] == expected.states
-    assert seen["paths"] == expected.paths
-    assert {k: plain(e) for k, e in seen["errors"].items() if e} == expected.errors
+        dependencies = {walk.nodes[d].id for d in drive.prepared.graph.dependencies(rank)}
+        assert dependencies == expected.depends[node.id], f"dependencies of {node.id}"
+    observed = drive.observe()
+    assert observed["states"] == expected.states
+    assert observed["paths"] == expected.paths
+    assert {k: plain(e) for k, e in observed["errors"].items() if e} == expected.errors
     assert {k: (plain(p), plain(c)) for k, (p, c) in drive.started.items()} == expected.started
-    assert plain(seen["appended"]) == expected.appended
-    assert plain(seen["views"]) == expected_views(drive.prepared, expected)
+    assert plain(observed["appended"]) == expected.appended
+    assert plain(observed["views"]) == expected_views(drive.prepared, expected)
 
 
 def expected_views(prepared: ValidatedPlan, expected: oracle.Outcome) -> dict[str, Any]:
     out = {}
     for instance in (None, *prepared.request.instances()):
         for kind in kinds_of(prepared):
-            found = expected.view(kind, instance)
-            if found is not oracle.ABSENT:
-                out[f"{instance or ''}†{kind}"] = found
+            view = expected.view(kind, instance)
+            if view is not oracle.ABSENT:
+                out[f"{instance or ''}†{kind}"] = view
     return out
 
 
 def assert_nothing_waits_needlessly(drive: Drive, expected: oracle.Outcome) -> None:
-    """Everything whose dependencies have settled runs; every result that cannot be refused any more is in."""
+    """Every Call whose dependencies have settled runs; every result that no write can refuse any more is written."""
     walk = drive.walk
     settled = {n.id for n, r in zip(walk.nodes, walk.runs, strict=True) if r.state in SETTLED}
     for rank, node in enumerate(walk.nodes):
         if node.id in settled or node.id in drive.running:
             continue
-        if walk.runs[rank].state == "running":  # it has a result that only an earlier writer may still refuse
+        if walk.runs[rank].stage == "applying":
             assert any(w.id not in settled and _may_refuse(w, node) for w in walk.nodes[:rank]), f"{node.id}: result"
         else:
             assert not expected.depends[node.id] <= settled, f"{node.id} waits for nothing"

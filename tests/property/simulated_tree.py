@@ -16,7 +16,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from acts.language.errors import CallError, PlanError
-from acts.machines.approvals import AnswerUpdate, CancelTimer, StartTimer, iso
+from acts.machines.approval_effects import AnswerUpdate, CancelTimer, StartTimer
+from acts.machines.approvals import iso
 from acts.machines.budget import SendRecord
 from acts.machines.events import (
     Begin,

@@ -17,7 +17,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from acts.language.config import Approve
 from acts.language.wire import INVALID_REQUEST
-from acts.machines.approvals import ENGINE, RESEND_TIMER, StartTimer
+from acts.machines.approval_effects import StartTimer
+from acts.machines.approvals import ENGINE, RESEND_TIMER
 from acts.machines.events import Begin, CancelRequested, DecisionReceived, Event, RecordReceived, StartsReleased
 from acts.machines.run_machine import RunMachine
 from acts.tree.decisions import PendingApproval
@@ -307,7 +308,7 @@ class DecisionRaces(RuleBasedStateMachine):
     def continue_as_new(self, data: st.DataObject) -> None:
         quiet = [i for i in self._idle() if self.tree.is_quiet(i) and not self.tree.machine(i).has_not_begun]
         # The next run counts what it forwards from 1, and reports at once what was lost: the twin does neither
-        quiet = [i for i in quiet if i != ROOT or not self.tree.machine(ROOT).approvals._below._next]
+        quiet = [i for i in quiet if i != ROOT or not self.tree.machine(ROOT).approvals.below._next]
         quiet = [i for i in quiet if RESEND_TIMER not in self.tree.runs[i].timers]
         if quiet:
             self.tree.renew(data.draw(st.sampled_from(quiet)))

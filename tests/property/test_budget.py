@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from acts.language.config import Budget, Config
 from acts.language.errors import CallError
-from acts.machines.budget import BudgetRefused, Granted, RequestSize, SendRecord
+from acts.machines.budget import BudgetRefused, Granted, SendRecord
 from acts.machines.events import (
     Begin,
     CallCompleted,
@@ -28,6 +28,7 @@ from acts.machines.events import (
     ResumeRequested,
     StartsReleased,
 )
+from acts.machines.ledger import RequestSize
 from acts.machines.run_commands import Finish
 from acts.machines.run_machine import RunMachine
 from acts.tree.records import BudgetGrant, BudgetReport, BudgetRequest, GrantedRequest, TreePosition

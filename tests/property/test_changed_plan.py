@@ -1,4 +1,4 @@
-"""An edit of a plan that runs: taken, it gives what the edited plan gives; refused, it changes nothing."""
+"""An edit of a running plan: if accepted, the result is that of the edited plan; if refused, nothing changes."""
 
 from __future__ import annotations
 
@@ -7,15 +7,18 @@ import os
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, event, given, reject, settings
 from hypothesis import strategies as st
 
 from acts.language.errors import DecisionRefused, InvalidRequest
 from acts.machines.call_state import SETTLED
-from acts.plan.validate import ValidatedPlan, validate_request
+from acts.plan.validate import ValidatedPlan, is_template, validate_request
 from tests import oracle
+from tests.cases import call, tool
 from tests.property.drive import NOW, Drive, assert_equal_to_the_serial_run
 from tests.strategies import (
+    INSTANCES,
     MOST_CALLS,
     Case,
     cases,
@@ -35,13 +38,7 @@ from tests.strategies import (
 Json = Any
 
 
-def without_instances(case: Case) -> Case:
-    *context, last = [m for m in case.request["context"] if "_instance" not in m]
-    plan = [{k: v for k, v in c.items() if k != "_instance"} for c in last["plan"]]
-    return Case({**case.request, "context": [*context, {**last, "plan": plan}]}, case.results)
-
-
-plans = st.one_of(cases(instances=False), collisions().map(without_instances))
+plans = st.one_of(cases(), collisions())
 many = settings(
     max_examples=int(os.environ.get("ACTS_EXAMPLES", "40")),
     deadline=None,  # a busy machine is not a slow engine
@@ -51,7 +48,7 @@ many = settings(
 
 @dataclass
 class Edit:
-    """New forms of Calls by position, how many are cut off at the end, and Calls that are added; and their results."""
+    """What replaces Calls, by position; how many are cut off at the end; Calls to add; the results of all these."""
 
     changed: dict[int, dict[str, Json]] = field(default_factory=dict)
     cut: int = 0
@@ -61,7 +58,7 @@ class Edit:
 
 @st.composite
 def calls(draw: st.DrawFn, case: Case) -> tuple[dict[str, Json], Json]:
-    """A Call that meets the others, and what it returns."""
+    """A Call whose paths overlap those of the others, and what it returns."""
     pool = held_places(case.request["context"]) * 2
     for planned in case.request["context"][-1]["plan"]:
         texts = [planned[k] for k in ("_outputPath", "_errorPath") if k in planned]
@@ -77,6 +74,9 @@ def calls(draw: st.DrawFn, case: Case) -> tuple[dict[str, Json], Json]:
     if not latent and draw(st.integers(0, 3)) == 0:
         call["_errorPath"] = render(draw(near(pool)))
     call.update(draw(parameters(pool)))
+    instances = [i for i in INSTANCES if any(m.get("_instance") == i for m in case.request["context"])]
+    if instances and draw(st.booleans()):
+        call["_instance"] = draw(st.sampled_from(instances))
     if draw(st.integers(0, 3)) == 0:
         call["_scopes"] = [render(draw(near(pool)))]
     if latent:
@@ -86,7 +86,7 @@ def calls(draw: st.DrawFn, case: Case) -> tuple[dict[str, Json], Json]:
 
 @st.composite
 def edits(draw: st.DrawFn, case: Case) -> Edit:
-    """Of one Call, or of the plan."""
+    """An edit of one Call, or of the whole plan."""
     count = len(case.request["context"][-1]["plan"])
     edit = Edit()
     whole = draw(st.booleans())
@@ -106,29 +106,33 @@ def edited_cases(draw: st.DrawFn) -> tuple[Case, Edit]:
     return case, draw(edits(case))
 
 
-def edited(case: Case, edit: Edit, config: dict[str, Json]) -> tuple[dict[str, Json], dict[str, Json]]:
-    """The edited Request, and its results."""
+def apply_edit(case: Case, edit: Edit, config: dict[str, Json]) -> tuple[dict[str, Json], dict[str, Json]]:
+    """The edited Request, and the results of its Calls."""
     *context, last = case.request["context"]
     plan = [edit.changed.get(i, c) for i, c in enumerate(last["plan"])]
     plan = [*plan[: len(plan) - edit.cut], *edit.added]
-    found = {f"{i + 1}:{c['_tool']}": edit.results.get(i) for i, c in enumerate(plan)}
-    kept = {id_: r for id_, r in case.results.items() if int(id_.partition(":")[0]) - 1 not in edit.results}
+    new_results = {f"{i + 1}:{c['_tool']}": edit.results.get(i) for i, c in enumerate(plan)}
+    same_results = {id_: r for id_, r in case.results.items() if int(id_.partition(":")[0]) - 1 not in edit.results}
     request = {**case.request, "config": config, "context": [*context, {**last, "plan": plan}]}
-    return request, {**found, **kept}
+    return request, {**new_results, **same_results}
 
 
 def prepared(request: dict[str, Json]) -> ValidatedPlan:
+    """The validated plan; cases that are invalid, or that run once for each instance, are put aside."""
     try:
-        return validate_request(request)
+        plan = validate_request(request)
     except InvalidRequest:
         reject()
+    if is_template(plan.request, plan.nodes):
+        reject()
+    return plan
 
 
 def step(drive: Drive, order: list[int], *, approving: bool) -> bool:
-    """Approve one Call, or let one report; False when there is neither."""
-    waiting = [id_ for id_ in drive.walk.ids if drive.state(id_) == "awaiting"]
-    if waiting and (approving or not drive.running):
-        id_ = min(waiting, key=lambda id_: order.index(drive.node(id_).index % MOST_CALLS))
+    """Approve a Call or let one report; False when none awaits approval and none runs."""
+    awaiting = [id_ for id_ in drive.walk.ids if drive.state(id_) == "awaiting"]
+    if awaiting and (approving or not drive.running):
+        id_ = min(awaiting, key=lambda id_: order.index(drive.node(id_).index % MOST_CALLS))
         drive.perform(drive.walk.decide(drive.rank(id_), "approve", "", NOW))
     elif drive.running:
         drive.finish(min(drive.running, key=lambda id_: order.index(drive.node(id_).index % MOST_CALLS)))
@@ -137,19 +141,19 @@ def step(drive: Drive, order: list[int], *, approving: bool) -> bool:
     return True
 
 
-def to_the_end(drive: Drive, order: list[int]) -> None:
+def finish_plan(drive: Drive, order: list[int]) -> None:
     while step(drive, order, approving=True):
         pass
     assert drive.walk.open == 0
-    assert len(drive.over) == 1
+    assert len(drive.final_statuses) == 1
 
 
-def known(drive: Drive) -> dict[str, Json]:
-    return {"seen": drive.seen(), "runs": copy.deepcopy(drive.walk.runs), "commands": list(drive.commands)}
+def everything(drive: Drive) -> dict[str, Json]:
+    return {"observed": drive.observe(), "runs": copy.deepcopy(drive.walk.runs), "commands": list(drive.commands)}
 
 
-def begun_calls(drive: Drive) -> dict[str, Json]:
-    """What is known of each Call that has started or is settled."""
+def started_calls(drive: Drive) -> dict[str, Json]:
+    """What is kept of each Call that has started or settled."""
     walk = drive.walk
     return {
         n.id: (n.planned, r.state, r.error, r.outcome, r.written)
@@ -163,7 +167,7 @@ approvals = st.sampled_from([{}, {"calls": True}, {"calls": True}, {"calls": ["a
 
 @many
 @given(edited_cases(), orders(), st.lists(st.booleans(), max_size=MOST_CALLS), approvals, st.booleans())
-def test_an_edit_gives_what_the_edited_plan_gives_or_changes_nothing(
+def test_an_edit_gives_the_result_of_the_edited_plan_or_changes_nothing(
     pair: tuple[Case, Edit],
     order: list[int],
     script: list[bool],
@@ -173,111 +177,164 @@ def test_an_edit_gives_what_the_edited_plan_gives_or_changes_nothing(
     case, edit = pair
     config = {**case.request["config"], "approve": approve}
     request = {**case.request, "config": config}
-    new_request, new_results = edited(case, edit, config)
+    new_request, new_results = apply_edit(case, edit, config)
     drive = Drive(prepared(request), case.results)
     new = prepared(new_request)
     for approving in script:
         step(drive, order, approving=approving)
     if paused:
         drive.perform(drive.walk.pause())
-    before, started, log = known(drive), begun_calls(drive), dict(drive.started)
+    before, started, log = everything(drive), started_calls(drive), dict(drive.started)
     running = list(drive.running)
     try:
-        walk, commands = drive.walk.changed_plan(new, NOW)
+        drive.edit(new, new_results)
     except DecisionRefused:
         event("refused")
-        assert known(drive) == before
+        assert everything(drive) == before
         drive.perform(drive.walk.resume())
-        to_the_end(drive, order)
+        finish_plan(drive, order)
         assert_equal_to_the_serial_run(drive, oracle.run(request, case.results))
         return
-    event(f"taken with {min(len(started), 3)} started")
-    drive.walk, drive.prepared, drive.results, drive.over = walk, new, new_results, []
-    after = begun_calls(drive)
+    event(f"accepted with {min(len(started), 3)} started")
+    after = started_calls(drive)
     for id_, (planned, state, *_) in started.items():
         assert after[id_][0] == planned
         assert after[id_][1] == state or state == "running"
-    assert drive.running == running
-    drive.perform(commands)
     if paused:
         assert drive.running == running
     drive.perform(drive.walk.resume())
-    to_the_end(drive, order)
+    finish_plan(drive, order)
     assert {id_: drive.started[id_] for id_ in log} == log
     assert_equal_to_the_serial_run(drive, oracle.run(new_request, new_results))
 
 
 @many
 @given(edited_cases(), orders(), st.lists(st.booleans(), max_size=MOST_CALLS))
-def test_what_was_changed_is_confirmed_whatever_the_settings_are(
+def test_a_call_that_an_edit_brings_in_runs_after_an_approval_whatever_the_settings_are(
     pair: tuple[Case, Edit], order: list[int], script: list[bool]
 ) -> None:
-    """An edit is not an approval: a Call that it brought in runs after somebody approved it."""
     case, edit = pair
     config = case.request["config"]
-    new_request, new_results = edited(case, edit, config)
+    new_request, new_results = apply_edit(case, edit, config)
     drive = Drive(prepared({**case.request, "config": config}), case.results)
     new = prepared(new_request)
     for approving in script:
         step(drive, order, approving=approving)
+    drive.questions.clear()
     try:
-        drive.walk, commands = drive.walk.changed_plan(new, NOW)
+        drive.edit(new, new_results)
     except DecisionRefused:
         reject()
-    drive.prepared, drive.results, drive.over, drive.asked = new, new_results, [], []
-    drive.perform(commands)
-    brought_in = {*edit.changed, *range(len(new.nodes) - len(edit.added), len(new.nodes))}
-    old = dict(enumerate(case.request["context"][-1]["plan"]))
-    brought_in = {i for i in brought_in if i < len(new.nodes) and new_request["context"][-1]["plan"][i] != old.get(i)}
-    to_the_end(drive, order)
+    plan, new_plan = case.request["context"][-1]["plan"], new_request["context"][-1]["plan"]
+    unchanged = [i for i, planned in enumerate(new_plan) if i < len(plan) and planned == plan[i]]
+    finish_plan(drive, order)
     for id_ in drive.started:
-        if drive.node(id_).index in brought_in:
-            assert id_ in drive.asked, f"{id_} ran and nobody was asked"
+        if drive.node(id_).index not in unchanged:
+            assert id_ in drive.questions, f"{id_} ran and nobody was asked"
 
 
 @many
 @given(edited_cases(), orders(), st.lists(st.booleans(), max_size=MOST_CALLS), approvals)
-def test_an_edited_plan_is_carried_over_as_it_is(
+def test_the_walk_of_an_edited_plan_can_be_carried_over_at_every_quiet_moment(
     pair: tuple[Case, Edit], order: list[int], script: list[bool], approve: dict[str, Json]
 ) -> None:
-    """The walk of an edited plan becomes JSON at every quiet moment, and is taken up again."""
     case, edit = pair
     config = {**case.request["config"], "approve": approve}
-    new_request, new_results = edited(case, edit, config)
+    new_request, new_results = apply_edit(case, edit, config)
     drive = Drive(prepared({**case.request, "config": config}), case.results)
     new = prepared(new_request)
     for approving in script:
         step(drive, order, approving=approving)
     try:
-        drive.walk, commands = drive.walk.changed_plan(new, NOW)
+        drive.edit(new, new_results)
     except DecisionRefused:
         reject()
-    drive.prepared, drive.results, drive.over = new, new_results, []
-    drive.perform(commands)
-    going = True
-    while going:
+    moved = True
+    while moved:
         if drive.walk.quiet and drive.walk.open:
             drive.carry_over()
-        going = step(drive, order, approving=True)
+        moved = step(drive, order, approving=True)
     assert drive.walk.open == 0
     assert_equal_to_the_serial_run(drive, oracle.run(new_request, new_results))
 
 
 @many
 @given(plans, orders(), st.lists(st.booleans(), max_size=MOST_CALLS), approvals)
-def test_an_edit_that_changes_nothing_is_taken_at_any_time(
+def test_an_edit_that_changes_nothing_is_accepted_at_any_time(
     case: Case, order: list[int], script: list[bool], approve: dict[str, Json]
 ) -> None:
     request = {**case.request, "config": {**case.request["config"], "approve": approve}}
     drive = Drive(prepared(request), case.results)
     for approving in script:
         step(drive, order, approving=approving)
-    asked = list(drive.asked)
-    states = drive.seen()["states"]
-    drive.walk, commands = drive.walk.changed_plan(validate_request(request), NOW)
-    drive.over = []
-    drive.perform(commands)
-    assert drive.seen()["states"] == states
-    assert set(drive.asked) == set(asked), "nobody is asked about anything new"
-    to_the_end(drive, order)
+    questions, states = list(drive.questions), drive.observe()["states"]
+    drive.edit(validate_request(request), case.results)
+    assert drive.observe()["states"] == states
+    assert set(drive.questions) == set(questions), "nobody is asked about anything new"
+    finish_plan(drive, order)
     assert_equal_to_the_serial_run(drive, oracle.run(request, case.results))
+
+
+# -- Calls that are added --------------------------------------------------------
+
+
+def first_calls(request: dict[str, Json], count: int) -> dict[str, Json]:
+    *context, last = request["context"]
+    return {**request, "context": [*context, {**last, "plan": last["plan"][:count]}]}
+
+
+def walkable_lengths(request: dict[str, Json]) -> list[int]:
+    """How many first Calls of a plan make a plan that can be walked by itself, without a template becoming none."""
+    lengths = []
+    for count in range(len(request["context"][-1]["plan"])):
+        try:
+            plan = validate_request(first_calls(request, count))
+        except InvalidRequest:
+            continue
+        if not is_template(plan.request, plan.nodes):
+            lengths.append(count)
+    return lengths
+
+
+@many
+@given(plans, orders(), st.lists(st.sampled_from(["add", "step", "approve", "carry"])), approvals)
+def test_a_plan_to_which_calls_are_added_ends_as_the_whole_plan_walked_from_the_start(
+    case: Case, order: list[int], script: list[str], approve: dict[str, Json]
+) -> None:
+    request = {**case.request, "config": {**case.request["config"], "approve": approve}}
+    whole = prepared(request)
+    lengths = walkable_lengths(request)
+    if not lengths:
+        reject()
+    drive = Drive(first_calls(request, lengths.pop(0)), case.results, growing=True)
+    lengths.append(len(whole.nodes))
+    while lengths:
+        match script.pop(0) if script else "add":
+            case "add":
+                before = everything(drive)
+                try:
+                    drive.add_calls(first_calls(request, lengths.pop(0)))
+                except DecisionRefused:
+                    event("refused")
+                    assert everything(drive) == before
+                    return
+            case "carry" if drive.walk.quiet:
+                drive.carry_over()
+            case what:
+                step(drive, order, approving=what == "approve")
+    assert not drive.final_statuses, "the plan does not finish while calls may be added"
+    event(f"added with {min(len(drive.started), 3)} started")
+    drive.perform(drive.walk.expect_calls(on=False))
+    finish_plan(drive, order)
+    assert_equal_to_the_serial_run(drive, oracle.run(request, case.results))
+
+
+def test_only_new_calls_may_be_added() -> None:
+    plan = [call("a", "†state.a"), call("b", "†state.b")]
+    context = [{"type": "tool", "tool": {name: tool(name) for name in "abc"}}]
+    drive = Drive({"context": [*context, {"type": "plan", "plan": plan}]}, {})
+    before = everything(drive)
+    for other in (plan[:1], [plan[0], call("c", "†state.c")], [plan[1], plan[0], plan[0]]):
+        with pytest.raises(DecisionRefused):
+            drive.add_calls({"context": [*context, {"type": "plan", "plan": other}]})
+        assert everything(drive) == before

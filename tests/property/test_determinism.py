@@ -1,4 +1,4 @@
-"""The same Request gives the same plan, the same commands and the same words under every hash seed."""
+"""The same Request gives the same plan, the same commands and the same texts under every hash seed."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 
-# Prints a digest of all that the rows, and some broken Requests, come to
+# Prints a digest of the outcomes of the rows and of some invalid Requests
 PROGRAM = """
 import hashlib, json
 from acts.plan.validate import validate
 from tests.cases import ROWS, call, own, tool
 from tests.property.drive import Drive
 
-seen = []
+outcomes = []
 for row in ROWS:
     drive = Drive(row["request"], row["results"])
     drive.finish_all()
-    seen += [validate(row["request"]), drive.seen(), drive.started, drive.asked, drive.over]
+    outcomes += [validate(row["request"]), drive.observe(), drive.started, drive.questions, drive.final_statuses]
 names = "abcdefgh"
 loop = [call(a, f"†state.{a}", x=f"†state.{b} || †state.{b}{b}") for a, b in zip(names, names[1:] + names[0])]
 broken = [call(a, f"†{a}..x", _foo=1, x="†state.none", _instance="Z") for a in names]
 for plan in (loop, broken):
     tools = {"type": "tool", "tool": {a: tool(a) for a in names}}
     context = [tools, own("B"), own("A"), {"type": "plan", "plan": plan}]
-    seen += [validate({"context": context}), validate({"context": context, "config": {"maxTick": 1}})]
-print(hashlib.sha256(json.dumps(seen, default=str).encode()).hexdigest(), len(seen))
+    outcomes += [validate({"context": context}), validate({"context": context, "config": {"maxTick": 1}})]
+print(hashlib.sha256(json.dumps(outcomes, default=str).encode()).hexdigest(), len(outcomes))
 """
 
 

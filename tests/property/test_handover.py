@@ -44,17 +44,17 @@ def prepared_of(case: Case) -> ValidatedPlan:
 
 def told(drive: Drive) -> dict[str, Json]:
     """All that an agent learns of a plan: states, outputs, errors, and the messages for its context."""
-    seen = drive.seen()
+    seen = drive.observe()
     return {**{k: seen[k] for k in ("states", "paths", "errors", "appended")}, "started": drive.started}
 
 
 def assert_the_part_gives_what_the_whole_gives(case: Case, order: list[int]) -> None:
     whole = prepared_of(case)
-    part = json.loads(json.dumps(minimal_request(whole, whole.log(), whole.nodes, CHILD)))
+    part = json.loads(json.dumps(minimal_request(whole, whole.create_log(), whole.nodes, CHILD)))
     drives = [Drive(whole, case.results), Drive(part, case.results)]
     for drive in drives:
         drive.finish_all(order)
-    event(f"states: {sorted(set(drives[0].seen()['states'].values()))}")
+    event(f"states: {sorted(set(drives[0].observe()['states'].values()))}")
     assert [n.id for n in drives[1].walk.nodes] == [n.id for n in drives[0].walk.nodes]
     assert told(drives[1]) == told(drives[0])
 
@@ -143,7 +143,7 @@ def test_the_first_call_alone_does_what_it_does_in_the_plan(case: Case) -> None:
     """``step: "call"``: in plan order the first is ready, and no other has a say in what it reads and writes."""
     whole = prepared_of(case)
     first = next((n for n in whole.nodes if n.outcomes or n.kind != "latent"), whole.nodes[0])
-    part = json.loads(json.dumps(minimal_request(whole, whole.log(), [first], CHILD)))
+    part = json.loads(json.dumps(minimal_request(whole, whole.create_log(), [first], CHILD)))
     alone = Drive(part, {f"1:{first.tool.name}": case.results.get(first.id)})
     alone.finish_all()
     among = Drive(whole, case.results)

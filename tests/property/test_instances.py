@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from typing import Any
 
 from hypothesis import HealthCheck, assume, event, given, settings
@@ -17,7 +18,7 @@ from acts.machines.walk import Walk
 from acts.plan.planned_call import UNIT
 from acts.plan.validate import ValidatedPlan, validate_parsed, validate_request
 from acts.tree.batches import Batch, expand_template, needs_children, split_into_children
-from acts.views import results
+from acts.views.results import build_result
 from tests.property.drive import NOW, Drive, identify
 from tests.strategies import Case, cases, orders
 
@@ -37,11 +38,11 @@ def prepared_of(request: Json) -> ValidatedPlan | None:
         return None
 
 
-def child_of(handed: Json) -> ValidatedPlan:
-    """What a child makes of what it is handed."""
-    handed = json.loads(json.dumps(handed))
-    prepared = validate_parsed(read_request(handed["request"]), {}, (), handed.get("places"))
-    return expand_template(prepared, handed["instances"])
+def child_of(batch: Batch, instances: Sequence[str]) -> ValidatedPlan:
+    """The plan that the child of these instances walks."""
+    request, places = batch.request_for(instances)
+    prepared = validate_parsed(read_request(json.loads(json.dumps(request))), {}, (), places)
+    return expand_template(prepared, instances)
 
 
 class Batched:
@@ -51,9 +52,9 @@ class Batched:
         self.drive = Drive(split_into_children(prepared), results)
         self.batch = Batch(prepared, prepared.request.raw.get("config") or {})
         self.order = order
-        self.handed: dict[str, Json] = {}
+        self.children = 0
         while self.drive.running:
-            place = order[len(self.handed) % len(order)] % len(self.drive.running) if order else 0
+            place = order[self.children % len(order)] % len(self.drive.running) if order else 0
             self._end(self.drive.running[place])
 
     def _end(self, id_: str) -> None:
@@ -63,9 +64,8 @@ class Batched:
             self.drive.finish(id_)
             return
         self.drive.running.remove(id_)
-        handed = self.batch.handed(node.members)
-        self.handed[node.members[0]] = handed
-        child = InstanceDrive(child_of(handed), self.drive.results)
+        self.children += 1
+        child = InstanceDrive(child_of(self.batch, node.members), self.drive.results)
         child.finish_all(self.order)
         value = json.loads(json.dumps(instance_report(child.walk, edited=False)))
         self.drive.perform(self.drive.walk.unit_ended(rank, value, NOW))
@@ -75,21 +75,19 @@ class InstanceDrive(Drive):
     """A walk in which Calls of several instances may have the same id."""
 
     def rank(self, id_: str) -> int:
-        found = self.walk.ids.get(id_)
-        return found if found is not None else next(r for r, n in enumerate(self.walk.nodes) if n.id == id_)
+        return next(r for r, n in enumerate(self.walk.nodes) if n.id == id_)
 
 
 def result_of(walk: Walk) -> Json:
-    """What a run says of itself, without what the order of children may change."""
-    found = results.build_result(walk, Usage())
+    """The result of a run, without what the order of children may change."""
+    result = build_result(walk, Usage())
     keys = ("status", "state", "instances", "calls")
-    errors = sorted(json.dumps(e, sort_keys=True) for e in found["errors"])
-    return {**{k: found[k] for k in keys}, "errors": errors}
+    errors = sorted(json.dumps(e, sort_keys=True) for e in result["errors"])
+    return {**{k: result[k] for k in keys}, "errors": errors}
 
 
 def context_of(walk: Walk, instance: str) -> list[Json]:
-    found = results.build_result(walk, Usage())["context"]
-    return [m for m in found if m.get("_instance") == instance]
+    return [m for m in build_result(walk, Usage())["context"] if m.get("_instance") == instance]
 
 
 @many
@@ -146,7 +144,7 @@ class SeveralDrive:
         walk.begin(NOW)
         batch = Batch(prepared, prepared.request.raw.get("config") or {})
         for rank, node in enumerate(walk.nodes):
-            child = KeyedDrive(child_of(batch.handed(node.members)), results)
+            child = KeyedDrive(child_of(batch, node.members), results)
             child.finish_all(order)
             walk.unit_ended(rank, json.loads(json.dumps(instance_report(child.walk, edited=False))), NOW)
         return walk
@@ -170,7 +168,7 @@ class KeyedDrive:
             rank = self.running.pop((order[turn % len(order)] if order else 0) % len(self.running))
             turn += 1
             result = self.results.get(self.walk.nodes[rank].id)
-            if self.walk.nodes[rank].detached:
+            if self.walk.nodes[rank].is_detached:
                 self._take(self.walk.detached(rank, NOW))
             elif isinstance(result, dict) and set(result) == {"$fail"}:
                 self._take(self.walk.failed(rank, CallError(result["$fail"]["type"], result["$fail"]["message"]), NOW))
@@ -180,7 +178,7 @@ class KeyedDrive:
 
 @many
 @given(cases(instances=True))
-def test_a_child_is_handed_nothing_of_another_instance(case: Case) -> None:
+def test_the_request_of_a_child_has_nothing_of_another_instance(case: Case) -> None:
     prepared = prepared_of(case.request)
     assume(prepared is not None)
     assert prepared is not None
@@ -188,8 +186,7 @@ def test_a_child_is_handed_nothing_of_another_instance(case: Case) -> None:
     batch = Batch(prepared, {})
     for node in split_into_children(prepared).nodes:
         if node.kind == UNIT:
-            handed = batch.handed(node.members)
-            found = [m["_instance"] for m in handed["request"]["context"] if "_instance" in m]
-            assert set(found) <= set(node.members)
-            plan = handed["request"]["context"][-1]["plan"]
-            assert {c.get("_instance") for c in plan} <= {None, *node.members}
+            request, _ = batch.request_for(node.members)
+            *context, plan = request["context"]
+            assert {m["_instance"] for m in context if "_instance" in m} <= set(node.members)
+            assert {c.get("_instance") for c in plan["plan"]} <= {None, *node.members}

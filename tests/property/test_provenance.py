@@ -1,6 +1,6 @@
 """A value taken apart: its parts are all of it, none is too many, and a Call's references lead to what it was given.
 
-The slow fold of ``tests/oracle.py`` says what a value is. Whose it is, is found the plain way: every scalar of a
+The slow fold of ``tests/oracle`` says what a value is. Whose it is, is found the plain way: every scalar of a
 Message is replaced by a mark of its own, and the marks that stand in the folded value are looked at.
 """
 

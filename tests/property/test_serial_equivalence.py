@@ -38,8 +38,8 @@ many = settings(
 )
 
 
-def begun(case: Case, **config: Any) -> tuple[Drive, oracle.Outcome]:
-    """A walk that has begun, and what must become of it; cases that do not validate are put aside."""
+def begin(case: Case, **config: Any) -> tuple[Drive, oracle.Outcome]:
+    """A walk that has begun, and its expected outcome; invalid cases are put aside."""
     request = {**case.request, "config": {**case.request["config"], **config}}
     try:
         prepared = validate_request(request)
@@ -51,7 +51,7 @@ def begun(case: Case, **config: Any) -> tuple[Drive, oracle.Outcome]:
 @many
 @given(cases())
 def test_a_plan_is_refused_exactly_when_no_order_or_no_source_exists(case: Case) -> None:
-    # an _output under a branching path and the like are no matter of order
+    # other problems, e.g. an _output under a branching path, are not about order
     fatal = [p for p in validate(case.request) if p.code in ("cycle", "unknownReference")]
     try:
         lacking = oracle.unsatisfied(case.request)
@@ -65,7 +65,7 @@ def test_a_plan_is_refused_exactly_when_no_order_or_no_source_exists(case: Case)
 @many
 @given(collisions(), orders())
 def test_calls_that_write_over_each_other_give_the_serial_result(case: Case, order: list[int]) -> None:
-    drive, expected = begun(case)
+    drive, expected = begin(case)
     drive.finish_all(order)
     assert_equal_to_the_serial_run(drive, expected)
 
@@ -73,18 +73,18 @@ def test_calls_that_write_over_each_other_give_the_serial_result(case: Case, ord
 @many
 @given(plans, orders())
 def test_any_order_of_completion_gives_the_serial_result(case: Case, order: list[int]) -> None:
-    drive, expected = begun(case)
+    drive, expected = begin(case)
     drive.finish_all(order)
     event(f"states: {sorted(set(expected.states.values()))}")
     assert drive.walk.open == 0
-    assert len(drive.over) == 1
+    assert len(drive.final_statuses) == 1
     assert_equal_to_the_serial_run(drive, expected)
 
 
 @many
 @given(plans, orders())
 def test_nothing_waits_needlessly(case: Case, order: list[int]) -> None:
-    drive, expected = begun(case)
+    drive, expected = begin(case)
     while drive.running:
         assert_nothing_waits_needlessly(drive, expected)
         drive.finish_next(order)
@@ -94,7 +94,7 @@ def test_nothing_waits_needlessly(case: Case, order: list[int]) -> None:
 @many
 @given(plans, orders(), st.integers(1, 3))
 def test_at_most_max_parallel_run_at_once(case: Case, order: list[int], most: int) -> None:
-    drive, expected = begun(case, maxParallel=most)
+    drive, expected = begin(case, maxParallel=most)
     drive.finish_all(order)
     assert drive.most_running <= most
     assert_equal_to_the_serial_run(drive, expected)
@@ -103,7 +103,7 @@ def test_at_most_max_parallel_run_at_once(case: Case, order: list[int], most: in
 @many
 @given(plans, orders(), st.lists(st.sampled_from(["pause", "resume", "drain", "go", "carry", "report"])))
 def test_pausing_and_carrying_over_at_any_time_change_nothing(case: Case, order: list[int], script: list[str]) -> None:
-    drive, expected = begun(case)
+    drive, expected = begin(case)
     for step in script:
         match step:
             case "pause":
@@ -125,13 +125,18 @@ def test_pausing_and_carrying_over_at_any_time_change_nothing(case: Case, order:
 
 @many
 @given(plans, orders(), st.permutations(range(MOST_CALLS)), st.booleans())
-def test_approvals_in_any_order_change_nothing(case: Case, order: list[int], decided: list[int], carried: bool) -> None:  # noqa: FBT001
-    drive, expected = begun(case, approve={"calls": True})
-    while drive.running or any(drive.state(id_) == "awaiting" for id_ in drive.asked):
-        waiting = [id_ for id_ in drive.asked if drive.state(id_) == "awaiting"]
-        for id_ in sorted(waiting, key=lambda id_: decided.index(drive.node(id_).index))[:1]:
+def test_approvals_in_any_order_change_nothing(
+    case: Case,
+    order: list[int],
+    decisions: list[int],
+    carries_over: bool,  # noqa: FBT001
+) -> None:
+    drive, expected = begin(case, approve={"calls": True})
+    while drive.running or any(drive.state(id_) == "awaiting" for id_ in drive.questions):
+        awaiting = [id_ for id_ in drive.questions if drive.state(id_) == "awaiting"]
+        for id_ in sorted(awaiting, key=lambda id_: decisions.index(drive.node(id_).index))[:1]:
             drive.perform(drive.walk.decide(drive.rank(id_), "approve", "", NOW))
-        if carried and drive.walk.quiet:
+        if carries_over and drive.walk.quiet:
             drive.carry_over()
         if drive.running:
             drive.finish_next(order)
@@ -140,29 +145,29 @@ def test_approvals_in_any_order_change_nothing(case: Case, order: list[int], dec
 
 @many
 @given(plans, orders(), st.integers(0, MOST_CALLS), st.booleans())
-def test_a_walk_that_is_cancelled_at_any_time_comes_to_its_end(
+def test_a_walk_that_is_cancelled_at_any_time_ends(
     case: Case,
     order: list[int],
     done: int,
-    stopped: bool,  # noqa: FBT001
+    stops: bool,  # noqa: FBT001
 ) -> None:
-    drive, _ = begun(case)
+    drive, _ = begin(case)
     for _ in range(done):
         if drive.running:
             drive.finish_next(order)
-    before = dict(drive.seen()["states"])
+    before = dict(drive.observe()["states"])
     started = set(drive.started)
     drive.perform(drive.walk.cancel(NOW))
     while drive.running:
-        if stopped:
+        if stops:
             id_ = drive.running.pop()
             drive.perform(drive.walk.failed(drive.rank(id_), CallError("cancelled", "stopped"), NOW))
         else:
             drive.finish_next(order)
     assert drive.walk.open == 0
-    assert len(drive.over) == 1
+    assert len(drive.final_statuses) == 1
     assert set(drive.started) == started
-    after = drive.seen()["states"]
+    after = drive.observe()["states"]
     for id_, state in before.items():
         if state in SETTLED:
             assert after[id_] == state
@@ -170,14 +175,14 @@ def test_a_walk_that_is_cancelled_at_any_time_comes_to_its_end(
             # a result that came with the plan, or an error that was about to be written, may still take effect
             assert after[id_] == "cancelled" or state == "running"
     if "cancelled" in after.values():
-        assert drive.over == ["cancelled"]
+        assert drive.final_statuses == ["cancelled"]
 
 
 @many
 @given(plans)
 def test_a_drained_walk_comes_to_rest(case: Case) -> None:
-    """What was started before a drain reports; nothing else is needed before the walk can be carried over."""
-    drive, expected = begun(case)
+    """Once the Calls that were started before a drain have reported, the walk can be carries_over over."""
+    drive, expected = begin(case)
     while drive.running:
         drive.perform(drive.walk.drain(on=True))
         for id_ in list(drive.running):
@@ -200,13 +205,13 @@ STRAY: dict[str, Callable[[Walk, int], list[Command]]] = {
 @many
 @given(plans, orders(), st.sampled_from(sorted(STRAY)))
 def test_reports_for_calls_that_do_not_run_change_nothing(case: Case, order: list[int], stray: str) -> None:
-    drive, expected = begun(case)
+    drive, expected = begin(case)
     while True:
-        before = copy.deepcopy(drive.seen())
+        before = copy.deepcopy(drive.observe())
         for rank, node in enumerate(drive.walk.nodes):
             if node.id not in drive.running:
                 assert STRAY[stray](drive.walk, rank) == []
-        assert drive.seen() == before
+        assert drive.observe() == before
         if not drive.running:
             break
         drive.finish_next(order)
@@ -216,7 +221,7 @@ def test_reports_for_calls_that_do_not_run_change_nothing(case: Case, order: lis
 @many
 @given(plans, orders())
 def test_folding_the_result_onto_the_context_gives_the_same_view(case: Case, order: list[int]) -> None:
-    drive, expected = begun(case)
+    drive, expected = begin(case)
     drive.finish_all(order)
     data = [m for m in case.request["context"] if m["type"] in oracle.DATA_LIKE]
     again = [*data, *drive.walk.appended()]
@@ -230,9 +235,9 @@ def test_folding_the_result_onto_the_context_gives_the_same_view(case: Case, ord
 @many
 @given(plans, orders())
 def test_nothing_that_was_read_is_changed_afterwards(case: Case, order: list[int]) -> None:
-    """Values are shared, never changed in place: neither the Request nor what a Call was given."""
+    """Values are shared, never changed in place: neither the Request's nor a Call's parameters."""
     request, results = copy.deepcopy(case.request), copy.deepcopy(case.results)
-    drive, _ = begun(case)
+    drive, _ = begin(case)
     drive.finish_all(order)
     assert case.request == request
     assert case.results == results

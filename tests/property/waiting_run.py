@@ -10,7 +10,7 @@ from typing import Any
 
 from acts.language.config import Approve, Config
 from acts.language.errors import InvalidRequest, Problem
-from acts.machines.approvals import Decided
+from acts.machines.approval_effects import Decided
 from acts.machines.events import Begin, CancelRequested, ChildEnded, Event, StartsReleased
 from acts.machines.run_commands import Finish
 from acts.machines.run_machine import RunMachine

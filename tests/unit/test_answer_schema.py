@@ -463,7 +463,7 @@ def solutions(draw: st.DrawFn) -> tuple[dict[str, Json], dict[str, Json], str, J
 
 def fits_when_resolved(loop: Loop, node: PlannedCall) -> bool:
     """The engine accepts a reference whose value is unknown, even where no value would fit."""
-    resolved = resolve(node.parameters, lambda path: loop.log.read(path, 0), [])
+    resolved = resolve(node.parameters, lambda path: loop.context.log.read(path, 0), [])
     return not node.tool.parameters.defects(resolved)
 
 
@@ -477,7 +477,7 @@ def test_every_solution_that_the_agent_accepts_fits_the_schema(drawn: tuple[Json
     loop = Loop(read_request({
         "config": {"model": "scripted:x", "approve": {"plan": False}}, "context": context, "schema": output,
     }), {}, [])  # fmt: skip
-    loop.next()
+    loop.next_tick()
     step = loop.answered(json.loads(json.dumps(solution)))
     assume(isinstance(step, StartPlan) or loop.output is not None)
     assume(not isinstance(step, StartPlan) or all(fits_when_resolved(loop, node) for node in loop.prepared.nodes))

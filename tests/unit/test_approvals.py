@@ -8,7 +8,8 @@ import pytest
 
 from acts.language.config import Approve
 from acts.language.wire import INVALID_REQUEST, REFUSED
-from acts.machines.approvals import MAX_RECORDS, AnswerUpdate, Note, StartTimer
+from acts.machines.approval_effects import AnswerUpdate, Note, StartTimer
+from acts.machines.approvals import MAX_RECORDS
 from acts.machines.early_decisions import MAX_EARLY
 from acts.machines.events import (
     CancelRequested,

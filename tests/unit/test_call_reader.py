@@ -79,7 +79,7 @@ REFUSED: list[tuple[Any, str, str, str]] = [
 
 
 @pytest.mark.parametrize(("call", "code", "pointer", "says"), REFUSED, ids=lambda x: str(x)[:50])
-def test_what_a_call_may_not_say_is_refused_with_its_place(call: Any, code: str, pointer: str, says: str) -> None:
+def test_what_a_call_may_not_contain_is_refused_with_its_place(call: Any, code: str, pointer: str, says: str) -> None:
     fatal = [p for p in problems_of(call) if p.fatal]
     assert {p.pointer for p in fatal} == {f"/context/2/plan/0{pointer}"}
     assert fatal[0].code == code
@@ -88,14 +88,14 @@ def test_what_a_call_may_not_say_is_refused_with_its_place(call: Any, code: str,
     assert fatal[0].call == (f"1:{named}" if isinstance(named, str) else "1")
 
 
-def test_all_objections_to_a_call_are_told_at_once() -> None:
+def test_all_problems_of_a_call_are_reported_at_once() -> None:
     problems = problems_of({"_foo": 1, "_outputPath": "x", "x": "†", "_delegate": "d"})
     assert {p.pointer.rsplit("/", 1)[1] for p in problems} >= {"_foo", "_outputPath", "x", "_delegate"}
 
 
 @pytest.mark.parametrize("key", ["_activity", "_options"])
 @pytest.mark.parametrize("value", ["evil", {"taskQueue": "evil"}, None, 5, "†state.v", "†"])
-def test_what_a_tool_runs_is_not_for_a_call_to_say(key: str, value: Any) -> None:
+def test_a_call_does_not_decide_what_its_tool_runs(key: str, value: Any) -> None:
     plan = validate_request(request({"_tool": "a", key: value}))
     (node,) = plan.nodes
     assert node.tool.activity == "x"
@@ -155,7 +155,7 @@ def test_a_constant_is_applied_to_every_call() -> None:
 @pytest.mark.parametrize(
     "key", ["_outputPath", "_errorPath", "_outputMethod", "_scopes", "_reasoningForCall", "_approval"]
 )
-def test_a_required_meta_property_must_be_given(key: str) -> None:
+def test_a_required_meta_property_must_be_present(key: str) -> None:
     tool = {"properties": {"_activity": {"const": "x"}, key: {"default": 1}}, "required": [key]}
     (problem,) = [p for p in problems_of({}, tool) if p.fatal]
     assert problem.pointer == f"/context/2/plan/0/{key}"
@@ -163,7 +163,7 @@ def test_a_required_meta_property_must_be_given(key: str) -> None:
 
 
 @pytest.mark.parametrize("key", ["_tool", "_activity", "_options", "_instance", "_output"])
-def test_what_no_call_has_to_say_may_be_listed_as_required(key: str) -> None:
+def test_meta_properties_that_a_call_may_leave_out_may_be_listed_as_required(key: str) -> None:
     tool = {"properties": {"_activity": {"const": "x"}, "_outputPath": TEXT}, "required": [key]}
     assert [p for p in problems_of({"_outputPath": "†state.a"}, tool) if p.fatal] == []
 
@@ -213,7 +213,7 @@ def test_outcomes(output: str | None, error: str | None, outcomes: Any, choices:
     node = node_of({k: v for k, v in keys.items() if v is not None})
     assert [[str(p) for p in outcome] for outcome in node.outcomes] == outcomes
     assert (node.result_outcome_count, node.error) == (choices, failure)
-    assert node.detached is (outcomes == [])
+    assert node.is_detached is (outcomes == [])
 
 
 def test_reads_are_found_in_parameters_at_any_depth_and_nowhere_else() -> None:
@@ -236,7 +236,7 @@ def test_scopes_are_kinds_or_paths_once_each() -> None:
     assert [str(p) for p in node.scopes] == ["†state", "†state.v.0.x", "†my-kind"]
 
 
-def test_an_output_given_to_an_explicit_call_is_ignored_with_a_warning() -> None:
+def test_an_output_of_an_explicit_call_is_ignored_with_a_warning() -> None:
     tool = {"properties": {**OPEN["properties"], "_output": {"type": "integer"}}}
     problems = problems_of({"_output": 5, "_outputPath": "†state.a"}, tool)
     assert [(p.code, p.fatal) for p in problems] == [("ignoredMeta", False)]
@@ -255,7 +255,7 @@ LATENT = {"properties": {"_activity": {"const": ""}, "_outputPath": TEXT, "_outp
         ({"_output": 5}, []),
     ],
 )
-def test_an_output_given_to_a_latent_call_is_checked(call: dict[str, Any], codes: list[str]) -> None:
+def test_an_output_of_a_latent_call_is_checked(call: dict[str, Any], codes: list[str]) -> None:
     assert [p.code for p in problems_of(call, LATENT) if p.fatal] == codes
 
 

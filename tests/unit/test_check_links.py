@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.check_links import check, dead_links, links, slugged
+from tools.check_links import dead_links, find_problem, links, make_slug
 
 PAGE = """\
 # The house
@@ -44,11 +44,11 @@ def root(tmp_path: Path) -> Path:
     ],
 )
 def test_a_link_is_dead_or_alive(link: str, problem: str | None, root: Path) -> None:
-    assert check(root / "README.md", link, root) == problem
+    assert find_problem(root / "README.md", link, root) == problem
 
 
 @pytest.mark.parametrize(
-    ("line", "found"),
+    ("line", "targets"),
     [
         ("[a](b.md)", ["b.md"]),
         ("[a](<b.md> 'title') and ![i](c.png)", ["b.md", "c.png"]),
@@ -62,10 +62,10 @@ def test_a_link_is_dead_or_alive(link: str, problem: str | None, root: Path) -> 
         ("```\n[a](b.md)\n```", []),
     ],
 )
-def test_links_are_found_in_prose_alone(line: str, found: list[str], tmp_path: Path) -> None:
+def test_links_are_read_in_prose_alone(line: str, targets: list[str], tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(line, "utf-8")
-    assert [target for _, target in links(page)] == found
+    assert [target for _, target in links(page)] == targets
 
 
 def test_a_dead_link_is_reported_with_its_line(root: Path) -> None:
@@ -75,4 +75,4 @@ def test_a_dead_link_is_reported_with_its_line(root: Path) -> None:
 
 
 def test_a_heading_with_a_link_is_named_by_its_text() -> None:
-    assert slugged("See [the `Plan`](plan.md) — now") == "see-the-plan--now"
+    assert make_slug("See [the `Plan`](plan.md) — now") == "see-the-plan--now"

@@ -1,4 +1,4 @@
-"""The log: folds of messages, reads as of a plan position, instances over the global view."""
+"""The context log: folds of messages, reads as of a plan position, instances over the global view."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_messages_fold_oldest_to_newest(messages: list[dict[str, Any]], view: An
     assert value is ABSENT if view is ABSENT else value == view
     assert messages == before
     if instance is not None:
-        assert log.view("state") is ABSENT
+        assert log.read_kind("state") is ABSENT
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_messages_fold_oldest_to_newest(messages: list[dict[str, Any]], view: An
 def test_a_message_that_cannot_be_applied_is_a_problem_and_the_rest_counts(message: dict[str, Any]) -> None:
     log = log_of({"type": "state", "n": 1, "l": [1]}, message, written("†state.ok", 1))
     assert [p.code for p in log.problems] == ["invalidMessage"]
-    assert log.view("state") == {"n": 1, "l": [1], "ok": 1}
+    assert log.read_kind("state") == {"n": 1, "l": [1], "ok": 1}
 
 
 def test_a_read_as_of_a_position_sees_only_what_is_before_it() -> None:
@@ -154,21 +154,21 @@ def test_instances_are_layers_and_see_nothing_of_each_other() -> None:
         {"type": "state", "state": {"secret": 1}, "_instance": "B"},
         {"type": "state", "late": True},
     )
-    assert log.view("state", instance="A") == {"who": "a", "l": [0], "late": True}
-    assert log.view("state", instance="B") == {"who": "all", "l": [0], "late": True, "secret": 1}
-    assert log.view("state") == {"who": "all", "l": [0], "late": True}
+    assert log.read_kind("state", instance="A") == {"who": "a", "l": [0], "late": True}
+    assert log.read_kind("state", instance="B") == {"who": "all", "l": [0], "late": True, "secret": 1}
+    assert log.read_kind("state") == {"who": "all", "l": [0], "late": True}
     with pytest.raises(KeyError):
-        log.view("state", instance="C")
+        log.read_kind("state", instance="C")
 
 
 def test_held_is_being_there_before_the_plan_null_included() -> None:
     log = log_of({"type": "state", "a": {"n": None}}, {"type": "state", "b": 1, "_instance": "A"})
-    assert log.held(path("†state.a.n"))
-    assert not log.held(path("†state.a.n.x"))
-    assert not log.held(path("†state.b"))
-    assert log.held(path("†state.b"), "A")
+    assert log.has_initially(path("†state.a.n"))
+    assert not log.has_initially(path("†state.a.n.x"))
+    assert not log.has_initially(path("†state.b"))
+    assert log.has_initially(path("†state.b"), "A")
     log.shared.write(path("†state.c"), "set", 1, 1)
-    assert not log.held(path("†state.c"))
+    assert not log.has_initially(path("†state.c"))
 
 
 # -- against the slow fold -----------------------------------------------------------------
@@ -189,7 +189,7 @@ def histories(draw: st.DrawFn) -> list[dict[str, Any]]:
 
 
 def applicable(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Without the outputs that no Call could have written where they stand."""
+    """The messages without the outputs that could not be applied at their position."""
     messages: list[dict[str, Any]] = []
     for message in messages:
         entry = oracle.entry(message)

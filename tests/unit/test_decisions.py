@@ -11,7 +11,7 @@ from acts.language.config import Approve
 from acts.language.errors import DecisionRefused
 from acts.plan.planned_call import approval_needed
 from acts.plan.validate import validate_request
-from acts.tree.decisions import MAX_WORDS, Decision, PendingApproval, match_decision, read_decision
+from acts.tree.decisions import MAX_TEXT_LENGTH, Decision, PendingApproval, match_decision, read_decision
 
 Json = Any
 SINCE = "2026-01-01T00:00:00.000Z"
@@ -47,7 +47,7 @@ CALL = {"_tool": "pay"}
         ({"plan": {"type": "plan", "plan": [CALL]}}, "edit", Decision("edit", calls=(CALL,))),
         ({"plan": [CALL], "call": "2:pay"}, "edit", Decision("edit", "2:pay", calls=(CALL,))),
         ({"call": "2:pay", "with": CALL}, "edit", Decision("edit", "2:pay", call_with=CALL)),
-        ({"by": "x" * MAX_WORDS}, "approve", Decision("approve", by="x" * MAX_WORDS)),
+        ({"by": "x" * MAX_TEXT_LENGTH}, "approve", Decision("approve", by="x" * MAX_TEXT_LENGTH)),
     ],
 )
 def test_a_decision_is_read(raw: Json, word: str | None, expected: Decision) -> None:
@@ -80,8 +80,8 @@ def test_a_decision_is_read(raw: Json, word: str | None, expected: Decision) -> 
         ({"instance": 0}, "approve", '"instance" is a string'),
         ({"workflowId": ["run"]}, "approve", '"workflowId" is a string'),
         ({"by": {"name": "Ada"}}, "approve", '"by" is a string'),
-        ({"by": "x" * (MAX_WORDS + 1)}, "approve", f"at most {MAX_WORDS}"),
-        ({"reason": "x" * (MAX_WORDS + 1)}, "reject", f"at most {MAX_WORDS}"),
+        ({"by": "x" * (MAX_TEXT_LENGTH + 1)}, "approve", f"at most {MAX_TEXT_LENGTH}"),
+        ({"reason": "x" * (MAX_TEXT_LENGTH + 1)}, "reject", f"at most {MAX_TEXT_LENGTH}"),
         ({"reason": 1}, "reject", '"reason" is a string'),
         ({"note": False}, "approve", '"note" is a string'),
         ({"reason": ""}, "reject", "reason"),
@@ -176,7 +176,7 @@ def test_a_decision_that_matches_none_or_several_is_refused(
 
 def test_a_refusal_stays_short_however_many_wait() -> None:
     waits = [PendingApproval("run", "call", 1, SINCE, call=f"{i}:pay") for i in range(5_000)]
-    for raw in ({"decision": "approve"}, {"decision": "approve", "call": "x" * MAX_WORDS}):
+    for raw in ({"decision": "approve"}, {"decision": "approve", "call": "x" * MAX_TEXT_LENGTH}):
         with pytest.raises(DecisionRefused) as refused:
             match_decision(waits, read_decision(raw))
         assert len(str(refused.value)) < 5_000

@@ -370,8 +370,8 @@ def test_what_children_walk_is_drawn_from_the_walk_of_the_run_above() -> None:
     walk.runs[0].stage, walk.runs[0].value = "completed", {"p0": ended("completed", "failed")}
     walk.runs[1].stage = "running"
     progress = {"calls": [], "instances": child_progress(walk)}
-    assert prepared.whole is not None
-    drawn = terminal(prepared.whole, progress)
+    assert prepared.unsplit is not None
+    drawn = terminal(prepared.unsplit, progress)
     assert "│ ▶ 1:do [1 completed, 1 open, 1 pending]" in drawn
     assert "│ ✗ 2:do [background] [1 failed, 1 open, 1 pending]" in drawn
 

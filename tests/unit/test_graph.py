@@ -1,4 +1,4 @@
-"""Plan order, what each Call waits for, and the cycles that are none of either."""
+"""Plan order, what each Call waits for, and cycles."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ GRAPHS: list[tuple[str, list[str], list[dict[str, Any]], list[int], dict[int, se
     ("a reader waits for its writer", ["a", "b < a"], [], [1, 2], {2: {1}}),
     ("forward", ["b < a", "a"], [], [2, 1], {1: {2}}),
     ("forward over a chain", ["c < b", "b < a", "a"], [], [3, 2, 1], {1: {2}, 2: {3}}),
-    ("not forward: the context holds it", ["b < a", "a"], [state(a=1)], [1, 2], {}),
-    ("not forward: the context holds null", ["b < a", "a"], [state(a=None)], [1, 2], {}),
+    ("not forward: the context has it", ["b < a", "a"], [state(a=1)], [1, 2], {}),
+    ("not forward: the context has null", ["b < a", "a"], [state(a=None)], [1, 2], {}),
     ("not forward: a part of it is written before", ["a.x", "b < a", "a.y"], [], [1, 2, 3], {2: {1}}),
-    ("not forward: one alternative is held", ["b < a | c", "a"], [state(c=1)], [1, 2], {}),
-    ("forward: no alternative is there", ["b < a | c", "a", "c"], [], [2, 3, 1], {1: {2, 3}}),
-    ("forward: half a conjunction is not there", ["b < a & c", "a"], [state(c=1)], [2, 1], {1: {2}}),
+    ("not forward: one alternative is in the context", ["b < a | c", "a"], [state(c=1)], [1, 2], {}),
+    ("forward: no alternative has a value", ["b < a | c", "a", "c"], [], [2, 3, 1], {1: {2, 3}}),
+    ("forward: half a conjunction has no value", ["b < a & c", "a"], [state(c=1)], [2, 1], {1: {2}}),
     (
         "forward: waits for later writers of all its paths",
         ["a", "b < a & c", "c", "a"],
@@ -58,8 +58,8 @@ GRAPHS: list[tuple[str, list[str], list[dict[str, Any]], list[int], dict[int, se
     ("not another's", ["A: a", "B: b < a"], [own("A", z=1), own("B", a=1)], [1, 2], {}),
     ("a global call sees no instance", ["A: a", "b < a"], [own("A", z=1), state(a=1)], [1, 2], {}),
     ("forward in an instance", ["A: b < a", "B: a", "A: a"], [own("A", z=1), own("B", z=1)], [2, 3, 1], {1: {3}}),
-    ("held by another instance is not held", ["A: b < a", "a"], [own("A", z=1), own("B", a=1)], [2, 1], {1: {2}}),
-    ("held by the instance itself", ["A: b < a", "a"], [own("A", a=1)], [1, 2], {}),
+    ("another instance has it", ["A: b < a", "a"], [own("A", z=1), own("B", a=1)], [2, 1], {1: {2}}),
+    ("the instance itself has it", ["A: b < a", "a"], [own("A", a=1)], [1, 2], {}),
 ]
 
 
@@ -196,8 +196,8 @@ def test_a_graph_can_be_built_of_the_calls_alone() -> None:
     graph, problems = build_graph(listed, lambda _path, _instance: False)
     assert [n.index for n in graph.order] == [1, 0]
     assert problems == []
-    held, _ = build_graph(listed, lambda path, _instance: path == Path("state", ("a",)))
-    assert [n.index for n in held.order] == [0, 1]
+    graph, _ = build_graph(listed, lambda path, _instance: path == Path("state", ("a",)))
+    assert [n.index for n in graph.order] == [0, 1]
 
 
 def test_problems_are_data() -> None:

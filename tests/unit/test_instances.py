@@ -1,4 +1,4 @@
-"""What an instance came to, as its child says it and as the run above reads it."""
+"""The report of a child on its instances, and the messages that the run above makes of it."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def template(*calls: Json) -> ValidatedPlan:
     return validate_request({"config": {}, "context": [TOOL, own, {"type": "plan", "plan": plan}]})
 
 
-def ended(prepared: ValidatedPlan, *results: tuple[int, Json, str], edited: bool = False) -> tuple[Walk, Json]:
-    """The walk of its instance, whose Calls end in this order, each with a result and a date; and what it says."""
+def walk_to_report(prepared: ValidatedPlan, *results: tuple[int, Json, str], edited: bool = False) -> tuple[Walk, Json]:
+    """The walk of instance ``a``, whose Calls report ``(rank, result, date)`` in this order, and its report."""
     walk = Walk(expand_template(prepared, ["a"]), identify)
     walk.begin("2026-01-01T00:00:00.000Z")
     for rank, value, date in results:
@@ -53,21 +53,21 @@ FIRST = "2026-01-01T00:00:01.250Z"
         (("then", "now"), ["then", "now"]),
     ],
 )
-def test_dates_are_told_shortly_and_found_again(dates: tuple[str, str], written: list[Json]) -> None:
+def test_dates_are_reported_as_milliseconds_and_restored(dates: tuple[str, str], written: list[Json]) -> None:
     prepared = template({"_outputPath": "†state.x"}, {"_outputPath": "†state.y"})
-    walk, item = ended(prepared, *((rank, rank, date) for rank, date in enumerate(dates)))
+    walk, item = walk_to_report(prepared, *((rank, rank, date) for rank, date in enumerate(dates)))
     assert item["written"] == written
-    found = instance_messages(calls_by_instance(prepared), "a", item)
-    assert [m for _, m in found] == walk.appended()
-    assert [m["_date"] for _, m in found] == list(dates)
+    messages = instance_messages(calls_by_instance(prepared), "a", item)
+    assert [m for _, m in messages] == walk.appended()
+    assert [m["_date"] for _, m in messages] == list(dates)
 
 
-def test_what_the_state_does_not_show_is_told_too() -> None:
+def test_values_that_the_state_does_not_show_are_reported() -> None:
     prepared = template(
         {"_outputPath": "†state.x"}, {"_outputPath": "†state.x"}, {"_outputPath": "†notes"}, {"_outputPath": "†state.z"}
     )
     why = CallError("broken", "it broke")
-    walk, item = ended(prepared, (3, why, FIRST), (0, 1, FIRST), (1, 2, FIRST), (2, "n", FIRST))
+    walk, item = walk_to_report(prepared, (3, why, FIRST), (0, 1, FIRST), (1, 2, FIRST), (2, "n", FIRST))
     assert item["written"] == [[0, FIRST, [1]], 0, [0, 0, ["n"]], None]
     assert [m for _, m in instance_messages(calls_by_instance(prepared), "a", item)] == walk.appended()
 
@@ -75,30 +75,30 @@ def test_what_the_state_does_not_show_is_told_too() -> None:
 def test_messages_come_in_plan_order_though_calls_are_listed_otherwise() -> None:
     prepared = template({"_outputPath": "†state.x", "x": "†state.y"}, {"_outputPath": "†state.y"})
     assert [n.index for n in prepared.nodes] == [1, 0]
-    walk, item = ended(prepared, (0, 1, FIRST), (1, 2, FIRST))
+    walk, item = walk_to_report(prepared, (0, 1, FIRST), (1, 2, FIRST))
     assert [c["id"] for c in item["calls"]] == ["1:t", "2:t"]
-    found = instance_messages(calls_by_instance(prepared), "a", item)
-    assert [m["_outputPath"] for _, m in found] == ["†state.y", "†state.x"]
-    assert [m for _, m in found] == walk.appended()
+    messages = instance_messages(calls_by_instance(prepared), "a", item)
+    assert [m["_outputPath"] for _, m in messages] == ["†state.y", "†state.x"]
+    assert [m for _, m in messages] == walk.appended()
 
 
-def test_of_an_edited_plan_is_told_what_was_made() -> None:
-    """The run above knows the plan as it was before: of that it takes no more than how many Calls there are."""
+def test_a_child_with_an_edited_plan_reports_each_write_in_full() -> None:
+    """The run above has the plan as it was before the edit, and uses no more of it than the number of its Calls."""
     before = template({"_outputPath": "†state.x"}, {"_outputPath": "†state.y"})
     after = template({"_outputPath": "†state.l", "_outputMethod": "push", "x": "†state.y"}, {"_outputPath": "†state.y"})
-    walk, item = ended(after, (0, 1, FIRST), (1, 2, FIRST), edited=True)
+    walk, item = walk_to_report(after, (0, 1, FIRST), (1, 2, FIRST), edited=True)
     planned = [n.planned for n in after.nodes]
     assert item["made"] == [[1, "†state.y", "set", planned[0], FIRST], [0, "†state.l", "push", planned[1], FIRST, 2]]
     assert [m for _, m in instance_messages(calls_by_instance(before), "a", item)] == walk.appended()
-    log = before.log()
+    log = before.create_log()
     replay_into_log(log, calls_by_instance(before), "a", item)
-    assert log.view("state", instance="a") == {"text": "one", "y": 1, "l": [2]}
+    assert log.read_kind("state", instance="a") == {"text": "one", "y": 1, "l": [2]}
 
 
-def test_what_was_provided_meanwhile_does_not_undo_what_an_instance_wrote() -> None:
+def test_a_message_provided_meanwhile_does_not_undo_what_an_instance_wrote() -> None:
     prepared = template({"_outputPath": "†state.l", "_outputMethod": "push"})
-    _, item = ended(prepared, (0, 1, FIRST))
-    log = prepared.log()
-    assert log.layer(None).take(parse_message({"type": "state", "state": {"l": "text"}}), set()) is None
+    _, item = walk_to_report(prepared, (0, 1, FIRST))
+    log = prepared.create_log()
+    assert log.view_of(None).fold_message(parse_message({"type": "state", "state": {"l": "text"}}), set()) is None
     replay_into_log(log, calls_by_instance(prepared), "a", item)
-    assert log.view("state", instance="a") == {"text": "one", "l": [1]}
+    assert log.read_kind("state", instance="a") == {"text": "one", "l": [1]}

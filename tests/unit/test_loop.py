@@ -12,9 +12,9 @@ from acts.language.errors import InvalidRequest
 from acts.language.messages import parse_message, read_request
 from acts.language.references import parse
 from acts.language.usage import Usage
-from acts.machines.loop import MAX_ERRORS_SHOWN, AskModel, AwaitApproval, Finished, Loop, Next, StartPlan
+from acts.machines.loop import MAX_ERRORS_SHOWN, AskModel, AwaitApproval, Finished, Loop, StartPlan, Step
 from acts.plan.validate import validate_request
-from acts.views.results import build_result
+from acts.views.results import build_agent_result, build_result
 from tests.property.drive import Drive
 
 Json = Any
@@ -43,50 +43,53 @@ def fails(code: str) -> Json:
     return {"$fail": {"type": code, "message": f"it was {code}"}}
 
 
-def loop_of(*context: Json, schema: Json = None, **config: Json) -> Loop:
+def loop_of(*context: Json, schema: Json = None, most_calls: int = 20_000, **config: Json) -> Loop:
+    """A loop whose budget refuses more than ``most_calls`` Calls at once."""
+
+    def refusal(count: int) -> str | None:
+        return f"the budget of {most_calls} calls is spent" if count > most_calls else None
+
     request: dict[str, Json] = {"config": {"model": "scripted:x", **config}, "context": [ACT, THINK, *context]}
-    return Loop(read_request(request if schema is None else {**request, "schema": schema}), {}, [])
+    return Loop(read_request(request if schema is None else {**request, "schema": schema}), {}, [], refusal)
 
 
-def walk(request: dict[str, Json], results: Results, usage: Json = None) -> dict[str, Json]:
-    """What a ``Plan`` makes of the Request that an agent hands over."""
+def walk(request: dict[str, Json], results: Results) -> dict[str, Json]:
+    """The result of a ``Plan`` that is started with the Request of an agent."""
     drive = Drive(validate_request(json.loads(json.dumps(request))), results)
     drive.finish_all()
-    spent = Usage()
-    spent.add(usage)
-    return json.loads(json.dumps(build_result(drive.walk, spent)))
+    return json.loads(json.dumps(build_result(drive.walk, Usage())))
 
 
-def play(loop: Loop, *ticks: Json, carry: Callable[[Loop], Loop] = lambda loop: loop) -> Next:
+def play(loop: Loop, *ticks: Json, carry: Callable[[Loop], Loop] = lambda loop: loop) -> Step:
     """Each tick is a Solution, or a Solution and the results of its Calls. The last thing that came of them."""
-    step: Next = loop.next()
+    step: Step = loop.next_tick()
     for tick in ticks:
         assert isinstance(step, AskModel), step
         solution, results = tick if isinstance(tick, tuple) else (tick, {})
-        loop.spent.add({"requests": 1, "inputTokens": 10, "outputTokens": 5})
+        loop.usage.add({"requests": 1, "inputTokens": 10, "outputTokens": 5})
         step = loop.answered(json.loads(json.dumps(solution)))
         if isinstance(step, StartPlan):
-            step = loop.walked(walk(step.request, results))
+            step = loop.plan_ended(walk(step.request, results))
         if isinstance(step, AskModel):
-            loop.untick()
+            loop.undo_tick()
             loop = carry(loop)
-            step = loop.next()
+            step = loop.next_tick()
     return step
 
 
 def last_error(loop: Loop) -> dict[str, Json]:
     raw = loop.request.context[-1].raw
     assert raw["type"] == "error"
-    found = raw["data"]["error"]
-    assert isinstance(found, dict)
-    return found
+    error = raw["data"]["error"]
+    assert isinstance(error, dict)
+    return error
 
 
 # -- outputs ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("given", "output"),
+    ("answer", "output"),
     [
         *((v, v) for v in (0, False, "", [], {}, "text", 1.5, {"a": None}, [None])),
         ("†state.a", 1), ("†state.list[1].c", 2), ("†state.list.0", 1), ("††state.a", "†state.a"), ("†††x", "††x"),
@@ -100,11 +103,11 @@ def last_error(loop: Loop) -> dict[str, Json]:
         ({"_tools": "†state.a", "_output": "†state.a"}, {"_tools": 1, "_output": 1}),
     ],
 )  # fmt: skip
-def test_an_output_ends_the_loop_with_its_references_resolved(given: Json, output: Json) -> None:
+def test_an_output_ends_the_loop_with_its_references_resolved(answer: Json, output: Json) -> None:
     loop = loop_of(STATE)
-    over = play(loop, {"calls": [], "output": given})
-    assert over == Finished("completed")
-    assert loop.result("completed")["output"] == output
+    step = play(loop, {"calls": [], "output": answer})
+    assert step == Finished("completed")
+    assert build_agent_result(loop, "completed")["output"] == output
     assert type(loop.output) is type(output)
 
 
@@ -141,13 +144,13 @@ def test_a_solution_that_does_not_stand_goes_back_as_an_error_and_counts_as_a_ti
     assert step == AskModel(2, len(loop.request.context))
     error = last_error(loop)
     assert (error["code"], error.get("pointer")) == (code, pointer)
-    assert [e["code"] for e in loop.errors] == [code]
-    assert loop.calls == []
+    assert [e["code"] for e in loop.results.errors] == [code]
+    assert loop.results.calls == []
     assert not any(m.type == "plan" for m in loop.request.context)
     assert play_on(loop, {"output": "at last"}) == Finished("completed")
 
 
-def play_on(loop: Loop, solution: Json) -> Next:
+def play_on(loop: Loop, solution: Json) -> Step:
     return loop.answered(solution)
 
 
@@ -161,7 +164,7 @@ def test_an_error_names_the_call_that_it_is_about() -> None:
 def test_problems_of_calls_and_of_the_output_are_told_together() -> None:
     loop = loop_of()
     play(loop, {"calls": [call("nope"), call("nope")], "output": "†"})
-    assert [e["code"] for e in loop.errors] == ["invalidExpression", "unknownTool", "unknownTool"]
+    assert [e["code"] for e in loop.results.errors] == ["invalidExpression", "unknownTool", "unknownTool"]
 
 
 def test_of_very_many_problems_the_first_are_told_and_the_rest_counted() -> None:
@@ -190,8 +193,8 @@ def test_the_long_form_of_a_schema_means_the_schema_of_its_output() -> None:
 
 def test_references_of_an_output_are_resolved_after_the_calls_of_its_tick() -> None:
     loop = loop_of(STATE)
-    over = play(loop, ({"calls": [call("act", "†state.a")], "output": {"new": "†state.a"}}, {"1:act": "new"}))
-    assert (over, loop.output) == (Finished("completed"), {"new": "new"})
+    step = play(loop, ({"calls": [call("act", "†state.a")], "output": {"new": "†state.a"}}, {"1:act": "new"}))
+    assert (step, loop.output) == (Finished("completed"), {"new": "new"})
 
 
 @pytest.mark.parametrize(
@@ -212,7 +215,7 @@ def test_a_failed_call_withholds_the_output(calls: list[Json], results: Results,
     loop = loop_of(STATE)
     step = play(loop, ({"calls": calls, "output": "well"}, results))
     assert (step == Finished("completed")) is stands
-    assert bool(loop.errors) is not stands
+    assert bool(loop.results.errors) is not stands
     assert any(m.type == "error" for m in loop.request.context) is not stands
 
 
@@ -232,47 +235,47 @@ def test_a_tick_leaves_its_plan_its_results_and_its_errors_in_the_context() -> N
     loop = loop_of(STATE)
     calls = [call("act", "†state.x"), call("act", "†state.y"), call("act", "†state.z", x="†state.y")]
     play(loop, ({"calls": calls}, {"1:act": "x", "2:act": fails("Boom")}))
-    plan, state, error = loop.appended()
+    plan, state, error = loop.context.appended()
     assert plan == {"type": "plan", "plan": calls, "mode": "eager"}
     assert (state["state"], state["_outputPath"], state["_call"]) == ({"x": "x"}, "†state.x", calls[0])
     assert error["data"] == {"call": calls[1], "error": {"code": "Boom", "message": "it was Boom"}}
-    assert [(c["id"], c["state"], c["tick"]) for c in loop.calls] == [
+    assert [(c["id"], c["state"], c["tick"]) for c in loop.results.calls] == [
         ("1:act", "completed", 1), ("2:act", "failed", 1), ("3:act", "skipped", 1),
     ]  # fmt: skip
 
 
 def test_the_next_tick_reads_what_the_one_before_wrote() -> None:
     loop = loop_of()
-    over = play(
+    step = play(
         loop,
         ({"calls": [call("act", "†state.n", _outputMethod="push")]}, {"1:act": 1}),
         ({"calls": [call("act", "†state.n", x="†state.n", _outputMethod="push")], "output": "†state.n"}, {"1:act": 2}),
     )
-    assert (over, loop.output) == (Finished("completed"), [1, 2])
+    assert (step, loop.output) == (Finished("completed"), [1, 2])
 
 
 def test_a_plan_of_the_request_is_shown_and_not_run_and_its_mode_stays() -> None:
     planned = [call("act", "†state.x"), call("nobody knows")]
     loop = loop_of({"type": "plan", "plan": planned, "mode": "lazy"}, approve={"plan": False})
     play(loop, ({"calls": [call("act", "†state.y")]}, {"1:act": 1}), {"calls": [call("nope")]})
-    assert [c["tool"] for c in loop.calls] == ["act"]
-    assert loop.appended()[0]["mode"] == "lazy"
+    assert [c["tool"] for c in loop.results.calls] == ["act"]
+    assert loop.context.appended()[0]["mode"] == "lazy"
 
 
 def test_a_lazy_plan_drops_what_was_answered_too_early() -> None:
     loop = loop_of({"type": "plan", "plan": [], "mode": "lazy"}, approve={"plan": False})
     play(loop, ({"calls": [call("think", "†state.x", _output="guess")]}, {"1:think": "asked"}))
-    assert loop.result("x")["state"] == {"x": "asked"}
+    assert build_agent_result(loop, "x")["state"] == {"x": "asked"}
 
 
 def test_a_message_from_outside_is_in_the_next_prompt_and_plan() -> None:
     loop = loop_of()
-    step = loop.next()
+    step = loop.next_tick()
     message = parse_message({"type": "input", "input": {"n": 5}})
     loop.provide(message)  # type: ignore[arg-type]
     step = loop.answered({"calls": [call("act", "†state.x", x="†input.n")], "output": "†input.n"})
     assert isinstance(step, StartPlan)
-    assert loop.walked(walk(step.request, {})) == Finished("completed")
+    assert loop.plan_ended(walk(step.request, {})) == Finished("completed")
     assert loop.output == 5
 
 
@@ -284,43 +287,43 @@ APPROVED = {"what": "call", "call": "1:act", "decision": "approve", "version": 1
 
 
 def decisions_of(loop: Loop, instance: str | None) -> Json:
-    return loop.value(parse("†decision"), instance)
+    return loop.context.value(parse("†decision"), instance)
 
 
 def test_a_decision_about_an_instance_is_its_own_and_any_other_is_everybodys() -> None:
     loop = loop_of(*OWN)
-    loop.decision({"what": "plan", "decision": "approve", "reason": "go"})
-    loop.decision({**APPROVED, "instance": "a", "reason": "the debts of a"})
+    loop.append_decision({"what": "plan", "decision": "approve", "reason": "go"})
+    loop.append_decision({**APPROVED, "instance": "a", "reason": "the debts of a"})
     assert [decisions_of(loop, i).get("reason") for i in (None, "a", "b")] == ["go", "the debts of a", "go"]
-    loop.decision({**APPROVED, "instance": "one of a delegate"})
+    loop.append_decision({**APPROVED, "instance": "one of a delegate"})
     assert loop.request.instances() == ("a", "b")
 
 
 def test_a_decision_replaces_the_one_before() -> None:
     loop = loop_of()
-    loop.decision({**APPROVED, "by": "Ada", "reason": "the first"})
-    loop.decision({**APPROVED, "call": "2:act"})
+    loop.append_decision({**APPROVED, "by": "Ada", "reason": "the first"})
+    loop.append_decision({**APPROVED, "call": "2:act"})
     assert decisions_of(loop, None) == {"what": "call", "call": "2:act", "decision": "approve"}
 
 
 def test_a_template_is_counted_once_for_each_instance() -> None:
     loop = loop_of(*OWN)
-    loop.next()
+    loop.next_tick()
     step = loop.answered({"calls": [call("act", "†state.x"), call("act", "†state.y")]})
     assert isinstance(step, StartPlan)
-    assert (step.calls, loop.started) == (4, 4)
+    assert step.calls == 4
 
 
 def test_the_call_that_was_edited_stands_beside_its_error() -> None:
     loop = loop_of()
-    loop.next()
+    loop.next_tick()
     step = loop.answered({"calls": [call("act", "†state.x", n=1)]})
     assert isinstance(step, StartPlan)
     result = walk(step.request, {"1:act": fails("declined")})
     changed = call("act", "†state.y", n=2)
     result["calls"][0]["call"] = changed
-    loop.walked(result)
-    assert [m["data"]["call"] for m in loop.appended() if m["type"] == "error"] == [changed]
+    loop.plan_ended(result)
+    assert [m["data"]["call"] for m in loop.context.appended() if m["type"] == "error"] == [changed]
 
 
 # -- step: call --------------------------------------------------------------------
@@ -329,13 +332,13 @@ def test_the_call_that_was_edited_stands_beside_its_error() -> None:
 def test_of_a_solution_only_the_first_call_in_plan_order_is_run() -> None:
     loop = loop_of(STATE, step="call")
     calls = [call("act", "†state.last", x="†state.first"), call("act", "†state.first")]
-    assert isinstance(loop.next(), AskModel)
+    assert isinstance(loop.next_tick(), AskModel)
     step = loop.answered({"calls": calls, "output": "early"})
     assert isinstance(step, StartPlan)
     assert step.ids == ("2:act",)
     assert [c["_outputPath"] for c in step.request["context"][-1]["plan"]] == ["†state.first"]
-    assert isinstance(loop.walked(walk(step.request, {"1:act": 1})), AskModel)
-    assert [(c["id"], c["state"]) for c in loop.calls] == [("2:act", "completed")]
+    assert isinstance(loop.plan_ended(walk(step.request, {"1:act": 1})), AskModel)
+    assert [(c["id"], c["state"]) for c in loop.results.calls] == [("2:act", "completed")]
     plan = loop.request.plan
     assert plan is not None
     assert list(plan.calls) == calls
@@ -359,7 +362,7 @@ def test_an_output_is_withheld_while_calls_of_its_solution_were_not_run(
 ) -> None:
     loop = loop_of(step="call")
     step = play(loop, ({"calls": calls, "output": "done"}, {}))
-    assert [c["id"] for c in loop.calls] == [run]
+    assert [c["id"] for c in loop.results.calls] == [run]
     assert (step == Finished("completed")) is over
 
 
@@ -373,77 +376,59 @@ AGAIN = ({"calls": [call("act", "†state.x")]}, {"1:act": 1})
     [
         ({"maxTicks": 1}, 1, "maxTicks 1"),
         ({"maxTicks": 3}, 3, "maxTicks 3"),
-        ({"budget": {"requests": 2}}, 2, "2 requests"),
-        ({"budget": {"tokens": 30}}, 2, "30 tokens"),
-        ({"budget": {"tokens": 31}}, 3, "31 tokens"),
-        ({"budget": {"requests": 0}}, 0, "0 requests"),
-        ({"budget": {"cost": 0}}, 0, "0 US dollars"),
+        ({"most_calls": 0}, 1, "0 calls"),
     ],
 )
 def test_a_limit_ends_the_loop_says_which_and_keeps_the_state(config: Json, ticks: int, words: str) -> None:
     loop = loop_of(**config)
-    over = play(loop, *[AGAIN] * ticks)
-    assert isinstance(over, Finished)
-    assert (over.status, over.code) == ("failed", "LimitExceeded")
-    assert words in over.message
+    step = play(loop, *[AGAIN] * ticks)
+    assert isinstance(step, Finished)
+    assert (step.status, step.code) == ("failed", "LimitExceeded")
+    assert words in step.message
     assert loop.tick == ticks
-    assert loop.result("failed")["state"] == ({"x": 1} if ticks else {})
+    assert build_agent_result(loop, "failed")["state"] == ({} if "most_calls" in config else {"x": 1})
 
 
 def test_ticks_that_were_refused_count_like_any_other() -> None:
-    over = play(loop_of(maxTicks=2), {"calls": 5}, {})
-    assert isinstance(over, Finished)
-    assert "maxTicks 2" in over.message
+    step = play(loop_of(maxTicks=2), {"calls": 5}, {})
+    assert isinstance(step, Finished)
+    assert "maxTicks 2" in step.message
 
 
 def test_an_output_of_the_last_tick_still_stands() -> None:
-    assert play(loop_of(maxTicks=2, budget={"requests": 2}), AGAIN, {"output": 1}) == Finished("completed")
+    assert play(loop_of(maxTicks=2), AGAIN, {"output": 1}) == Finished("completed")
 
 
-def test_the_budget_of_calls_is_that_of_the_whole_run() -> None:
-    loop = loop_of(budget={"calls": 3})
-    two = {"calls": [call("act", "†state.x"), call("act", "†state.y")]}
-    over = play(loop, (two, {}), (two, {}))
-    assert isinstance(over, Finished)
-    assert (over.code, "3 calls" in over.message, len(loop.calls)) == ("LimitExceeded", True, 2)
+def test_the_budget_refuses_all_calls_of_a_solution_or_none() -> None:
+    loop = loop_of(*OWN, most_calls=3)
+    loop.next_tick()
+    two = {"calls": [call("act", "†state.x"), call("act", "†state.y")]}  # once for each of the two instances
+    assert loop.answered(two) == Finished("failed", "the budget of 3 calls is spent", "LimitExceeded")
+    assert loop.results.calls == []
 
 
 def test_with_steps_of_one_call_only_what_is_run_counts_as_a_call() -> None:
-    loop = loop_of(budget={"calls": 2}, step="call")
-    two = {"calls": [call("act", "†state.x"), call("act", "†state.y")]}
-    over = play(loop, (two, {}), {"calls": two["calls"][1:], "output": "done"})
-    assert over == Finished("completed")
+    loop = loop_of(step="call")
+    loop.next_tick()
+    step = loop.answered({"calls": [call("act", "†state.x"), call("act", "†state.y")]})
+    assert isinstance(step, StartPlan)
+    assert step.calls == 1
 
 
-def test_the_plan_of_a_tick_is_given_what_is_left_of_the_budget() -> None:
+def test_the_plan_of_a_tick_has_the_settings_of_the_agent_without_those_of_its_loop() -> None:
     loop = loop_of(budget={"requests": 5, "tokens": 100, "cost": 1, "calls": 9}, maxTicks=7, step="call", temperature=0)
-    loop.next()
-    loop.spent.add({"requests": 2, "inputTokens": 500, "cost": 0.25})
+    loop.next_tick()
     step = loop.answered({"calls": [call("act")]})
     assert isinstance(step, StartPlan)
-    config = step.request["config"]
-    assert config["budget"] == {"requests": 3, "tokens": 0, "cost": 0.75, "calls": 9}  # its own Call among them
-    assert (config["model"], config["temperature"], config["approve"]) == ("scripted:x", 0, {"plan": False})
-    assert not {"maxTicks", "step"} & set(config)
-
-
-def test_what_a_plan_spent_is_spent_by_the_agent() -> None:
-    loop = loop_of(budget={"requests": 3})
-    loop.next()
-    loop.spent.add({"requests": 1})
-    step = loop.answered({"calls": [call("think", "†state.x")]})
-    assert isinstance(step, StartPlan)
-    over = loop.walked(walk(step.request, {"1:think": 1}, {"requests": 2}))
-    assert isinstance(over, Finished)
-    assert "3 requests" in over.message
+    assert step.request["config"] == {"model": "scripted:x", "temperature": 0, "approve": {"plan": False}}
 
 
 def test_an_answer_that_is_no_solution_counts_as_a_tick() -> None:
     loop = loop_of(maxTicks=2)
-    loop.next()
-    assert loop.unusable("modelNotJson", "it said Sure!") == AskModel(2, len(loop.request.context))
+    loop.next_tick()
+    assert loop.answer_unusable("modelNotJson", "it said Sure!") == AskModel(2, len(loop.request.context))
     assert last_error(loop) == {"code": "modelNotJson", "message": "it said Sure!"}
-    assert isinstance(loop.unusable("modelNotJson", "it said Sure!"), Finished)
+    assert isinstance(loop.answer_unusable("modelNotJson", "it said Sure!"), Finished)
 
 
 @pytest.mark.parametrize(
@@ -489,7 +474,7 @@ def test_a_loop_that_is_carried_over_after_each_tick_comes_to_the_same(step: str
     loops = [loop_of(STATE, step=step)]
     straight = loop_of(STATE, step=step)
     assert play(straight, *STORY) == play(loops[0], *STORY, carry=carried)
-    assert loops[-1].result("x") == straight.result("x")
+    assert build_agent_result(loops[-1], "x") == build_agent_result(straight, "x")
     assert len(loops) >= len(STORY)
 
 
@@ -498,30 +483,30 @@ def test_a_loop_that_is_carried_over_after_each_tick_comes_to_the_same(step: str
 
 def carried(loop: Loop) -> Loop:
     """The same loop in the next run."""
-    again = loop_of(*[m.raw for m in loop.request.context[2 : loop.given]], **(loop.request.raw["config"] or {}))
+    again = loop_of(*loop.request.raw["context"][2:], **(loop.request.raw["config"] or {}))
     again.restore(json.loads(json.dumps(loop.snapshot())))
     return again
 
 
 def test_a_plan_that_waits_for_a_person_is_carried_over_as_it_was_edited() -> None:
     loop = loop_of({"type": "plan", "plan": [], "mode": "lazy"}, budget={"calls": 2})
-    loop.next()
+    loop.next_tick()
     assert loop.answered({"calls": [call("act", "†state.a")], "output": "†state"}) == AwaitApproval(1)
-    loop.edited([call("act", "†state.b"), call("act", "†state.c")])
+    loop.edited(loop.check_edit(None, None, (call("act", "†state.b"), call("act", "†state.c"))))
     again = carried(loop)
-    assert (again.begin(), again.tick, again.proposed) == (AwaitApproval(1), 1, loop.proposed)
+    assert (again.begin(), again.tick, again.proposed_calls) == (AwaitApproval(1), 1, loop.proposed_calls)
     step = again.approved()
     assert isinstance(step, StartPlan)
-    assert again.walked(walk(step.request, {"1:act": 1, "2:act": 2})) == Finished("completed")
+    assert again.plan_ended(walk(step.request, {"1:act": 1, "2:act": 2})) == Finished("completed")
     assert again.output == {"b": 1, "c": 2}
 
 
 def test_what_of_a_proposal_would_be_walked_is_what_is_walked_when_it_is_approved() -> None:
     for config, count in (({}, 2), ({"step": "call"}, 1), ({"approve": {"plan": True, "calls": True}}, 2)):
         loop = loop_of(STATE, **{"approve": {"plan": True}, "budget": {"calls": 9}, **config})
-        loop.next()
+        loop.next_tick()
         loop.answered({"calls": [call("act", "†state.x", value="†state.a"), call("act", "†state.y")]})
-        part, request = loop.to_walk()
+        part, request = loop.pending_plan_request()
         step = loop.approved()
         assert isinstance(step, StartPlan)
         assert (len(part.nodes), request) == (count, step.request)
@@ -530,11 +515,11 @@ def test_what_of_a_proposal_would_be_walked_is_what_is_walked_when_it_is_approve
 def test_ten_thousand_calls_are_planned_and_walked() -> None:
     loop = loop_of()
     calls = [call("think", f"†state.n{i}", _output=i) for i in range(10_000)]
-    loop.next()
+    loop.next_tick()
     step = loop.answered({"calls": calls, "output": "†state.n9999"})
     assert isinstance(step, StartPlan)
     assert len(step.ids) == 10_000
-    assert loop.walked(walk(step.request, {})) == Finished("completed")
+    assert loop.plan_ended(walk(step.request, {})) == Finished("completed")
     assert loop.output == 9_999
 
 
@@ -548,7 +533,7 @@ def nested(depth: int) -> Json:
 @pytest.mark.parametrize("depth", [50, 90, 150, 2_000])
 def test_a_deeply_nested_output_stands_or_is_refused_and_never_breaks_the_loop(depth: int) -> None:
     loop = loop_of()
-    loop.next()
+    loop.next_tick()
     step = loop.answered({"output": nested(depth)})
     assert step == Finished("completed") if depth < 99 else last_error(loop)["code"] == "invalidSolution"
 
@@ -556,7 +541,7 @@ def test_a_deeply_nested_output_stands_or_is_refused_and_never_breaks_the_loop(d
 @pytest.mark.parametrize("depth", [50, 91, 94, 96, 97, 98, 2_000])
 def test_a_call_is_refused_as_too_deep_before_a_plan_is_made_of_it(depth: int) -> None:
     loop = loop_of()
-    loop.next()
+    loop.next_tick()
     step = loop.answered({"calls": [call("act", "†state.x", x=nested(depth))]})
     if isinstance(step, StartPlan):
         validate_request(step.request)
@@ -566,7 +551,7 @@ def test_a_call_is_refused_as_too_deep_before_a_plan_is_made_of_it(depth: int) -
 
 def test_a_message_too_deep_for_a_plan_is_refused() -> None:
     loop = loop_of()
-    loop.next()
+    loop.next_tick()
     try:
         loop.provide(parse_message({"type": "input", "input": {"deep": nested(97)}}))  # type: ignore[arg-type]
     except InvalidRequest:
@@ -596,7 +581,7 @@ ODD_NAMES = ("type", "tool", "_tool", "items", "$ref", "a b", "†x", "a/b~c", "
 def test_a_tool_of_any_name_can_be_handed_over(name: str) -> None:
     schema = {"properties": tool(name)["tool"]["properties"]}
     loop = loop_of({"type": "tool", "tool": schema})
-    loop.next()
+    loop.next_tick()
     step = loop.answered({"calls": [call(name, "†state.x")]})
     assert isinstance(step, StartPlan)
     assert validate_request(step.request).nodes[0].tool.name == name

@@ -1,4 +1,4 @@
-"""Messages in all their forms, and what is reported about those that are none."""
+"""Messages in all their forms, and what is reported about what is no Message."""
 
 from __future__ import annotations
 
@@ -152,13 +152,13 @@ def test_what_is_no_message_is_refused_with_its_place(raw: Any, code: str, point
     assert says in problem.message
 
 
-def test_an_unknown_type_is_told_with_its_index_and_what_is_near() -> None:
+def test_an_unknown_type_is_reported_with_its_index_and_a_suggestion() -> None:
     problems = problems_of({"context": [{"type": "text", "text": "t"}, {"type": "planet"}]})
     assert [(p.pointer, p.hint) for p in problems] == [("/context/1/type", 'did you mean "plan"?')]
     assert "message 1" in problems[0].message
 
 
-def test_what_stands_beside_a_wrapped_payload_is_a_warning() -> None:
+def test_a_key_beside_a_wrapped_payload_is_a_warning() -> None:
     request = parse_request({"context": [{"type": "state", "state": {}, "extra": 1, "description": "d"}]})
     assert [(p.code, p.pointer, p.fatal) for p in request.problems] == [("ignoredField", "/context/0/extra", False)]
 
@@ -179,7 +179,7 @@ def test_what_is_no_request_is_refused(raw: Any) -> None:
     assert problems_of(raw)
 
 
-def test_all_problems_of_shape_are_told_at_once() -> None:
+def test_all_problems_of_shape_are_reported_at_once() -> None:
     problems = problems_of({"context": [{"type": "x"}, 5, {"type": "text"}], "extra": 1, "config": {"maxTick": 1}})
     assert [p.pointer for p in problems] == [
         "/extra",
@@ -226,7 +226,7 @@ def nested(depth: int) -> Any:
     ],
     ids=["request", "message", "payload", "tool", "call", "config", "schema", "model"],
 )
-def test_json_that_cannot_be_kept_is_refused_wherever_it_stands(place: Any, value: Any) -> None:
+def test_json_that_cannot_be_stored_is_refused_anywhere(place: Any, value: Any) -> None:
     (problem,) = problems_of(place(value))
     assert problem.code == "invalidJson"
     assert len(problem.text()) < 700
@@ -234,7 +234,7 @@ def test_json_that_cannot_be_kept_is_refused_wherever_it_stands(place: Any, valu
 
 
 @pytest.mark.parametrize("text", ["\x00", "a\x00b", "\u202e", "😀", "\u2028", "é" * 1000])
-def test_any_other_text_is_kept(text: str) -> None:
+def test_any_other_text_is_accepted(text: str) -> None:
     request = parse_request({"context": [{"type": "state", "state": {text: text}}]})
     assert request.data()[0].payload == {text: text}
 

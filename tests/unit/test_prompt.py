@@ -29,7 +29,7 @@ from acts.language.usage import Usage
 from acts.machines.loop import Loop, StartPlan
 from acts.plan.validate import validate_request
 from acts.planner.prompt import TICK_LINE, Prompt, render_latent_prompt, render_planner_prompt, render_repair_turn
-from acts.views.results import result as result_of
+from acts.views.results import build_result
 from tests.property.drive import NOW, Drive
 
 Json = Any
@@ -100,12 +100,12 @@ def loop_of(context: list[Json] = CONTEXT, **config: Json) -> Loop:
 
 def run_tick(loop: Loop, solution: Json = FIRST, results: dict[str, Json] = RESULTS) -> Loop:
     """The loop after one more tick."""
-    loop.next()
+    loop.next_tick()
     step = loop.answered(json.loads(json.dumps(solution)))
     if isinstance(step, StartPlan):
         drive = Drive(validate_request(step.request), results)
         drive.finish_all()
-        loop.walked(json.loads(json.dumps(result_of(drive.walk, Usage()))))
+        loop.plan_ended(json.loads(json.dumps(build_result(drive.walk, Usage()))))
     return loop
 
 
@@ -131,7 +131,7 @@ class Latent:
         self.scoped: list[Json] | None = None
         if self.scopes is not None:
             parsed = _with_scopes(self.scopes)[0].scopes
-            self.scoped = list(scoped_context(parsed, lambda path: loop.log.read(path, 0)))
+            self.scoped = list(scoped_context(parsed, lambda path: loop.context.log.read(path, 0)))
 
     def prompt(self) -> Prompt:
         return render_latent_prompt(self.messages, self.tool, self.call, self.paths, self.scoped)

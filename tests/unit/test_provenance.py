@@ -230,7 +230,7 @@ ORIGINS: list[tuple[str, list[Json], int | None, dict[str, Json], tuple[str, boo
         1,
         {},
         (message_authors.MODEL, True),
-        {"all_shown": True},
+        {"saw_all": True},
     ),
     (
         "a model, which saw its scopes",
@@ -238,7 +238,7 @@ ORIGINS: list[tuple[str, list[Json], int | None, dict[str, Json], tuple[str, boo
         1,
         {},
         (message_authors.MODEL, True),
-        {"all_shown": False, "given": False},
+        {"saw_all": False, "is_literal": False},
     ),
     (
         "an answer that stood in the Request",
@@ -246,7 +246,7 @@ ORIGINS: list[tuple[str, list[Json], int | None, dict[str, Json], tuple[str, boo
         1,
         {},
         (message_authors.REQUEST, False),
-        {"given": True, "all_shown": False, "id": "1:think"},
+        {"is_literal": True, "saw_all": False, "id": "1:think"},
     ),
     (
         "an answer that stood in the Request and was not taken",
@@ -254,7 +254,7 @@ ORIGINS: list[tuple[str, list[Json], int | None, dict[str, Json], tuple[str, boo
         1,
         {},
         (message_authors.MODEL, True),
-        {"given": False},
+        {"is_literal": False},
     ),
     (
         "an answer of the planner",
@@ -262,7 +262,7 @@ ORIGINS: list[tuple[str, list[Json], int | None, dict[str, Json], tuple[str, boo
         0,
         {},
         (message_authors.MODEL, True),
-        {"given": True, "planned": "model"},
+        {"is_literal": True, "planned": "model"},
     ),
     (
         "an answer that somebody put into the plan",
@@ -270,7 +270,7 @@ ORIGINS: list[tuple[str, list[Json], int | None, dict[str, Json], tuple[str, boo
         0,
         {},
         (message_authors.DECISION, True),
-        {"given": True, "planned": "person"},
+        {"is_literal": True, "planned": "person"},
     ),
     (
         "a plan of the model that was edited before it ran",

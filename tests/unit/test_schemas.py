@@ -124,7 +124,7 @@ CLOSED_OBJECTS: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("value", "text"), CLOSED_OBJECTS)
-def test_an_unknown_key_is_answered_with_the_known_ones(value: dict[str, Any], text: str) -> None:
+def test_an_unknown_key_is_reported_with_the_allowed_ones(value: dict[str, Any], text: str) -> None:
     assert checker(ITEM).defects(value) == [((), text)]
     assert checker({"additionalProperties": False}).defects({"x": 1}) == [((), '"x" is not allowed; allowed: none')]
 
@@ -260,7 +260,7 @@ BAD: list[Any] = [
 
 
 @pytest.mark.parametrize("schema", BAD, ids=str)
-def test_what_is_no_schema_is_told_in_one_line(schema: Any) -> None:
+def test_what_is_no_schema_is_reported_in_one_line(schema: Any) -> None:
     why = schema_defect(schema)
     assert why
     assert "\n" not in why

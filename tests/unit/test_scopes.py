@@ -73,7 +73,7 @@ def test_a_call_sees_what_its_scopes_name(scopes: list[str], messages: list[dict
 
 
 @pytest.mark.parametrize("scopes", [s for s, _ in SCOPED], ids=str)
-def test_nothing_stands_beside_what_was_asked_for(scopes: list[str]) -> None:
+def test_nothing_is_beside_what_is_in_scope(scopes: list[str]) -> None:
     scope_paths = paths(scopes)
     for message in scoped_context(scope_paths, read):
         kind = message.get("kind", message["type"])

@@ -1,4 +1,4 @@
-"""What a Tool says of its Calls: read from a schema in every form, refused with a reason, and never with a crash."""
+"""Tools: read from a schema in every form, or refused with a reason, and never with a crash."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_map_defines_several() -> None:
     assert list(tools_of({"a": {}, "b": {"properties": {}}})) == ["a", "b"]
 
 
-def test_a_name_stands_for_a_registered_tool_with_or_without_prefix() -> None:
+def test_a_name_means_a_registered_tool_with_or_without_prefix() -> None:
     for name in ("charge", "Tool.charge"):
         assert tools_of(name)["charge"].activity == "billing.charge"
 
@@ -140,7 +140,7 @@ RUNS: list[tuple[dict[str, Any], bool, str, str | None]] = [
     ({"properties": {"_activity": {"const": ""}}}, True, "latent", None),
     ({"_activity": "x"}, False, "activity", "x"),
     ({"_activity": ""}, True, "latent", None),
-    # a choice that is left open is no choice of the LLM's
+    # an Activity that is left open is not for the LLM to choose
     ({"properties": {"_activity": {"type": "string"}}}, False, "latent", None),
     ({"properties": {"_activity": {"type": "string"}}}, True, "activity", "a"),
     ({"properties": {"_activity": {"enum": ["x", "y"]}}}, True, "activity", "a"),

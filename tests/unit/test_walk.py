@@ -1,4 +1,4 @@
-"""The walk, event by event. The rows of ``tests/cases.py`` say what becomes of small plans."""
+"""The walk, event by event. The rows of ``tests/cases.py`` hold small plans and their expected outcomes."""
 
 from __future__ import annotations
 
@@ -12,18 +12,17 @@ from hypothesis import strategies as st
 
 from acts.language.errors import CallError, EngineError, InvalidRequest
 from acts.language.messages import parse_request
-from acts.language.references import Path
 from acts.language.values import UNKNOWN, get
 from acts.plan.context_log import Log
 from tests import oracle
-from tests.cases import ROWS, Row, call, own, row, state, tool
-from tests.property.drive import NOW, Drive, assert_equal_to_the_serial_run, data_message, plain, views
+from tests.cases import ROWS, Row, call, fails, row, state
+from tests.property.drive import NOW, Drive, assert_equal_to_the_serial_run, begin, data_message, plain, views
 
 SOME_ORDERS = 24  # all orders of four Calls
 
 
 def orders(count: int) -> list[tuple[int, ...]]:
-    """Every order of completion for small plans; both ends and a mix of larger ones."""
+    """Every order of completion of a small plan; three of a larger one: as listed, reversed, mixed."""
     if count <= 4:
         return list(permutations(range(count)))
     return [
@@ -33,7 +32,7 @@ def orders(count: int) -> list[tuple[int, ...]]:
     ]
 
 
-def written(message: dict[str, Any]) -> list[Any]:
+def write_of(message: dict[str, Any]) -> list[Any]:
     where = message["_outputPath"]
     names = tuple(where.split(".")[1:])
     return [where, message["_outputMethod"], get(message[message["type"]], names), message.get("_instance")]
@@ -41,7 +40,7 @@ def written(message: dict[str, Any]) -> list[Any]:
 
 def assert_as_expected(drive: Drive, expect: dict[str, Any]) -> None:
     walk = drive.walk
-    assert drive.over == [expect["status"]]
+    assert drive.final_statuses == [expect["status"]]
     assert {n.id: r.state for n, r in zip(walk.nodes, walk.runs, strict=True)} == expect["states"]
     assert {n.id: r.error["code"] for n, r in zip(walk.nodes, walk.runs, strict=True) if r.error} == expect["errors"]
     if "state" in expect:
@@ -53,11 +52,11 @@ def assert_as_expected(drive: Drive, expect: dict[str, Any]) -> None:
     for id_, context in expect.get("sees", {}).items():
         assert drive.started[id_][1] == context, id_
     if "written" in expect:
-        assert [written(m) for m in walk.appended()] == expect["written"]
+        assert [write_of(m) for m in walk.appended()] == expect["written"]
 
 
 @pytest.mark.parametrize("case", ROWS, ids=lambda r: r["name"])
-def test_a_row_comes_out_the_same_in_every_order(case: Row) -> None:
+def test_a_row_has_the_same_outcome_in_every_order(case: Row) -> None:
     expected = oracle.run(case["request"], case["results"])
     for order in orders(len(case["expect"]["states"])):
         drive = Drive(case["request"], case["results"])
@@ -73,7 +72,7 @@ def test_the_context_of_a_row_folds_again_to_the_same_view(case: Row) -> None:
     data = [m for m in case["request"]["context"] if m["type"] in oracle.DATA_LIKE]
     log = Log([data_message(m) for m in [*data, *drive.walk.appended()]])
     assert log.problems == []
-    assert plain(views(log, drive.prepared)) == plain(drive.seen()["views"])
+    assert plain(views(log, drive.prepared)) == plain(drive.observe()["views"])
 
 
 def test_rows_are_plain_json_with_names_of_their_own() -> None:
@@ -86,12 +85,6 @@ def test_rows_are_plain_json_with_names_of_their_own() -> None:
 
 
 # -- starting ------------------------------------------------------------------------
-
-
-def begin(*plan: dict[str, Any], context: Any = (), results: Any = None, config: Any = None) -> Drive:
-    made = row("one of a kind", list(plan), context=context, results=results)
-    request = made["request"] if config is None else {**made["request"], "config": config}
-    return Drive(request, made["results"])
 
 
 def test_all_ready_calls_start_at_once_in_plan_order() -> None:
@@ -114,13 +107,13 @@ def test_max_parallel_holds_calls_back_in_plan_order() -> None:
 
 
 def test_an_empty_plan_is_over_at_once() -> None:
-    assert Drive({"context": [{"type": "plan", "plan": []}]}, {}).over == ["completed"]
+    assert Drive({"context": [{"type": "plan", "plan": []}]}, {}).final_statuses == ["completed"]
 
 
 def test_the_call_that_an_activity_gets_is_resolved_and_complete() -> None:
-    made = row("", [call("a", "†state.a", x="†state.p", _scopes=["state"])], context=[state(p=1)])
-    made["request"]["context"][0]["tool"]["a"]["properties"]["_errorPath"] = {"const": "†state.e"}
-    drive = Drive(made["request"], {})
+    case = row("", [call("a", "†state.a", x="†state.p", _scopes=["state"])], context=[state(p=1)])
+    case["request"]["context"][0]["tool"]["a"]["properties"]["_errorPath"] = {"const": "†state.e"}
+    drive = Drive(case["request"], {})
     (command,) = [c for c in drive.commands if hasattr(c, "call")]
     assert command.call == {
         "_tool": "a",
@@ -133,20 +126,20 @@ def test_the_call_that_an_activity_gets_is_resolved_and_complete() -> None:
 
 
 def test_parameters_are_checked_strictly_before_anything_runs() -> None:
-    made = row("", [call("a", "†state.a"), call("b", "†state.b", n="†state.a")], results={"a": "seven", "b": 1})
-    made["request"]["context"][0]["tool"]["b"]["properties"]["n"] = {"type": "integer"}
-    drive = Drive(made["request"], made["results"])
+    case = row("", [call("a", "†state.a"), call("b", "†state.b", n="†state.a")], results={"a": "seven", "b": 1})
+    case["request"]["context"][0]["tool"]["b"]["properties"]["n"] = {"type": "integer"}
+    drive = Drive(case["request"], case["results"])
     drive.finish_all()
     assert "2:b" not in drive.started
     assert drive.walk.runs[1].error is not None
     assert drive.walk.runs[1].error["code"] == "SchemaMismatch"
-    assert drive.over == ["failed"]
+    assert drive.final_statuses == ["failed"]
 
 
 def test_a_result_that_breaks_its_output_schema_fails_the_call() -> None:
-    made = row("", [call("a", "†state.a", _errorPath="†state.e")], results={"a": "seven"})
-    made["request"]["context"][0]["tool"]["a"]["properties"]["_output"] = {"type": "integer"}
-    drive = Drive(made["request"], made["results"])
+    case = row("", [call("a", "†state.a", _errorPath="†state.e")], results={"a": "seven"})
+    case["request"]["context"][0]["tool"]["a"]["properties"]["_output"] = {"type": "integer"}
+    drive = Drive(case["request"], case["results"])
     drive.finish_all()
     assert drive.walk.state()["e"]["code"] == "SchemaMismatch"
     assert "a" not in drive.walk.state()
@@ -163,7 +156,7 @@ def test_a_result_that_is_not_json_fails_its_call_and_nothing_else(value: Any) -
     drive.perform(drive.walk.completed(drive.rank("1:a"), value, NOW))
     drive.finish_all()
     assert drive.walk.state()["e"]["code"] == "NotJson"
-    assert drive.over == ["completed"]
+    assert drive.final_statuses == ["completed"]
     json.dumps(drive.walk.appended(), ensure_ascii=False, allow_nan=False).encode()
 
 
@@ -195,7 +188,7 @@ def test_whatever_an_activity_returns_settles_its_call_with_a_result_that_can_be
 ) -> None:
     drive = begin(call("a", path, method, **({"_errorPath": "†log.e"} if caught else {})), context=[state(a=[1])])
     drive.perform(drive.walk.completed(0, reply, NOW))
-    assert len(drive.over) == 1
+    assert len(drive.final_statuses) == 1
     assert drive.state("1:a") in ("completed", "failed")
     sent = json.dumps(
         [drive.walk.appended(), drive.walk.runs[0].error], ensure_ascii=False, allow_nan=False, default=repr
@@ -210,7 +203,7 @@ def test_a_result_is_either_refused_or_can_stand_in_the_context_of_another_reque
         value = [value]
     drive = begin(call("a", "†state.deep.er.still"))
     drive.perform(drive.walk.completed(0, value, NOW))
-    if drive.over == ["completed"]:
+    if drive.final_statuses == ["completed"]:
         parse_request({"context": drive.walk.appended()})
     else:
         assert drive.walk.runs[0].error is not None
@@ -218,25 +211,25 @@ def test_a_result_is_either_refused_or_can_stand_in_the_context_of_another_reque
 
 
 def test_paths_that_lie_in_each_other_are_refused_or_fold_again_alike() -> None:
-    made = row("", [call("a", "†state.l && †state.l.x")], results={"a": [1]})
+    case = row("", [call("a", "†state.l && †state.l.x")], results={"a": [1]})
     try:
-        drive = Drive(made["request"], made["results"])
+        drive = Drive(case["request"], case["results"])
     except InvalidRequest:
         return
     drive.finish_all()
     log = Log([data_message(m) for m in drive.walk.appended()])
     assert log.problems == []
-    assert plain(views(log, drive.prepared)) == plain(drive.seen()["views"])
+    assert plain(views(log, drive.prepared)) == plain(drive.observe()["views"])
 
 
-# -- events that come at the wrong time ---------------------------------------------------
+# -- events at the wrong time -------------------------------------------------------------
 
 
 @pytest.mark.parametrize("rank", [-1, -2, 2, 10**9])
 @pytest.mark.parametrize("event", ["completed", "failed", "detached", "decide"])
 def test_an_event_for_a_call_that_does_not_exist_changes_nothing(rank: int, event: str) -> None:
     drive = begin(call("a", "†state.a"), call("b", "†state.b"))
-    before = drive.seen()
+    before = drive.observe()
     walk = drive.walk
     commands = {
         "completed": lambda: walk.completed(rank, 1, NOW),
@@ -245,10 +238,10 @@ def test_an_event_for_a_call_that_does_not_exist_changes_nothing(rank: int, even
         "decide": lambda: walk.decide(rank, "approve", "", NOW),
     }[event]()
     assert commands == []
-    assert drive.seen() == before
+    assert drive.observe() == before
 
 
-def test_a_result_of_a_call_that_was_let_go_is_dropped() -> None:
+def test_a_result_of_a_detached_call_is_dropped() -> None:
     drive = begin(call("a"), call("b", "†state.b"))
     drive.walk.detached(0, NOW)
     assert drive.walk.completed(0, {"late": 1}, NOW) == []
@@ -264,7 +257,7 @@ def test_a_fire_and_forget_call_that_reports_a_value_does_not_break_the_walk() -
     assert drive.walk.state() == {"b": 1}
 
 
-# -- pausing, draining, carrying over ------------------------------------------------------
+# -- pause, drain, continue-as-new ---------------------------------------------------------
 
 
 def test_a_paused_walk_takes_results_and_starts_nothing() -> None:
@@ -293,19 +286,19 @@ def test_a_snapshot_is_refused_while_something_runs() -> None:
         begin(call("a", "†state.a")).walk.snapshot()
 
 
-def test_more_than_ten_calls_are_carried_over_in_plan_order() -> None:
-    """Ranks become keys of JSON; sorted as text, "10" comes before "9"."""
+@pytest.mark.parametrize("failing", [0, 3])
+def test_more_than_ten_calls_are_carried_over_in_plan_order(failing: int) -> None:
+    """Ranks become keys of JSON; sorted as text, "10" comes before "9", and before the "3" that starts the list."""
     names = [f"t{i}" for i in range(12)]
     plan = [call(name, "†state.l", "push") for name in names]
-    drive = begin(
-        *plan, call("end", "†state.end", x="†state.l"), results={n: i for i, n in enumerate(names)} | {"end": 1}
-    )
+    results = {n: fails() if i < failing else i for i, n in enumerate(names)} | {"end": 1}
+    drive = begin(*plan, call("end", "†state.end", x="†state.l"), results=results)
     drive.perform(drive.walk.drain(on=True))
     drive.finish_all()
     drive.carry_over()
     drive.finish_all()
-    assert drive.walk.state()["l"] == list(range(12))
-    assert drive.started["13:end"][0] == {"x": list(range(12))}
+    assert drive.walk.state()["l"] == list(range(failing, 12))
+    assert drive.started["13:end"][0] == {"x": list(range(failing, 12))}
 
 
 def test_a_result_that_waits_for_a_call_not_yet_started_does_not_hold_up_a_drain() -> None:
@@ -325,7 +318,7 @@ def test_a_result_that_waits_for_a_call_not_yet_started_does_not_hold_up_a_drain
     assert list(drive.started) == ["1:first", "3:push", "2:later"]
 
 
-# -- humans ------------------------------------------------------------------------------
+# -- approvals ------------------------------------------------------------------------------
 
 
 def test_an_approved_call_runs_and_a_rejected_one_does_not() -> None:
@@ -336,7 +329,7 @@ def test_an_approved_call_runs_and_a_rejected_one_does_not() -> None:
         config={"approve": {"calls": ["a", "b"]}},
         results={"a": 1},
     )
-    assert drive.asked == ["1:a", "2:b"]
+    assert drive.questions == ["1:a", "2:b"]
     assert drive.running == []
     drive.perform(drive.walk.decide(0, "approve", "", NOW))
     drive.perform(drive.walk.decide(1, "reject", "too dear", NOW))
@@ -344,7 +337,7 @@ def test_an_approved_call_runs_and_a_rejected_one_does_not() -> None:
     drive.finish_all()
     assert [drive.state(i) for i in ("1:a", "2:b", "3:c")] == ["completed", "rejected", "skipped"]
     assert drive.walk.runs[1].error == {"code": "rejected", "message": "too dear"}
-    assert drive.over == ["rejected"]
+    assert drive.final_statuses == ["rejected"]
 
 
 def test_an_approval_is_carried_over() -> None:
@@ -352,119 +345,16 @@ def test_an_approval_is_carried_over() -> None:
     drive.perform(drive.walk.drain(on=True))
     drive.perform(drive.walk.decide(0, "approve", "", NOW))
     drive.carry_over()
-    assert drive.asked == ["1:a"]
+    assert drive.questions == ["1:a"]
     assert drive.running == ["1:a"]
 
 
 def test_a_wait_for_a_human_is_carried_over() -> None:
     drive = begin(call("a", "†state.a"), config={"approve": {"calls": True}}, results={"a": 1})
     drive.carry_over()
-    assert drive.asked == ["1:a", "1:a"]
+    assert drive.questions == ["1:a", "1:a"]
     drive.perform(drive.walk.decide(0, "approve", "", NOW))
     assert drive.running == ["1:a"]
-
-
-# -- what is provided -----------------------------------------------------------------------
-
-
-def waiting() -> Drive:
-    return begin(
-        call("a", "†state.a", x="†input.late"),
-        call("b", "†state.b", x="†state.a"),
-        config={"missing": "wait"},
-        results={"a": 1, "b": 2},
-    )
-
-
-def test_a_call_waits_for_what_is_missing_and_goes_on_when_it_is_provided() -> None:
-    drive = waiting()
-    assert drive.state("1:a") == "awaiting"
-    drive.perform(drive.walk.provide(data_message({"type": "input", "input": {"other": 1}}), NOW))
-    assert drive.state("1:a") == "awaiting"
-    drive.perform(drive.walk.provide(data_message({"type": "input", "late": "here"}), NOW))
-    assert drive.running == ["1:a"]
-    drive.finish_all()
-    assert drive.started["1:a"][0] == {"x": "here"}
-    assert drive.walk.appended()[:2] == [{"type": "input", "input": {"other": 1}}, {"type": "input", "late": "here"}]
-
-
-def test_what_was_provided_is_carried_over() -> None:
-    drive = waiting()
-    drive.perform(drive.walk.drain(on=True))
-    drive.perform(drive.walk.provide(data_message({"type": "input", "late": "here"}), NOW))
-    drive.carry_over()
-    assert drive.running == ["1:a"]
-    drive.finish_all()
-    assert drive.walk.state() == {"a": 1, "b": 2}
-
-
-def test_what_is_provided_stands_below_what_calls_wrote() -> None:
-    drive = begin(
-        call("a", "†state.a"),
-        call("b", "†state.b", x="†input.late"),
-        call("c", "†state.c", x="†state", y="†state.b"),
-        config={"missing": "wait"},
-        results={"a": 1, "b": 2, "c": 3},
-    )
-    drive.finish("1:a")
-    late = [{"type": "state", "state": {"a": "old", "d": 4}}, {"type": "input", "late": 1}]
-    for message in late:
-        drive.perform(drive.walk.provide(data_message(message), NOW))
-    drive.finish_all()
-    assert drive.started["3:c"][0]["x"] == {"a": 1, "b": 2, "d": 4}
-    log = Log([data_message(m) for m in drive.walk.appended()])
-    assert log.read(Path("state"), 1) == drive.walk.state() == {"a": 1, "d": 4, "b": 2, "c": 3}
-
-
-# what a Call wrote, with which method, and what is provided after it
-MEETING: list[tuple[str, str, Any, Any]] = [
-    ("†state.l", "push", 1, {"l": [0]}),
-    ("†state.s", "concat", "b", {"s": "a"}),
-    ("†state.l.x", "set", 1, {"l": [0]}),
-    ("†state.l", "push", 1, {"l": {"q": 1}}),
-    ("†state.l", "merge", {"a": 1}, {"l": [0]}),
-    ("†state.l", "merge", {"a": 1}, {"l": {"b": 2}}),
-    ("†state.l", "assign", {"a": {}}, {"l": {"a": {"b": 2}}}),
-    ("†state.l.x", "set", 1, {"l": 5}),
-]
-
-
-@pytest.mark.parametrize(("path", "method", "value", "provided"), MEETING)
-@pytest.mark.parametrize("instance", [None, "A"])
-def test_what_is_provided_goes_below_what_was_written_or_is_refused(
-    path: str, method: str, value: Any, provided: Any, instance: str | None
-) -> None:
-    """Never may the walk say one thing, and its messages, folded again, another."""
-    target = {} if instance is None else {"_instance": instance}
-    context = [] if instance is None else [own(instance, id=1)]
-    drive = begin(
-        call("a", path, method, **target),
-        call("b", "†log.b", x="†input.late", **target),
-        context=context,
-        config={"missing": "wait"},
-        results={"a": value, "b": 1},
-    )
-    drive.finish("1:a")
-    before = drive.seen()
-    try:
-        drive.perform(drive.walk.provide(data_message({"type": "state", "state": provided, **target}), NOW))
-    except InvalidRequest:
-        assert drive.seen() == before
-        return
-    messages = [*context, *drive.walk.appended()]
-    log = Log([data_message(m) for m in messages])
-    assert log.problems == []
-    assert log.view("state", instance=instance) == drive.walk.state(instance)
-    slow = oracle.view(oracle.read_messages(messages), "state", instance)
-    assert drive.walk.state(instance) == slow
-
-
-def test_a_message_for_an_unknown_instance_is_refused_and_nothing_changes() -> None:
-    drive = waiting()
-    before = drive.seen()
-    with pytest.raises(InvalidRequest, match="unknown instance"):
-        drive.walk.provide(data_message({"type": "state", "state": {}, "_instance": "Z"}), NOW)
-    assert drive.seen() == before
 
 
 # -- cancelling ------------------------------------------------------------------------------
@@ -480,40 +370,5 @@ def test_cancelling_settles_what_has_not_started_and_keeps_what_is_done() -> Non
     drive.running.remove("2:b")
     drive.perform(drive.walk.failed(1, CallError("cancelled", "stopped"), NOW))
     assert drive.state("2:b") == "cancelled"
-    assert drive.over == ["cancelled"]
+    assert drive.final_statuses == ["cancelled"]
     assert drive.walk.state() == {"a": 1}
-
-
-# -- size ------------------------------------------------------------------------------------
-
-
-def count_steps(monkeypatch: pytest.MonkeyPatch, instance: str | None, calls: int) -> int:
-    """How many effects are applied to values when a plan writes ``calls`` places and then reads them all as often."""
-    import acts.plan.context_log
-
-    steps = 0
-    original = acts.plan.context_log.apply_effect
-
-    def counted(*given: Any) -> Any:
-        nonlocal steps
-        steps += 1
-        return original(*given)
-
-    monkeypatch.setattr(acts.plan.context_log, "apply_effect", counted)
-    target = {} if instance is None else {"_instance": instance}
-    plan = [call("t", f"†state.k{i}", **target) for i in range(calls)]
-    plan += [call("t", f"†log.r{i}", x="†state", **target) for i in range(calls)]
-    context = [{"type": "tool", "tool": tool("t")}] + ([] if instance is None else [own(instance, id=1)])
-    request = {"context": [*context, {"type": "plan", "plan": plan}], "config": {"maxParallel": 2000}}
-    drive = Drive(request, {})
-    drive.finish_all()
-    assert len(drive.started[f"{2 * calls}:t"][0]["x"]) >= calls
-    return steps
-
-
-@pytest.mark.parametrize("instance", [None, "A"])
-def test_many_writes_and_many_reads_cost_what_their_number_says(
-    monkeypatch: pytest.MonkeyPatch, instance: str | None
-) -> None:
-    few, many = count_steps(monkeypatch, instance, 40), count_steps(monkeypatch, instance, 160)
-    assert many <= 6 * few  # linear is 4 times as much, quadratic 16 times

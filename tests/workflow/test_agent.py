@@ -148,7 +148,7 @@ async def test_limits_end_the_run_and_keep_what_was_done(agents: Agents, foreign
             ({"maxTicks": 2}, "maxTicks 2"),
             ({"budget": {"requests": 2}}, "2 requests"),
             ({"budget": {"calls": 2}}, "2 calls"),
-            ({"budget": {"tokens": 10}}, "10 tokens"),
+            ({"budget": {"tokens": 5_000}}, "5,000 tokens"),
         ):
             error = await agents.failure(again, context=context, **config)
             assert error.type == "LimitExceeded"

@@ -74,7 +74,7 @@ RESULTS: dict[str, tuple[Callable[[], Json], str]] = {
     "half of it": (lambda: raw(b'{"a":'), "not JSON"),
     "not UTF-8": (lambda: raw(b'"\xff"'), "not JSON"),
     "NaN": (lambda: {"a": [float("nan")]}, "NaN is not a JSON number"),
-    "infinity": (lambda: raw(b"[1e999]"), "inf is not a JSON number at /0"),
+    "infinity": (lambda: raw(b"[1e999]"), "the number 1e999 is too large"),
     "a lone surrogate": (lambda: {"a": "\ud800"}, "lone surrogate at /a"),
     "a lone surrogate in a key": (lambda: {"\ud800": 1}, "lone surrogate"),
     "101 levels": (lambda: nested(101), "nested deeper than"),

@@ -50,6 +50,8 @@ def record(type_: str, data: Json) -> RawValue:
     """A payload as our own runs send it."""
     metadata = {"encoding": b"json/plain", "acts": type_.encode()}
     return RawValue(Payload(metadata=metadata, data=json.dumps(data).encode()))
+
+
 LAZY = {"type": "plan", "plan": [], "mode": "lazy"}
 
 
@@ -535,8 +537,12 @@ async def test_a_decision_for_somebody_elses_run_is_none_for_this_one(foreign: F
     [
         pytest.param({"workflowId": "x", "waits": [{}]}, id="no record"),
         pytest.param(
-            {"v": 1, "workflowId": "x", "ancestors": [],
-             "opened": [{"workflowId": "x", "what": "plan", "version": 1, "since": 3, "call": 3}]},
+            {
+                "v": 1,
+                "workflowId": "x",
+                "ancestors": [],
+                "opened": [{"workflowId": "x", "what": "plan", "version": 1, "since": 3, "call": 3}],
+            },
             id="of a stranger",
         ),
     ],

@@ -362,13 +362,13 @@ async def test_calls_side_by_side_do_not_overrun_a_budget_of_requests(plans: Pla
 
 
 async def test_a_budget_of_tokens_counts_what_the_requests_used(plans: Plans) -> None:
-    usage = {"inputTokens": 60, "outputTokens": 50}
+    usage = {"inputTokens": 6_000, "outputTokens": 5_000}
     result = await plans.failed(
         call("think", "†state.a"), call("think", "†state.b", x="†state.a"),
-        answers=[({}, {**to("†state.a", 1), "usage": usage})], context=[latent()], budget={"tokens": 100},
+        answers=[({}, {**to("†state.a", 1), "usage": usage})], context=[latent()], budget={"tokens": 10_000},
     )  # fmt: skip
     assert errors(result) == {"2:think": "BudgetExceeded"}
-    assert (result["usage"]["inputTokens"], result["usage"]["outputTokens"]) == (60, 50)
+    assert (result["usage"]["inputTokens"], result["usage"]["outputTokens"]) == (6_000, 5_000)
 
 
 async def test_with_one_request_left_an_answer_is_not_mended(plans: Plans) -> None:

@@ -83,10 +83,15 @@ async def test_the_keeper_of_the_budget_is_told_of_every_request(user: Foreign, 
     result = await ended(handle)
     assert result["usage"]["requests"] == REQUESTS
     await renewed(user, f"{handle.id}/1:below" + ("/plan" if below == "a plan" else ""))
-    told = [json.loads(s.input.payloads[0].data) for s in await of_type(handle, "WORKFLOW_EXECUTION_SIGNALED")
-            if s.signal_name == "spent"]  # fmt: skip
-    assert sum(t["usage"]["inputTokens"] for t in told) == result["usage"]["inputTokens"]
-    assert len(told) == REQUESTS
+    signals = await of_type(handle, "WORKFLOW_EXECUTION_SIGNALED")
+    records = [json.loads(s.input.payloads[0].data) for s in signals if s.signal_name.startswith("budget")]
+    below = [item for record in records for item in record.get("settled", ())]
+    ended_ = await of_type(handle, "CHILD_WORKFLOW_EXECUTION_COMPLETED")
+    reports = [json.loads(e.result.payloads[0].data) for e in ended_]
+    below += [item for report in reports for item in report["accounting"].get("settled", ())]
+    used = {item["id"]: item["usage"] for item in below if item.get("usage")}
+    assert sum(usage["inputTokens"] for usage in used.values()) == result["usage"]["inputTokens"]
+    assert len(used) == REQUESTS
 
 
 async def test_a_wait_is_known_at_the_root(user: Foreign) -> None:

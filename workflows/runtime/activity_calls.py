@@ -1,8 +1,7 @@
-"""The Activity behind a Call: scheduled by its Tool's options, and what its failure means.
+"""Schedules the Activity of a Call by its Tool's options, and converts its failure into a ``CallError``.
 
-Retries, timeouts and queues come from the Tool's ``_options`` and nowhere else. The activity id is the
-Call's key: replay then notices when Calls are started in another order, and a person finds the Call in
-the Web UI.
+Retries, timeouts and task queues come from the Tool's ``_options`` only. The activity id is the Call's
+key, so that replay detects a changed start order, and people find the Call in the Web UI.
 """
 
 from __future__ import annotations
@@ -42,14 +41,13 @@ if TYPE_CHECKING:
     from acts.machines.run_commands import StartActivity
     from acts.plan.planned_call import PlannedCall
 
-# Results of local activities are recorded by the workflow task they ran in, all of them
-# in one message of 4 MiB: so few run at once (others are run as ordinary ones), and each
-# is so small, that they fit beside MAX_TASK_BYTES
+# A workflow task records the results of its local Activities in one message of at most 4 MiB, beside
+# MAX_TASK_BYTES of commands. Above this number, a ``local`` Activity runs as an ordinary one
 MAX_LOCAL: Final = 8
-# However short an attempt may be, a worker that is being replaced gets this long to
-# come back: a wait in the queue that times out is not retried
+# The minimum time in the queue, however short an attempt may be: it lets a restarting worker return,
+# and Temporal does not retry a schedule-to-start timeout
 MIN_QUEUE_SECONDS: Final = 20.0
-# Details of a Tool's failure are kept up to this size; they stand in results and prompts
+# Larger details of a failure are dropped: results and prompts contain them
 MAX_DETAILS_BYTES: Final = 64 * 1024
 
 _TIMEOUT_TEXT: Final = {
@@ -69,10 +67,10 @@ class ActivityCalls:
         self._local_running = 0
 
     def arguments(self, command: StartActivity) -> tuple[list[RawValue], int]:
-        """The three arguments of an Activity, and how many bytes they are.
+        """The three arguments of an Activity (Call, Tool, scopes), and their size in bytes.
 
         Raises:
-            CallError: they are too large to be recorded.
+            CallError: they are too large to record.
         """
         tool = command.node.tool
         if tool.name not in self._tools:
@@ -86,10 +84,10 @@ class ActivityCalls:
         return args, total
 
     def start(self, node: PlannedCall, args: list[RawValue]) -> workflow.ActivityHandle[Any]:
-        """The Call's Activity, scheduled.
+        """Schedule the Call's Activity.
 
         Raises:
-            CallError: a ``local`` Activity that this worker does not have.
+            CallError: the Activity is ``local``, and this worker does not have it.
         """
         tool, name = node.tool, str(node.tool.activity)
         if self.is_local(node):
@@ -100,7 +98,7 @@ class ActivityCalls:
         )  # fmt: skip
 
     def is_local(self, node: PlannedCall) -> bool:
-        """True when the Call's Activity runs in the workflow task: it says ``local``, and few do now."""
+        """True when the Activity is to run in the workflow task: ``local`` is set, and fewer than MAX_LOCAL run."""
         return node.tool.options.local and self._local_running < MAX_LOCAL
 
     def _start_local(self, node: PlannedCall, name: str, args: list[RawValue]) -> workflow.ActivityHandle[Any]:
@@ -110,7 +108,7 @@ class ActivityCalls:
                 start_to_close_timeout=timedelta(seconds=node.tool.options.timeout),
                 retry_policy=self._policy(node.tool),
             )  # fmt: skip
-        except ValueError as error:  # the SDK's word for an Activity that this worker does not have
+        except ValueError as error:  # raised by the SDK for an Activity that this worker does not have
             raise CallError(NOT_SERVED, truncate(str(error), 300)) from None
         self._local_running += 1
         handle.add_done_callback(self._local_ended)
@@ -127,15 +125,15 @@ class ActivityCalls:
 
 
 def queue_seconds(options: Options) -> float:
-    """How long a Call may wait for a worker to take it."""
+    """How long a Call may wait in the queue for a worker."""
     return max(options.timeout, MIN_QUEUE_SECONDS)
 
 
 def activity_options(options: Options, policy: RetryPolicy) -> dict[str, Any]:
     """Keyword arguments of ``start_activity``.
 
-    The timeout bounds one attempt and, by itself, the wait for a worker: a Call that
-    nobody serves ends in a clear error instead of waiting for ever.
+    The timeout limits each attempt and, separately, the wait for a worker, so that a Call without
+    a worker ends in a clear error.
     """
     out: dict[str, Any] = {
         "start_to_close_timeout": timedelta(seconds=options.timeout),
@@ -150,7 +148,7 @@ def activity_options(options: Options, policy: RetryPolicy) -> dict[str, Any]:
 
 
 def retry_policy(options: Options) -> RetryPolicy:
-    """The Tool's retries. A result too large to be recorded would be so again."""
+    """The Tool's retry policy; a result too large to record is never retried."""
     retry = options.retry
     return RetryPolicy(
         initial_interval=timedelta(seconds=retry.initialInterval),
@@ -161,7 +159,7 @@ def retry_policy(options: Options) -> RetryPolicy:
 
 
 def call_error(error: BaseException, options: Options, queue: str) -> CallError:
-    """What a failed activity or child means for its Call."""
+    """The error of a Call whose Activity or child workflow failed."""
     cause: BaseException = error
     while isinstance(cause, (ActivityError, ChildWorkflowError)) and cause.__cause__ is not None:
         cause = cause.__cause__
@@ -183,11 +181,11 @@ def call_error(error: BaseException, options: Options, queue: str) -> CallError:
 
 
 def _details(error: ApplicationError) -> Any:
-    """The details a Tool attached, when they are JSON of a bearable size."""
+    """The details of a failure, or None unless they are JSON of at most MAX_DETAILS_BYTES."""
     try:
         details = list(error.details)
         if not details or payload_bytes(encode(details)) > MAX_DETAILS_BYTES:
             return None
-    except Exception:  # noqa: BLE001 - whatever a foreign SDK put there must not fail the plan
+    except Exception:  # noqa: BLE001 - undecodable details of a foreign SDK must not fail the plan
         return None
     return details[0] if len(details) == 1 else details

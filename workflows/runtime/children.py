@@ -15,6 +15,7 @@ from temporalio.exceptions import ApplicationError, ChildWorkflowError, Workflow
 
 from acts.language.errors import CallError, truncate
 from acts.language.wire import ALREADY_STARTED, BACKGROUND
+from acts.plan.planned_call import MAX_LABEL
 from acts.tree.child_ids import call_child_id, spare_child_id
 from workflows.runtime.payloads import decode_detail
 
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from workflows.runtime.outbox import Outbox, Target
 
     Handle = workflow.ChildWorkflowHandle[Any, Any]
-
-MAX_LABEL = 200
 
 
 @dataclass(slots=True)

@@ -17,24 +17,19 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from temporalio import workflow
-from temporalio.exceptions import is_cancelled_exception
 
 from acts.language.errors import CallError, truncate
-from acts.language.wire import CANCELLED, DELEGATE, INSTANCE, MAX_PAYLOAD_BYTES, PLAN, PROVIDE
+from acts.language.wire import CANCELLED, INSTANCE, MAX_PAYLOAD_BYTES, PROVIDE
 from acts.machines.agent_run import AgentRun
-from acts.machines.approvals import AnswerUpdate, CancelTimer, StartTimer, iso
+from acts.machines.approval_effects import AnswerUpdate, CancelTimer, StartTimer
+from acts.machines.approvals import iso
 from acts.machines.budget import SendRecord
 from acts.machines.events import (
     Begin,
-    CallCompleted,
-    CallDetached,
     CallFailed,
     CancelRequested,
     ChildEnded,
-    ChildStarted,
     Event,
-    ModelAnswered,
-    ModelFailed,
     PauseRequested,
     Provided,
     RecordDelivered,
@@ -57,30 +52,23 @@ from acts.machines.run_commands import (
     StartInstances,
     StartPlanRun,
 )
-from acts.simulation.billable_actions import ACTIVITY, CHILD_WORKFLOW, CONTINUE_AS_NEW, TIMER, ActionCount
-from acts.tree.records import Accounting
-from workflows.runtime import model_calls
-from workflows.runtime.activity_calls import ActivityCalls, call_error
-from workflows.runtime.children import Children, ended_abruptly, failure_detail, start_background
+from acts.simulation.billable_actions import CONTINUE_AS_NEW, TIMER, ActionCount
+from workflows.runtime.children import Children
 from workflows.runtime.outbox import Outbox
 from workflows.runtime.payloads import (
-    MAX_TASK_BYTES,
-    decode,
-    decode_result,
     encode,
     encode_record,
     encode_state,
     payload_bytes,
 )
+from workflows.runtime.tasks_in_flight import TasksInFlight
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from temporalio.common import RawValue
 
-    from acts.language.config import Options
     from acts.machines.run_machine import RunMachine
-    from acts.plan.planned_call import PlannedCall
     from acts.tree.records import VersionedRecord
 
     Performer = Callable[["Driver", Any], Coroutine[Any, Any, None]]
@@ -102,11 +90,9 @@ class Driver:
         self.children = Children(self.outbox, run.note)
         self.lifetime = Lifetime()
         self._carry, self._show, self._answer = carry, show, answer
-        self._activities = ActivityCalls()
-        self._tasks: dict[str, asyncio.Task[Any]] = {}
+        self.tasks = TasksInFlight(run, self.children, actions, inbox.append)
         self._timers: dict[str, asyncio.Task[None]] = {}
         self._commands: deque[RunCommand] = deque()
-        self._task_events, self._task_bytes = -1, 0
 
     # -- the loop --------------------------------------------------------------------------------
 
@@ -144,7 +130,7 @@ class Driver:
 
     async def _empty_outbox(self) -> None:
         """What is on its way would be lost with the run that sent it."""
-        while self.run.can_continue_as_new and not self._tasks and not self.outbox.is_empty:
+        while self.run.can_continue_as_new and not self.tasks.in_flight and not self.outbox.is_empty:
             await workflow.wait_condition(lambda: self.outbox.is_empty)
             await self._empty_inbox()
             await self._perform_all(self.run.flush(_now()))
@@ -186,9 +172,8 @@ class Driver:
         for command in self._commands:  # cut off by the cancellation
             self._void(command)
         self._commands.clear()
-        for task in list(self._tasks.values()):
-            task.cancel()
-        await self._loop(lambda: self.run.finished is not None or not (self._tasks or self.inbox))
+        self.tasks.cancel()
+        await self._loop(lambda: self.run.finished is not None or not (self.tasks.in_flight or self.inbox))
         await self._end()
 
     def _void(self, command: RunCommand) -> None:
@@ -197,166 +182,6 @@ class Driver:
             key = command.node.key
             is_child = isinstance(command, (StartDelegate, StartInstances))
             self.inbox.append(ChildEnded(key, None, error) if is_child else CallFailed(key, error))
-
-    # -- activities and requests to the model ------------------------------------------------------
-
-    async def _start_activity(self, command: StartActivity) -> None:
-        node = command.node
-        try:
-            args, size = self._activities.arguments(command)
-            await self._make_room(size)
-            is_local = self._activities.is_local(node)
-            task = self._activities.start(node, args)
-        except CallError as error:
-            self.inbox.append(CallFailed(node.key, error))
-            return
-        self._count_activity(is_local=is_local)
-        self._watch(node.key, task, partial(self._activity_ended, node))
-
-    def _activity_ended(self, node: PlannedCall, task: asyncio.Task[Any]) -> Event:
-        try:
-            value = task.result()
-            return CallCompleted(node.key, None if value is None else decode(value))
-        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - its failure is its outcome
-            return CallFailed(node.key, call_error(error, node.tool.options, workflow.info().task_queue))
-
-    async def _ask_output(self, command: AskOutput) -> None:
-        node = command.node
-        try:
-            request = model_calls.output_request(self.run, command)
-        except CallError as error:
-            self.inbox.append(CallFailed(node.key, error))
-            return
-        await self._make_room(payload_bytes(request))
-        task = model_calls.start_request(request, node.key, node.label)
-        self._count_activity(is_local=False)
-        self._watch(node.key, task, partial(self._output_ended, node.key))
-
-    def _output_ended(self, key: str, task: asyncio.Task[Any]) -> Event:
-        try:
-            answer = decode(task.result())
-            return CallCompleted(key, answer["output"], answer["path"], answer["usage"])
-        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - its failure is its outcome
-            failure = call_error(error, model_calls.OPTIONS, workflow.info().task_queue)
-            # The details of a model's failure are what it cost
-            return CallFailed(key, CallError(failure.code, failure.message), model_calls.usage_of(error))
-
-    async def _ask_solution(self, command: AskSolution) -> None:
-        name = f"tick-{command.tick}"
-        request = model_calls.solution_request(self.run, command)
-        task = model_calls.start_request(request, name, f"tick {command.tick}")
-        self._count_activity(is_local=False)
-        self._watch(name, task, self._solution_ended)
-
-    def _solution_ended(self, task: asyncio.Task[Any]) -> Event:
-        try:
-            return ModelAnswered(decode(task.result()))
-        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - the machine decides
-            failure = call_error(error, model_calls.OPTIONS, workflow.info().task_queue)
-            return ModelFailed(failure, model_calls.usage_of(error))
-
-    def _watch(self, key: str, task: asyncio.Task[Any], to_event: Callable[[asyncio.Task[Any]], Event]) -> None:
-        """What the task comes to is an event."""
-
-        def ended(task: asyncio.Task[Any]) -> None:
-            self._tasks.pop(key, None)
-            self.inbox.append(to_event(task))
-
-        self._tasks[key] = task
-        task.add_done_callback(ended)
-
-    def _count_activity(self, *, is_local: bool) -> None:
-        if is_local:
-            self.actions.record_local_activity(workflow.info().get_current_history_length())
-        else:
-            self.actions.record(ACTIVITY)
-
-    async def _make_room(self, size: int) -> None:
-        """End this workflow task before its commands outgrow one gRPC message."""
-        self._count_bytes(0)
-        if self._task_bytes and self._task_bytes + size > MAX_TASK_BYTES:
-            await workflow.sleep(timedelta(milliseconds=1), summary="large inputs go in several tasks")
-            self.actions.record(TIMER)
-        self._count_bytes(size)
-
-    def _count_bytes(self, size: int) -> None:
-        events = workflow.info().get_current_history_length()
-        if events != self._task_events:
-            self._task_events, self._task_bytes = events, 0
-        self._task_bytes += size
-
-    # -- children ------------------------------------------------------------------------------------
-
-    async def _start_delegate(self, command: StartDelegate) -> None:
-        options = command.node.tool.options
-        seconds = options.timeout if "timeout" in options.model_fields_set else None
-        node = command.node
-        await self._start_child(DELEGATE, node.key, node.key, command.input, node.label, options, seconds)
-
-    async def _start_instances(self, command: StartInstances) -> None:
-        node = command.node
-        await self._start_child(INSTANCE, node.members[0], node.key, command.input, node.label)
-
-    async def _start_plan(self, command: StartPlanRun) -> None:
-        await self._start_child(PLAN, command.name, command.name, command.input, command.label)
-
-    async def _start_child(
-        self, type_: str, name: str, key: str, record: VersionedRecord, label: str,
-        options: Options = model_calls.OPTIONS, seconds: float | None = None,
-    ) -> None:  # fmt: skip
-        try:
-            arg = encode_record(record)
-        except CallError as error:
-            self.inbox.append(ChildEnded(key, None, error, is_unstarted=True))
-            return
-        await self._make_room(payload_bytes(arg))
-        self.children.expect(type_, name)
-        run = self.children.run(type_, name, arg, label, lambda id_: self._child_started(key, id_), seconds)
-        self._watch(key, asyncio.create_task(run), partial(self._child_ended, key, options))
-
-    def _child_started(self, key: str, workflow_id: str) -> None:
-        self.inbox.append(ChildStarted(key, workflow_id))
-
-    def _child_ended(self, key: str, options: Options, task: asyncio.Task[Any]) -> Event:
-        try:
-            report = decode_result(task.result())
-            return ChildEnded(key, report, accounting=self._account_for(report))
-        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - its failure is its outcome
-            if isinstance(error, asyncio.CancelledError) or is_cancelled_exception(error):
-                return ChildEnded(key, None, CallError(CANCELLED, "the call was cancelled"),
-                                  accounting=self._account_for(None))  # fmt: skip
-            failure = call_error(error, options, workflow.info().task_queue)
-            report = failure_detail(error)
-            report = report if isinstance(report, dict) else None
-            return ChildEnded(key, report, failure, ended_abruptly(error), accounting=self._account_for(report))
-
-    def _account_for(self, report: Any) -> Accounting | None:
-        """What a child's work adds here; a child that reports nothing was started all the same."""
-        data = report.get("accounting") if isinstance(report, dict) else None
-        accounting = None if data is None else Accounting.from_json(data)
-        self.actions.add(None if accounting is None else accounting.actions)
-        return accounting
-
-    async def _start_background(self, command: StartBackground) -> None:
-        node = command.node
-        try:
-            arg = encode_record(command.input)
-        except CallError as error:
-            self.inbox.append(CallFailed(node.key, error))
-            return
-        await self._make_room(payload_bytes(arg))
-        # It reports nothing: its start, and what it starts, count here
-        self.actions.record(CHILD_WORKFLOW, 1 if command.input.delegate is None else 2)
-        self.actions.record(ACTIVITY, 1 if command.input.delegate is None else 0)
-        task = asyncio.create_task(start_background(node.key, arg, node.label))
-        self._watch(node.key, task, partial(self._background_started, node))
-
-    def _background_started(self, node: PlannedCall, task: asyncio.Task[Any]) -> Event:
-        try:
-            task.result()
-        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - its failure is its outcome
-            return CallFailed(node.key, call_error(error, node.tool.options, workflow.info().task_queue))
-        return CallDetached(node.key)
 
     # -- signals, timers, updates ----------------------------------------------------------------------
 
@@ -430,7 +255,7 @@ class Driver:
 
     def _is_quiet(self) -> bool:
         quiet = self.run.can_continue_as_new and not self.run.is_cancelling and self.outbox.is_empty
-        return quiet and not self._tasks and workflow.all_handlers_finished()
+        return quiet and not self.tasks.in_flight and workflow.all_handlers_finished()
 
     def _hold(self) -> bool:
         if self.run.is_cancelling or not self.lifetime.should_hold(
@@ -466,13 +291,13 @@ def _now() -> str:
 
 
 _PERFORMERS: Final[dict[type, Performer]] = {
-    StartActivity: Driver._start_activity,  # noqa: SLF001 - the table of this class
-    AskOutput: Driver._ask_output,  # noqa: SLF001
-    AskSolution: Driver._ask_solution,  # noqa: SLF001
-    StartDelegate: Driver._start_delegate,  # noqa: SLF001
-    StartInstances: Driver._start_instances,  # noqa: SLF001
-    StartPlanRun: Driver._start_plan,  # noqa: SLF001
-    StartBackground: Driver._start_background,  # noqa: SLF001
+    StartActivity: lambda driver, command: driver.tasks.start_activity(command),
+    AskOutput: lambda driver, command: driver.tasks.ask_output(command),
+    AskSolution: lambda driver, command: driver.tasks.ask_solution(command),
+    StartDelegate: lambda driver, command: driver.tasks.start_delegate(command),
+    StartInstances: lambda driver, command: driver.tasks.start_instances(command),
+    StartPlanRun: lambda driver, command: driver.tasks.start_plan(command),
+    StartBackground: lambda driver, command: driver.tasks.start_background(command),
     SignalChildren: Driver._signal_children,  # noqa: SLF001
     SendRecord: Driver._send_record,  # noqa: SLF001
     StartTimer: Driver._start_timer,  # noqa: SLF001

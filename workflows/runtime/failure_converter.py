@@ -1,12 +1,11 @@
-"""Failures from foreign workers, read whatever was attached to them; and our own, as others read them.
+"""Converts failures of any worker leniently, and the engine's refusals without a stack trace.
 
-The SDK decodes the details of a failure before our code sees it. Details that are not
-decodable (another encoding, broken JSON) would fail the workflow task, or the run; here
-they are dropped, and the failure itself, its type and message, remains.
+The SDK decodes a failure's details before workflow code runs. Details that cannot be decoded (another
+encoding, broken JSON) would fail the workflow task or the run; here they are dropped, and the failure
+keeps its type and message.
 
-A refusal of a workflow says what was wrong with what came in. Where in the engine that was found
-out helps nobody, and the Web UI shows it below the message; so a refusal has no stack trace, and
-no cause, which would say the same again. All else keeps both, whatever an Activity raises too.
+A refusal reports invalid input. The Web UI shows a stack trace and a cause below its message, where
+they add nothing, so a refusal raised in a workflow has neither. All other failures keep both.
 """
 
 from __future__ import annotations
@@ -24,24 +23,24 @@ _REFUSALS: Final = frozenset({INVALID_REQUEST, REFUSED})
 
 
 class LenientFailureConverter(DefaultFailureConverter):
-    """The default failure converter, for details of any kind."""
+    """The default failure converter, except for undecodable details and refusals."""
 
     def to_failure(self, exception: BaseException, payload_converter: PayloadConverter, failure: Failure) -> None:
-        """The failure of an exception; that of a refusal is its message and details."""
+        """Encode an exception; a refusal keeps only its message, type and details."""
         if isinstance(exception, ApplicationError) and exception.type in _REFUSALS and workflow.in_workflow():
-            exception = _unraised(exception)
+            exception = _without_traceback(exception)
         super().to_failure(exception, payload_converter, failure)
 
     def from_failure(self, failure: Failure, payload_converter: PayloadConverter) -> BaseException:
-        """The exception of a failure, without details that cannot be decoded."""
+        """Decode a failure, dropping details that cannot be decoded."""
         try:
             return super().from_failure(failure, payload_converter)
-        except Exception:  # noqa: BLE001 - whatever a foreign SDK put there must not end the run
+        except Exception:  # noqa: BLE001 - undecodable details of a foreign SDK must not end the run
             return super().from_failure(_without_details(failure), payload_converter)
 
 
-def _unraised(error: ApplicationError) -> ApplicationError:
-    """The same error as it was before it was raised anywhere; the SDK's logs still have the other."""
+def _without_traceback(error: ApplicationError) -> ApplicationError:
+    """A copy of the error without traceback and cause; the SDK still logs the original."""
     return ApplicationError(error.message, *error.details, type=error.type, non_retryable=error.non_retryable)
 
 

@@ -15,7 +15,6 @@ from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError, is_cancelled_exception
 
 from acts.language.errors import CallError, InvalidRequest, PlanError, Problem, truncate
-from acts.language.messages import Data, parse_message
 from acts.language.strict_json import write_json
 from acts.language.wire import (
     APPROVE,
@@ -43,7 +42,8 @@ from acts.language.wire import (
     RUN_ENDED,
     STATUS,
 )
-from acts.machines.approvals import AnswerUpdate, problem_of
+from acts.machines.approval_effects import AnswerUpdate
+from acts.machines.approvals import problem_of
 from acts.machines.budget import SendRecord
 from acts.machines.events import DecisionReceived, Event, PauseRequested, Provided, RecordReceived, ResumeRequested
 from acts.simulation.billable_actions import CHILD_WORKFLOW, SIGNAL, UPDATE, WORKFLOW, ActionCount
@@ -61,6 +61,7 @@ from acts.tree.records import (
 )
 from workflows.runtime.driver import Driver
 from workflows.runtime.payloads import MAX_RESULT, NOTHING, decode, decode_or_none, decode_record, raw, without_details
+from workflows.runtime.provided import data_message, split_target
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -95,21 +96,10 @@ class RunWorkflow:
     async def guarded(self, run: Awaitable[RawValue]) -> RawValue:
         """The run's result; every failure of it is readable, and none retries a task for ever."""
         try:
-            return await run
-        except (ApplicationError, asyncio.CancelledError, workflow.ContinueAsNewError):
-            raise
-        except (InvalidRequest, RecordError) as error:
+            return await readable_failures(run)
+        except ApplicationError:
             self._failed_phase = "failed"
-            problems = error if isinstance(error, InvalidRequest) else _not_a_request(error)
-            details = raw(write_json(problems.to_json()))
-            raise ApplicationError(str(problems), details, type=INVALID_REQUEST, non_retryable=True) from None
-        except Exception as error:
-            if is_cancelled_exception(error):
-                raise
-            # Whatever it is: an input that we did not foresee must not retry this task for ever
-            workflow.logger.exception("the run broke")
-            text = f"{type(error).__name__}: {truncate(str(error))}"
-            raise ApplicationError(text, type=ENGINE_ERROR, non_retryable=True) from error
+            raise
 
     async def drive(
         self, run: RunMachine, view: RunView, carry: Callable[[dict[str, int]], VersionedRecord],
@@ -389,6 +379,25 @@ class RunWorkflow:
         return "" if self._view is None else self._view.graph(decode_or_none(options))
 
 
+async def readable_failures(run: Awaitable[RawValue]) -> RawValue:
+    """Await a run; what it raises is an ApplicationError that says what is wrong, or ends the run by design."""
+    try:
+        return await run
+    except (ApplicationError, asyncio.CancelledError, workflow.ContinueAsNewError):
+        raise
+    except (InvalidRequest, RecordError) as error:
+        problems = error if isinstance(error, InvalidRequest) else _not_a_request(error)
+        details = raw(write_json(problems.to_json()))
+        raise ApplicationError(str(problems), details, type=INVALID_REQUEST, non_retryable=True) from None
+    except Exception as error:
+        if is_cancelled_exception(error):
+            raise
+        # Whatever it is: an input that we did not foresee must not retry this task for ever
+        workflow.logger.exception("the run broke")
+        text = f"{type(error).__name__}: {truncate(str(error))}"
+        raise ApplicationError(text, type=ENGINE_ERROR, non_retryable=True) from error
+
+
 def _query_argument(value: RawValue) -> Any:
     return decode(value) if value.payload.metadata else None
 
@@ -401,31 +410,3 @@ def _refuse(problem: DecisionAnswer) -> NoReturn:
 def _not_a_request(error: RecordError) -> InvalidRequest:
     hint = "start a Plan or an Agent; Delegate, Instance and Background are started by them"
     return InvalidRequest([Problem("invalidRequest", str(error), hint=hint)])
-
-
-def split_target(value: Any) -> tuple[str | None, Any]:
-    """The run that a provided message names, and the message without that; its ``instance`` as ``_instance``.
-
-    Only beside a payload in wrapped form: an inline payload may have fields of these names.
-    """
-    is_wrapped = isinstance(value, dict) and value.get("type") in value
-    if not is_wrapped or not {"workflowId", "instance"} & set(value):
-        return None, value
-    message = {k: v for k, v in value.items() if k not in ("workflowId", "instance")}
-    if isinstance(value.get("instance"), str):
-        message["_instance"] = value["instance"]
-    workflow_id = value.get("workflowId")
-    return (workflow_id if isinstance(workflow_id, str) else None), message
-
-
-def data_message(value: Any) -> Data:
-    """A message that may be provided from outside.
-
-    Raises:
-        InvalidRequest: it is no data-like Message.
-    """
-    message = parse_message(value)
-    if not isinstance(message, Data):
-        text = f"a {message.type} message cannot be provided: only data, input, state"
-        raise InvalidRequest([Problem("invalidMessage", text)])
-    return message

@@ -1,9 +1,9 @@
-"""What is taken off a call from outside before a workflow sees it.
+"""Interceptors that keep malformed input and oversized results from failing workflow tasks.
 
-* A signal with more arguments than its one: the SDK would raise in the workflow, and
-  end the run for another's mistake. The first argument counts.
-* The result of a local activity that is too large to be recorded: the workflow's task
-  would fail again and again. The attempt fails instead, readably.
+* A signal with several arguments: the SDK would raise inside the workflow and fail the run for the
+  sender's mistake. Only the first argument is passed on.
+* A local Activity's result that is too large to record: the workflow task would fail on every retry.
+  The Activity attempt fails instead, with a readable error.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ if TYPE_CHECKING:
 
 
 class SanitizingInterceptor(Interceptor):
-    """For the worker."""
+    """Installs both interceptors in a worker."""
 
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:  # noqa: A002 - the SDK's name
-        """Look at results."""
-        return _Results(next)
+        """Check the size of local results."""
+        return _LocalResultLimit(next)
 
     def workflow_interceptor_class(
         self,
         input: WorkflowInterceptorClassInput,  # noqa: A002, ARG002 - the SDK's name
     ) -> type[WorkflowInboundInterceptor]:
-        """Look at signals."""
-        return _Signals
+        """Drop surplus signal arguments."""
+        return _SingleArgumentSignals
 
 
-class _Results(ActivityInboundInterceptor):
+class _LocalResultLimit(ActivityInboundInterceptor):
     async def execute_activity(self, input: ExecuteActivityInput) -> Any:  # noqa: A002 - the SDK's name
         result = await super().execute_activity(input)
         if activity.info().is_local:
@@ -59,7 +59,7 @@ class _Results(ActivityInboundInterceptor):
         return result
 
 
-class _Signals(WorkflowInboundInterceptor):
+class _SingleArgumentSignals(WorkflowInboundInterceptor):
     async def handle_signal(self, input: HandleSignalInput) -> None:  # noqa: A002 - the SDK's name
         if len(input.args) > 1:
             first = input.args[0]

@@ -17,7 +17,7 @@ from acts.language.messages import read_request
 from acts.language.tools import read_tools, registered_names, undecided_names
 from acts.language.wire import DELEGATE_UNAVAILABLE, LOAD_DELEGATE, NON_RETRYABLE_TYPES, REGISTRY
 from acts.tree.delegation import merged_tool, resolved_upfront, upfront_context
-from acts.tree.records import Capabilities
+from acts.tree.records import Capabilities, TreePosition
 
 if TYPE_CHECKING:
     from acts.language.messages import Request
@@ -29,10 +29,12 @@ LOAD_ATTEMPTS: Final = 5
 LOAD_HEARTBEAT_SECONDS: Final = 15.0
 
 
-async def prepare_request(raw: dict[str, Any]) -> tuple[dict[str, Any], Request, Capabilities]:
+async def prepare_request(raw: dict[str, Any], position: TreePosition) -> tuple[dict[str, Any], Request, Capabilities]:
     """A Request with what its delegates resolve upfront, read; and what the worker serves."""
     parsed = read_request(raw)
-    capabilities = await look_up(parsed)
+    accounts = position.with_budget(workflow.info().workflow_id, parsed.config.budget).accounts
+    needs_price = any(account.limits.cost is not None for account in accounts)
+    capabilities = await look_up(parsed, needs_price=needs_price)
     messages, pins = await load_upfront(parsed, capabilities)
     if messages:
         raw = {**raw, "context": [*raw["context"], *messages]}
@@ -41,11 +43,11 @@ async def prepare_request(raw: dict[str, Any]) -> tuple[dict[str, Any], Request,
     return raw, parsed, capabilities
 
 
-async def look_up(parsed: Request) -> Capabilities:
-    """What the worker serves of what the Request leaves open, and the model's price where a budget needs it."""
+async def look_up(parsed: Request, *, needs_price: bool = False) -> Capabilities:
+    """What the worker serves of what the Request leaves open; its model's price where a budget limits the cost."""
     names = registered_names(parsed)
     query: dict[str, Any] = {"tools": names, "activities": list(dict.fromkeys((*undecided_names(parsed), *names)))}
-    if parsed.config.budget.cost is not None and parsed.config.model is not None:
+    if needs_price and parsed.config.model is not None:
         query["model"] = parsed.config.model
     if not query["activities"] and "model" not in query:
         return Capabilities()

@@ -43,7 +43,7 @@ def apply_literal_output(walk: Walk, rank: int, now: str) -> None:
     """Take the ``_output`` that the plan holds for a latent Call as its result."""
     node = walk.nodes[rank]
     if node.outcomes:
-        apply_result(walk, rank, node.call["_output"], now)
+        apply_result(walk, rank, node.literal_output, now)
     else:
         walk.settle(rank, "written", now)
 
@@ -84,14 +84,14 @@ def write_when_possible(walk: Walk, rank: int) -> None:
     if walk.progress.is_waiting(rank):
         return
     call.effect = None
-    layer = walk.log.layer(node.instance)
+    view = walk.log.view_of(node.instance)
     for path, value in writes:
-        refused = layer.conflict(path, node.method, value, rank)
-        if refused:
-            apply_failure(walk, rank, refused, now)
+        conflict = view.find_conflict(path, node.method, value, rank)
+        if conflict:
+            apply_failure(walk, rank, conflict, now)
             return
     for path, value in writes:
-        layer.write(path, node.method, value, rank)
+        view.write(path, node.method, value, rank)
     call.written = tuple((path, value, now) for path, value in writes)
     walk.progress.record_writes(rank)
     walk.settle(rank, "written", now)
@@ -103,18 +103,18 @@ def _await_earlier_writes(walk: Walk, rank: int, writes: Writes) -> None:
     They are the writes above its paths and, except for ``set``, at them. Once those have settled, methods
     other than ``set`` wait for the writes below too, unless the value there takes a merge in any case.
     """
-    node, chains = walk.nodes[rank], walk.prepared.graph.chains
+    node, writers = walk.nodes[rank], walk.prepared.graph.writers
+    is_set = node.method == "set"
     for path, _ in writes:
-        above = chains.above(path, node.instance, itself=node.method != "set")
-        walk.progress.await_earlier_writers(rank, above)
-    if node.method == "set" or walk.progress.is_waiting(rank):
+        walk.progress.await_earlier_writers(rank, writers.above(path, node.instance, itself=not is_set))
+    if is_set or walk.progress.is_waiting(rank):
         return
     for path, value in writes:
         merges = node.method in ("merge", "assign") and isinstance(value, dict)
         if not (merges and _takes_merge(walk, rank, path)):
-            walk.progress.await_earlier_writers(rank, chains.at_or_below(path, node.instance))
+            walk.progress.await_earlier_writers(rank, writers.at_or_below(path, node.instance))
 
 
 def _takes_merge(walk: Walk, rank: int, path: Path) -> bool:
     """True when the value at ``path``, as far as its writers have settled, can be merged into."""
-    return walk.log.layer(walk.nodes[rank].instance).shape(path, rank) in ("object", "nothing", "null")
+    return walk.log.view_of(walk.nodes[rank].instance).type_at(path, rank) in ("object", "nothing", "null")

@@ -1,0 +1,78 @@
+"""What a run of a plan knows before it begins, and its plan as an edit makes it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from acts.language.errors import DecisionRefused, EngineError
+from acts.language.messages import parse_request
+from acts.plan.validate import ValidatedPlan, validate_parsed
+from acts.tree.batches import keep_instance
+from acts.tree.plan_request import edited_request
+from acts.tree.records import Capabilities, ContextRef, InstanceInput, PlanInput, TreePosition
+
+if TYPE_CHECKING:
+    from acts.tree.decisions import Decision
+
+
+@dataclass(frozen=True, slots=True)
+class PlanSetup:
+    """What a run of a plan knows before it begins. ``input`` is None for a run that a person started.
+
+    ``raw`` is its Request as JSON, ``source`` the run whose context a model is shown.
+    """
+
+    raw: dict[str, Any]
+    prepared: ValidatedPlan
+    capabilities: Capabilities
+    position: TreePosition
+    source: ContextRef
+    input: PlanInput | None = None
+
+    @property
+    def instances(self) -> tuple[str, ...]:
+        """The instances that this run was started for."""
+        return self.input.instances if isinstance(self.input, InstanceInput) else ()
+
+    @property
+    def places(self) -> tuple[int, ...] | None:
+        """Where the Calls stand in the plan that they were taken from, or None."""
+        return self.input.places if isinstance(self.input, InstanceInput) else None
+
+    @property
+    def approve(self) -> Any:
+        """What the person asked to confirm who started the tree: ``plan`` does not hold for a part of a plan."""
+        if self.input is not None and self.input.part:
+            return self.input.approve
+        return (self.raw.get("config") or {}).get("approve")
+
+    @property
+    def takes_edits(self) -> bool:
+        """False for a child of several instances: which of them an edit is for cannot be said."""
+        return len(self.instances) <= 1
+
+
+def validate_edit(setup: PlanSetup, raw: dict[str, Any], current: ValidatedPlan, decision: Decision) -> ValidatedPlan:
+    """The plan as an edit makes it: ``raw`` is the Request that is walked, ``current`` its validated plan.
+
+    Raises:
+        InvalidRequest, DecisionRefused: the edit cannot be made, and why.
+    """
+    plan, places = current.request.plan, setup.places
+    if plan is None:
+        raise EngineError("a plan without a plan message")
+    calls = list(decision.calls) if decision.calls is not None else list(plan.calls)
+    if not setup.takes_edits:
+        text = "this run walks several instances, and takes no edits: set instancesPerChild to 1 for that"
+        raise DecisionRefused(text)
+    if places is not None and decision.calls is not None:
+        raise DecisionRefused("this run walks a part of a plan: one call of it can be edited, and no more")
+    if decision.calls is None:
+        node = next((n for n in (current.unsplit or current).nodes if n.id == decision.call), None)
+        if node is None:
+            raise DecisionRefused(f"there is no call {decision.call}")
+        at = node.index if places is None else places.index(node.index)
+        calls[at] = keep_instance(calls[at], decision.call_with, node.instance)
+    request = edited_request(raw, plan.index, calls)
+    return validate_parsed(parse_request(request), setup.capabilities.tools, setup.capabilities.served, places)

@@ -1,0 +1,56 @@
+"""The expected result of a plan, computed the slow way: one Call after another.
+
+This package is the protocol's promise of serial equivalence in the plainest code that keeps it. It shares nothing with
+``acts/``: it has its own parser of expressions, its own folds (from the first message, every time) and its own
+overlap tests (every pair). Never make it clever, and never change it to agree with the engine unless a sentence of
+the protocol says so.
+
+What the protocol leaves open, and what is assumed here (each marked OPEN below, as in the engine's docs):
+
+* an alternative of several paths is satisfied when each path has a value in the context or overlaps a write that is
+  listed before;
+* a list on the way to an output path is a runtime error of the Call (a scalar there is replaced by an object);
+* ``merge`` accepts two objects or two lists, ``assign`` two objects; anything else is of the wrong kind;
+* a failure before anything ran (references, schema) is written to the error path too, with the Call's method;
+* a Call with an ``_errorPath`` alone is waited for, and writes nothing when it succeeds;
+* where alternatives share paths, a Message fits the one that covers all of it;
+* a dependency took another outcome when it did not write a path that overlaps a missing one;
+* when a later global write replaces the list that an instance pushed onto, the instance's message is applied as if
+  nothing were there;
+* a scope that leads into a list keeps the index in the list, with null before it.
+
+Not modelled: schemas, approval, ``missing: "wait"``, agents.
+"""
+
+from __future__ import annotations
+
+from tests.oracle.expressions import ABSENT, Malformed, Where, alternatives, evaluate, parse, paths, resolve
+from tests.oracle.folding import DATA_LIKE, Entry, Refused, deep_merge, entry, get, put, read_messages, view
+from tests.oracle.ordering import Cycle, unsatisfied
+from tests.oracle.serial_run import SOME_TEXT, Outcome, instances_of, run
+
+__all__ = [
+    "ABSENT",
+    "DATA_LIKE",
+    "SOME_TEXT",
+    "Cycle",
+    "Entry",
+    "Malformed",
+    "Outcome",
+    "Refused",
+    "Where",
+    "alternatives",
+    "deep_merge",
+    "entry",
+    "evaluate",
+    "get",
+    "instances_of",
+    "parse",
+    "paths",
+    "put",
+    "read_messages",
+    "resolve",
+    "run",
+    "unsatisfied",
+    "view",
+]

@@ -1,0 +1,208 @@
+"""The run of a plan: one Call after another, in plan order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.oracle.expressions import ABSENT, Where, evaluate, expressions, parse, paths, render, resolve
+from tests.oracle.folding import DATA_LIKE, Entry, Refused, get, put, view
+from tests.oracle.ordering import Call, feeds, overlap, plan_order, read_plan
+
+# The texts of the engine's own failures are not compared
+SOME_TEXT = "…"
+
+
+@dataclass
+class Outcome:
+    """The result of a plan. Ids are those of Calls; messages have no ``_date``."""
+
+    order: list[str] = field(default_factory=list)
+    depends: dict[str, set[str]] = field(default_factory=dict)
+    states: dict[str, str] = field(default_factory=dict)
+    paths: dict[str, str | None] = field(default_factory=dict)
+    errors: dict[str, dict[str, Any]] = field(default_factory=dict)
+    started: dict[str, tuple[dict[str, Any], list[dict[str, Any]]]] = field(default_factory=dict)
+    appended: list[dict[str, Any]] = field(default_factory=list)
+    entries: list[Entry] = field(default_factory=list)
+
+    def view(self, kind: str, instance: str | None = None) -> Any:
+        return view(self.entries, kind, instance)
+
+
+def instances_of(request: dict[str, Any]) -> list[str]:
+    names = [m["_instance"] for m in request["context"] if m.get("type") in DATA_LIKE and "_instance" in m]
+    return list(dict.fromkeys(names))
+
+
+def run(request: dict[str, Any], results: dict[str, Any]) -> Outcome:
+    """Run a plan serially. ``results``: by Call id, a value or ``{"$fail": {"type", "message"}}``."""
+    calls, entries = read_plan(request)
+    positions = plan_order(calls, entries)
+    order = [calls[i] for i in positions]
+    out = Outcome(order=[c.id for c in order], entries=list(entries))
+    written: dict[str, list[Where]] = {}
+    for rank, call in enumerate(order):
+        earlier = order[:rank]
+        out.depends[call.id] = {c.id for c in earlier if feeds(c, call, call.reading())}
+        out.paths[call.id] = None
+        out.states[call.id] = _Turn(out, call, earlier, written).run(results)
+    return out
+
+
+class _Turn:
+    """One Call at its turn: every Call before it in plan order has ended, none after it has started."""
+
+    def __init__(self, out: Outcome, call: Call, earlier: list[Call], written: dict[str, list[Where]]) -> None:
+        self.out, self.call, self.earlier, self.written = out, call, earlier, written
+
+    def read(self, where: Where) -> Any:
+        return get(self.out.view(where[0], self.call.instance), where[1:])
+
+    def run(self, results: dict[str, Any]) -> str:
+        call = self.call
+        if call.latent and "_output" in call.raw and self.has_literal_output():
+            return self.write([(p, call.raw["_output"]) for p in call.outcomes[0]]) if call.outcomes else "completed"
+        if call.latent and not call.outcomes:
+            return "skipped"
+        missing = [text for text in expressions(call.parameters) if evaluate(parse(text), self.read) is ABSENT]
+        if missing:
+            return "skipped" if self.is_withheld(missing) else self.fail("UnresolvedReference")
+        self.out.started[call.id] = (resolve(call.parameters, self.read), self.scoped())
+        if not call.outcomes:
+            return "detached"
+        result = results[call.id]
+        if isinstance(result, dict) and set(result) == {"$fail"}:
+            return self.fail(result["$fail"]["type"], result["$fail"]["message"])
+        try:
+            writes = self.place_result(result)
+        except Refused as refused:
+            return self.fail(refused.code)
+        return self.write(writes)
+
+    def has_literal_output(self) -> bool:
+        """Eager: an ``_output`` counts when it depends only on Calls whose ``_output`` counts."""
+        by_id = {c.id: c for c in self.earlier}
+
+        def is_literal(id_: str) -> bool:
+            call = by_id[id_]
+            return call.latent and "_output" in call.raw and all(is_literal(d) for d in self.out.depends[id_])
+
+        return all(is_literal(d) for d in self.out.depends[self.call.id])
+
+    def is_withheld(self, missing: list[str]) -> bool:
+        """A dependency was skipped, failed, or took another outcome than what is missing."""
+        missing_paths = [p for text in missing for p in paths(parse(text))]
+        for call in self.earlier:
+            if call.id not in self.out.depends[self.call.id]:
+                continue
+            if self.out.states[call.id] != "completed":
+                return True
+            unwritten = [w for w in call.writing() if w not in self.written.get(call.id, [])]
+            if any(overlap(w, where) for w in unwritten for where in missing_paths):  # OPEN
+                return True
+        return False
+
+    def scoped(self) -> list[dict[str, Any]]:
+        payloads: dict[str, Any] = {}
+        for where in self.call.scopes:
+            value = self.read(where)
+            if value is ABSENT:
+                continue
+            for depth in range(len(where) - 1, 0, -1):
+                above = self.read(where[:depth])
+                name = where[depth]
+                value = [None] * int(name) + [value] if isinstance(above, list) else {name: value}  # OPEN
+            kind = where[0]
+            payloads[kind] = _overlay(payloads[kind], value) if kind in payloads else value
+        return [
+            {"type": kind, kind: payload} if kind in DATA_LIKE else {"type": "data", "kind": kind, "data": payload}
+            for kind, payload in payloads.items()
+        ]
+
+    def place_result(self, result: Any) -> list[tuple[Where, Any]]:
+        call = self.call
+        if not call.choices:
+            return []  # OPEN
+        if not is_message(result):
+            return [(p, result) for p in call.outcomes[0]]
+        kind, payload = result.get("kind", result["type"]), result[result["type"]]
+        choices = call.outcomes[: call.choices]
+
+        def holds(where: Where) -> bool:
+            return where[0] == kind and get(payload, where[1:]) is not ABSENT
+
+        def covers(outcome: list[Where]) -> bool:
+            return all(any(p[0] == kind and leaf[: len(p) - 1] == p[1:] for p in outcome) for leaf in leaves(payload))
+
+        matching = [outcome for outcome in choices if any(holds(p) for p in outcome)]
+        if len(matching) > 1:
+            matching = [outcome for outcome in matching if covers(outcome)]  # OPEN
+        if len(matching) != 1 or not covers(matching[0]):
+            raise Refused("OutsideOutputPath")
+        outcome = matching[0]
+        first = next(get(payload, p[1:]) for p in outcome if holds(p))
+        return [(p, get(payload, p[1:]) if holds(p) else first) for p in outcome]
+
+    def fail(self, code: str, message: str = SOME_TEXT) -> str:
+        id_, call = self.call.id, self.call
+        failed_before = id_ in self.out.errors
+        if not failed_before:
+            self.out.errors[id_] = {"code": code, "message": message}
+        if call.error is None or failed_before:
+            return "failed"
+        return self.write([(p, self.out.errors[id_]) for p in call.outcomes[call.error]])
+
+    def write(self, writes: list[tuple[Where, Any]]) -> str:
+        call, entries = self.call, list(self.out.entries)
+        try:
+            for where, value in writes:
+                put(view(entries, where[0], call.instance), where[1:], call.method, value, strict=True)
+                entries.append(Entry(where[0], call.instance, value, where[1:], call.method))
+        except Refused as refused:
+            return self.fail(refused.code)
+        self.out.entries[:] = entries
+        self.written[call.id] = [where for where, _ in writes]
+        self.out.paths[call.id] = " && ".join(render(where) for where, _ in writes) or None
+        self.out.appended += [self.message(where, value) for where, value in writes]
+        return "completed"
+
+    def message(self, where: Where, value: Any) -> dict[str, Any]:
+        for name in reversed(where[1:]):
+            value = {name: value}
+        type_ = "state" if where[0] == "state" else "data"
+        out = {
+            "type": type_,
+            "kind": where[0],
+            type_: value,
+            "_call": self.call.raw,
+            "_outputPath": render(where),
+            "_outputMethod": self.call.method,
+        }
+        return out if self.call.instance is None else {**out, "_instance": self.call.instance}
+
+
+def _overlay(old: Any, new: Any) -> Any:
+    """Two parts of one value, joined."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        return {**old, **{k: _overlay(old[k], v) if k in old else v for k, v in new.items()}}
+    if isinstance(old, list) and isinstance(new, list):
+        length = max(len(old), len(new))
+        pairs = zip(old + [None] * (length - len(old)), new + [None] * (length - len(new)), strict=True)
+        return [_overlay(a, b) for a, b in pairs]
+    return old if new is None else new
+
+
+def is_message(value: Any) -> bool:
+    """True for a data-like message in wrapped form."""
+    if not isinstance(value, dict) or value.get("type") not in DATA_LIKE:
+        return False
+    type_ = value["type"]
+    return type_ in value and set(value) <= {"type", type_, "kind", "schema", "description"}
+
+
+def leaves(value: Any) -> list[Where]:
+    """The paths of the leaves of a payload; an empty object is a leaf."""
+    if not isinstance(value, dict) or not value:
+        return [()]
+    return [(name, *rest) for name, child in value.items() for rest in leaves(child)]
