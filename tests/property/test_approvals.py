@@ -355,9 +355,10 @@ class DecisionRaces(RuleBasedStateMachine):
         self._check_pending()
         self._decide_the_rest()
         for id_ in reversed(self._alive()):
-            self.tree.machine(id_).may_end = self.tree.twins[id_].may_end = True
-            self.tree.runs[id_].inbox.append(StartsReleased())
-            self.tree.settle()
+            if id_ in self.tree.runs:
+                self.tree.machine(id_).may_end = self.tree.twins[id_].may_end = True
+                self.tree.runs[id_].inbox.append(StartsReleased())
+                self.tree.settle()
         self._rest_with_timers()
         assert not self.tree.runs, "a run never ends"
         self._check_answers()

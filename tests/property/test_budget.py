@@ -31,7 +31,7 @@ from acts.machines.events import (
 from acts.machines.ledger import RequestSize
 from acts.machines.run_commands import Finish
 from acts.machines.run_machine import RunMachine
-from acts.tree.records import BudgetGrant, BudgetReport, BudgetRequest, GrantedRequest, TreePosition
+from acts.tree.records import BudgetAccount, BudgetGrant, BudgetReport, BudgetRequest, GrantedRequest, TreePosition
 from tests.property.simulated_tree import Message, Tree
 
 Json = Any
@@ -76,7 +76,9 @@ class SpendingRun(RunMachine):
     ) -> None:
         super().__init__(own, position, advance)
         self.asked: dict[str, bool] = {}  # key: whether a child makes the request
+        self.sizes: dict[str, tuple[RequestSize, int]] = {}  # of what was asked: of a request, and Calls
         self.in_flight_requests: dict[str, GrantedRequest] = {}
+        self.delegated: set[str] = set()
         self.refused: list[str] = []
         self.shares = shares
         self.may_end = False
@@ -92,7 +94,7 @@ class SpendingRun(RunMachine):
 
     @property
     def in_flight(self) -> int:
-        return len(self.in_flight_requests) + len(self.children) + len(self.asked)
+        return len(self.in_flight_requests) + len(self.asked) + len(self.delegated | set(self.children))
 
     @property
     def is_paused(self) -> bool:
@@ -106,12 +108,14 @@ class SpendingRun(RunMachine):
         match event:
             case Ask() if not self.is_cancelling:
                 self.asked |= dict.fromkeys(event.keys, event.delegates)
+                self.sizes |= dict.fromkeys(event.keys, (event.size, 0))
                 return list(self.budget.request(event.keys, event.size, event.others))
             case AskShare() if not self.is_cancelling:
                 self.asked[event.key] = False
                 return list(self.budget.request_share(event.key, event.parts))
             case AskCalls() if not self.is_cancelling:
                 self.asked[event.key] = False
+                self.sizes[event.key] = (RequestSize(), event.count)
                 return list(self.budget.request_calls(event.key, event.count))
             case CallCompleted() if event.key in self.in_flight_requests:
                 del self.in_flight_requests[event.key]
@@ -125,7 +129,10 @@ class SpendingRun(RunMachine):
                 for key in self.asked:
                     self.budget.withdraw(key)
                 self.asked.clear()
-            case StartsReleased() | ChildEnded():
+            case StartsReleased():
+                return self._end_if_over()
+            case ChildEnded():
+                self.delegated.discard(event.key)
                 return self._end_if_over()
         return []
 
@@ -134,6 +141,7 @@ class SpendingRun(RunMachine):
         if effect.share is not None:
             self.shares.append(([a.id for a in self.position.accounts], effect.share))
         if delegates:
+            self.delegated.add(effect.key)
             return [StartChild(effect.key, self.budget.hand_on(effect.key))]
         if effect.request is not None:
             self.in_flight_requests[effect.key] = effect.request
@@ -142,6 +150,8 @@ class SpendingRun(RunMachine):
     def on_refused(self, effect: BudgetRefused, now: str) -> list[Any]:
         del self.asked[effect.key]
         self.refused.append(effect.reason)
+        if self.position.is_root:
+            assert_no_room(self, self.position.accounts, *self.sizes[effect.key], effect.reason)
         return self._end_if_over()
 
     def _end_if_over(self) -> list[Any]:
@@ -188,21 +198,28 @@ class WatchedTree(Tree):
                 self._check_refusal(self.requests[command.workflow_id, record.id], record.refused)
 
     def _check_refusal(self, request: BudgetRequest, reason: str) -> None:
-        """Nothing that may come back could have changed it."""
-        ledger = self.runs[ROOT].machine.budget.ledger
-        assert ledger is not None
-        for account in request.accounts:
-            limits, used = account.limits, ledger._accounts[account.id].used
-            tokens, cost = used.inputTokens + used.outputTokens, used.cost or 0.0
-            if limits.requests is not None and used.requests >= limits.requests:
-                return
-            if limits.tokens is not None and tokens + max(1, request.leastTokens) > limits.tokens:
-                return
-            if limits.cost is not None and (cost >= limits.cost or cost + request.leastCost > limits.cost):
-                return
-            if limits.calls is not None and ledger._accounts[account.id].calls + request.calls > limits.calls:
-                return
-        raise AssertionError(f"{request} was refused, and there is room: {reason}")
+        size = RequestSize(least_tokens=request.leastTokens, least_cost=request.leastCost)
+        assert_no_room(self.runs[ROOT].machine, request.accounts, size, request.calls, reason)
+
+
+def assert_no_room(
+    root: RunMachine, accounts: tuple[BudgetAccount, ...], size: RequestSize, calls: int, reason: str
+) -> None:
+    """A refusal is right: even if everything that is reserved came back unused, there would be no room."""
+    ledger = root.budget.ledger
+    assert ledger is not None
+    for account in accounts:
+        limits, used = account.limits, ledger._accounts[account.id].used
+        tokens, cost = used.inputTokens + used.outputTokens, used.cost or 0.0
+        if limits.requests is not None and used.requests >= limits.requests:
+            return
+        if limits.tokens is not None and tokens + max(1, size.least_tokens) > limits.tokens:
+            return
+        if limits.cost is not None and (cost >= limits.cost or cost + size.least_cost > limits.cost):
+            return
+        if limits.calls is not None and ledger._accounts[account.id].calls + calls > limits.calls:
+            return
+    raise AssertionError(f"refused, and there is room: {reason}")
 
 
 sizes = st.builds(
@@ -229,9 +246,16 @@ class BudgetRaces(RuleBasedStateMachine):
         self.spent: dict[str, Spent] = {}
         self.is_tainted = False  # a run died with requests in flight: what they cost is not known
 
-    @initialize(budget=budgets)
-    def grow(self, budget: Budget) -> None:
-        self.tree.start(SpendingRun(ROOT, TreePosition().with_budget(ROOT, budget), self.shares))
+    @initialize(budget=budgets, own=st.one_of(st.none(), budgets))
+    def grow(self, budget: Budget, own: Budget | None) -> None:
+        """A root and two delegates; the first may have a budget of its own."""
+        root = TreePosition().with_budget(ROOT, budget)
+        self.tree.start(SpendingRun(ROOT, root, self.shares))
+        for name in ("a", "b"):
+            position = root.delegate(ROOT)
+            if name == "a" and own is not None:
+                position = position.with_budget(f"{ROOT}/a", own)
+            self.tree.start(SpendingRun(f"{ROOT}/{name}", position, self.shares), ROOT, name)
         self.tree.settle()
 
     def machine(self, id_: str) -> SpendingRun:
@@ -427,12 +451,11 @@ class BudgetRaces(RuleBasedStateMachine):
             elif waiting:
                 command = self.tree.runs[waiting[0]].commands.pop(0)
                 self.tree.runs[waiting[0]].inbox.append(ChildEnded(command.key, None, CallError("Nope", "")))
+            elif idle := [i for i in self.tree.runs if i != ROOT and not self.machine(i).may_end]:
+                self.machine(idle[-1]).may_end = True
+                self.tree.runs[idle[-1]].inbox.append(StartsReleased())
             else:
                 break
-        for id_ in reversed([i for i in self.tree.runs if i != ROOT]):
-            self.machine(id_).may_end = True
-            self.tree.runs[id_].inbox.append(StartsReleased())
-            self.tree.settle()
         assert list(self.tree.runs) == [ROOT], "a run never ends"
         self._check_nobody_waits_for_nothing()
         self.no_limit_is_overrun()
