@@ -116,6 +116,16 @@ def test_decisions_that_come_before_their_wait_are_judged_when_it_opens(
     assert len(pending(machine)) == 1  # of two proposals, nothing that came early decides the second
 
 
+def test_a_decision_that_comes_with_the_start_is_about_what_opens_then() -> None:
+    tree = Tree()
+    machine = WaitingRun(ROOT, TreePosition(), [[PLAN], [PLAN]], Approve())
+    tree.start(machine)
+    tell(tree, "approve", by="early")
+    tell(tree, "approve", by="twice")
+    tree.settle()
+    assert [(t.decision, t.by) for t in machine.log] == [("approve", "early")]
+
+
 def test_only_so_many_early_decisions_are_kept() -> None:
     tree = Tree()
     machine = run(tree)
