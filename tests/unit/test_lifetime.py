@@ -1,0 +1,124 @@
+"""When a run continues as new: events and bytes in, holds, drains and stays out."""
+
+from __future__ import annotations
+
+import pytest
+
+from acts.machines.lifetime import (
+    DRAIN_BYTES,
+    DRAIN_EVENTS,
+    DRAIN_SECONDS,
+    LAST_BYTES,
+    LAST_EVENTS,
+    HistorySize,
+    Lifetime,
+)
+
+SHORT = HistorySize(100, 10_000, is_new_run_suggested=False)
+SUGGESTED = HistorySize(5_000, 5_000_000, is_new_run_suggested=True)
+LONG = HistorySize(DRAIN_EVENTS, 5_000_000, is_new_run_suggested=True)
+BULKY = HistorySize(5_000, DRAIN_BYTES, is_new_run_suggested=True)
+
+
+@pytest.mark.parametrize(
+    ("history", "is_due"),
+    [
+        (SHORT, False),
+        (SUGGESTED, True),
+        (HistorySize(DRAIN_EVENTS - 1, 0, is_new_run_suggested=False), False),
+        (HistorySize(DRAIN_EVENTS, 0, is_new_run_suggested=False), True),  # a server that suggests nothing
+    ],
+)
+def test_a_new_run_is_due_when_the_server_suggests_it_or_the_history_is_long(
+    history: HistorySize,
+    is_due: bool,  # noqa: FBT001 - a column of the table
+) -> None:
+    assert Lifetime().is_due(history) is is_due
+
+
+@pytest.mark.parametrize(
+    ("history", "in_flight", "just_ended", "holds"),
+    [
+        (SUGGESTED, 0, 0, True), (SUGGESTED, 1, 1, True), (SUGGESTED, 3, 5, True),
+        (SUGGESTED, 1, 0, False), (SUGGESTED, 2, 1, False), (SHORT, 0, 0, False), (SHORT, 1, 1, False),
+    ],
+)  # fmt: skip
+def test_starts_are_held_when_everything_in_flight_has_just_ended(
+    history: HistorySize,
+    in_flight: int,
+    just_ended: int,
+    holds: bool,  # noqa: FBT001 - a column of the table
+) -> None:
+    assert Lifetime().should_hold(history, in_flight, just_ended) is holds
+
+
+@pytest.mark.parametrize(
+    ("history", "seconds"),
+    [
+        (SHORT, None),
+        (SUGGESTED, None),  # a quiet moment will come by itself
+        (LONG, DRAIN_SECONDS),
+        (BULKY, DRAIN_SECONDS),
+        (HistorySize(LAST_EVENTS, 0, is_new_run_suggested=True), 0.0),
+        (HistorySize(5_000, LAST_BYTES, is_new_run_suggested=True), 0.0),
+        (HistorySize(LAST_EVENTS - 1, LAST_BYTES - 1, is_new_run_suggested=True), DRAIN_SECONDS),
+        (HistorySize(100, DRAIN_BYTES, is_new_run_suggested=False), None),  # long, but nothing says that it is due
+    ],
+)
+def test_a_long_history_is_drained_and_one_near_its_end_without_a_limit(
+    history: HistorySize, seconds: float | None
+) -> None:
+    lifetime = Lifetime()
+    assert lifetime.drain_seconds(history) == seconds
+
+
+def test_one_drain_at_a_time_and_nothing_is_held_besides() -> None:
+    lifetime = Lifetime()
+    assert lifetime.drain_seconds(LONG) == DRAIN_SECONDS
+    assert lifetime.drain_seconds(LONG) is None
+    assert not lifetime.should_hold(LONG, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("first", "soon", "later"),
+    [
+        (
+            LONG,
+            HistorySize(DRAIN_EVENTS + 10, 5_000_100, is_new_run_suggested=True),
+            HistorySize(DRAIN_EVENTS + DRAIN_EVENTS // 3, 5_000_200, is_new_run_suggested=True),
+        ),
+        (
+            BULKY,
+            HistorySize(5_010, DRAIN_BYTES + 1_000, is_new_run_suggested=True),
+            HistorySize(5_020, DRAIN_BYTES + DRAIN_BYTES // 3, is_new_run_suggested=True),
+        ),
+    ],
+    ids=["by events", "by bytes"],
+)
+def test_a_drain_that_came_to_nothing_is_not_tried_again_at_once(
+    first: HistorySize, soon: HistorySize, later: HistorySize
+) -> None:
+    lifetime = Lifetime()
+    assert lifetime.drain_seconds(first) == DRAIN_SECONDS
+    lifetime.end_drain()
+    assert lifetime.drain_seconds(soon) is None
+    assert lifetime.drain_seconds(later) == DRAIN_SECONDS
+
+
+def test_quiet_moments_are_still_used_after_a_drain_that_came_to_nothing() -> None:
+    lifetime = Lifetime()
+    lifetime.drain_seconds(LONG)
+    lifetime.end_drain()
+    assert lifetime.should_hold(LONG, 1, 1)
+
+
+def test_a_state_that_does_not_fit_keeps_the_run_until_its_history_has_grown() -> None:
+    lifetime = Lifetime()
+    lifetime.drain_seconds(LONG)
+    lifetime.stay(LONG)
+    grown = HistorySize(LONG.events + DRAIN_EVENTS // 3 - 1, 6_000_000, is_new_run_suggested=True)
+    for history in (LONG, grown):
+        assert not lifetime.is_due(history)
+        assert not lifetime.should_hold(history, 0, 0)
+        assert lifetime.drain_seconds(history) is None
+    assert lifetime.is_due(HistorySize(grown.events + 1, grown.bytes, is_new_run_suggested=True))
