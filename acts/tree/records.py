@@ -1,7 +1,7 @@
 """Every record that crosses from one run to another, once: frozen, versioned, strict.
 
 * what a child is started with: ``PlanInput``, ``InstanceInput``, ``DelegateInput``, ``BackgroundInput``;
-* what a delegate and an instance give back: ``DelegateResult``, ``InstanceReport``;
+* what every child gives back beside its result: ``Accounting``;
 * what a run carries into the next one: ``PlanState``, ``AgentState``;
 * the signals between runs: ``PendingChanged``, ``ForwardedDecision``, ``DecisionAnswer``,
   ``BudgetRequest``, ``BudgetGrant``, ``BudgetReport``, ``RunEnded``, ``CancelledReport``.
@@ -13,7 +13,7 @@ is added with a default, so that records of an earlier version are read; a chang
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Final, Self
+from typing import Any, Final, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
@@ -33,7 +33,6 @@ class Record(BaseModel):
     """Base of all records: camelCase on the wire, nothing unknown, defaults left out."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
-    type_name: ClassVar[str] = ""
 
     def to_json(self) -> dict[str, Any]:
         """The record as JSON; a field that has its default is left out."""
@@ -68,11 +67,14 @@ class VersionedRecord(Record):
         """The record as JSON, its version first."""
         return {"v": self.v, **super().to_json()}
 
-    @model_validator(mode="after")
-    def _check_version(self) -> Self:
-        if self.v > WIRE_VERSION:
-            raise ValueError(f"it has version {self.v} of the wire; this worker reads up to {WIRE_VERSION}: update it")
-        return self
+    @model_validator(mode="before")
+    @classmethod
+    def _check_version(cls, data: Any) -> Any:
+        """Before the fields are checked: a later version may have fields that this one does not know."""
+        version = data.get("v") if isinstance(data, dict) else None
+        if isinstance(version, int) and version > WIRE_VERSION:
+            raise ValueError(f"it has version {version} of the wire; this worker reads up to {WIRE_VERSION}: update it")
+        return data
 
 
 def _to_json(value: Any) -> Any:
@@ -263,20 +265,6 @@ class Accounting(Record):
 
     settled: tuple[SettledRequest, ...] = ()
     actions: dict[str, int] = {}
-
-
-class DelegateResult(VersionedRecord):
-    """What a delegated Call came to. ``path`` is the outcome that a model chose, by its index."""
-
-    status: str
-    output: Any = None
-    path: int | None = None
-    ticks: int | None = None
-    usage: dict[str, Any] = {}
-    decisions: tuple[dict[str, Any], ...] = ()
-    definition: dict[str, str] = {}
-    errors: tuple[dict[str, Any], ...] = ()
-    accounting: Accounting = Accounting()
 
 
 # -- what a run carries into the next ------------------------------------------------------
