@@ -101,7 +101,7 @@ class AgentRun(RunMachine):
             return self.finished
         if self.is_cancelling:
             return "cancelled"
-        if self._is_paused and (self._held_step is not None or self._held_grants):
+        if self._is_paused and (self._held_step is not None or self._held_answers):
             return "paused"
         return "awaiting" if self._phase == "running" and self.approvals.below.run_count else self._phase
 

@@ -70,7 +70,7 @@ class RunMachine:
         self.finished: str | None = None
         self.is_cancelling = False
         self.has_not_begun = True
-        self._held_grants: list[Granted] = []
+        self._held_answers: list[Granted | BudgetRefused] = []  # of the budget, while the run is paused
 
     # -- for subclasses ---------------------------------------------------------------------
 
@@ -140,8 +140,8 @@ class RunMachine:
         if isinstance(event, CancelRequested):
             effects += self.approvals.refuse_open_updates("the run was cancelled before the decision was judged")
         if isinstance(event, (CancelRequested, ResumeRequested)):
-            effects += self._held_grants
-            self._held_grants = []
+            effects += self._held_answers
+            self._held_answers = []
         return self._apply(effects, now)
 
     def flush(self, now: str) -> list[RunCommand]:
@@ -268,12 +268,18 @@ class RunMachine:
         if self.finished is not None or self.is_cancelling:
             return list(self.budget.settle(effect.key, None))
         if self.is_paused:
-            self._held_grants.append(effect)
+            self._held_answers.append(effect)
             return []
         return self.on_granted(effect, now)
 
     def _refused(self, effect: BudgetRefused, now: str) -> list[Any]:
-        return [] if self.finished is not None or self.is_cancelling else self.on_refused(effect, now)
+        """A refusal is held while the run is paused, too: a delegate may start in spite of it."""
+        if self.finished is not None or self.is_cancelling:
+            return []
+        if self.is_paused:
+            self._held_answers.append(effect)
+            return []
+        return self.on_refused(effect, now)
 
     # -- carrying over ----------------------------------------------------------------------------
 

@@ -426,7 +426,7 @@ class BudgetRaces(RuleBasedStateMachine):
         if ROOT not in self.tree.runs:
             return
         holds = any(self.machine(i).in_flight_requests or self.tree.runs[i].commands for i in self.tree.runs)
-        holds |= any(self.machine(i).budget._advance or self.machine(i)._held_grants for i in self.tree.runs)
+        holds |= any(self.machine(i).budget._advance or self.machine(i)._held_answers for i in self.tree.runs)
         if not holds:
             assert [i for i in self.tree.runs if self.machine(i).asked] == []
             ledger = self.machine(ROOT).budget.ledger
