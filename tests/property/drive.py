@@ -47,13 +47,13 @@ class Drive:
         self.perform(self.walk.begin(NOW))
 
     def rank(self, id_: str) -> int:
-        return self.walk.ids[id_]
+        return self.walk.ranks[id_]
 
     def node(self, id_: str) -> PlannedCall:
         return self.walk.nodes[self.rank(id_)]
 
     def state(self, id_: str) -> str:
-        return self.walk.runs[self.rank(id_)].state
+        return self.walk.calls[self.rank(id_)].state
 
     def perform(self, commands: list[Command]) -> None:
         self.commands += commands
@@ -115,8 +115,8 @@ class Drive:
         """Everything about the walk that can be seen from outside."""
         walk = self.walk
         return {
-            "states": {n.id: r.state for n, r in zip(walk.nodes, walk.runs, strict=True)},
-            "errors": {n.id: r.error for n, r in zip(walk.nodes, walk.runs, strict=True)},
+            "states": {n.id: r.state for n, r in zip(walk.nodes, walk.calls, strict=True)},
+            "errors": {n.id: r.error for n, r in zip(walk.nodes, walk.calls, strict=True)},
             "paths": {n.id: walk.path_written(rank) for rank, n in enumerate(walk.nodes)},
             "appended": walk.appended(),
             "views": views(walk.log, self.prepared),
@@ -189,11 +189,11 @@ def expected_views(prepared: ValidatedPlan, expected: oracle.Outcome) -> dict[st
 def assert_nothing_waits_needlessly(drive: Drive, expected: oracle.Outcome) -> None:
     """Every Call whose dependencies have settled runs; every result that no write can refuse any more is written."""
     walk = drive.walk
-    settled = {n.id for n, r in zip(walk.nodes, walk.runs, strict=True) if r.state in SETTLED}
+    settled = {n.id for n, r in zip(walk.nodes, walk.calls, strict=True) if r.state in SETTLED}
     for rank, node in enumerate(walk.nodes):
         if node.id in settled or node.id in drive.running:
             continue
-        if walk.runs[rank].stage == "applying":
+        if walk.calls[rank].stage == "applying":
             assert any(w.id not in settled and _may_refuse(w, node) for w in walk.nodes[:rank]), f"{node.id}: result"
         else:
             assert not expected.depends[node.id] <= settled, f"{node.id} waits for nothing"

@@ -130,7 +130,7 @@ def prepared(request: dict[str, Json]) -> ValidatedPlan:
 
 def step(drive: Drive, order: list[int], *, approving: bool) -> bool:
     """Approve a Call or let one report; False when none awaits approval and none runs."""
-    awaiting = [id_ for id_ in drive.walk.ids if drive.state(id_) == "awaiting"]
+    awaiting = [id_ for id_ in drive.walk.ranks if drive.state(id_) == "awaiting"]
     if awaiting and (approving or not drive.running):
         id_ = min(awaiting, key=lambda id_: order.index(drive.node(id_).index % MOST_CALLS))
         drive.perform(drive.walk.decide(drive.rank(id_), "approve", "", NOW))
@@ -149,7 +149,7 @@ def finish_plan(drive: Drive, order: list[int]) -> None:
 
 
 def everything(drive: Drive) -> dict[str, Json]:
-    return {"observed": drive.observe(), "runs": copy.deepcopy(drive.walk.runs), "commands": list(drive.commands)}
+    return {"observed": drive.observe(), "calls": copy.deepcopy(drive.walk.calls), "commands": list(drive.commands)}
 
 
 def started_calls(drive: Drive) -> dict[str, Json]:
@@ -157,7 +157,7 @@ def started_calls(drive: Drive) -> dict[str, Json]:
     walk = drive.walk
     return {
         n.id: (n.planned, r.state, r.error, r.outcome, r.written)
-        for n, r in zip(walk.nodes, walk.runs, strict=True)
+        for n, r in zip(walk.nodes, walk.calls, strict=True)
         if r.state in SETTLED or r.state == "running"
     }
 

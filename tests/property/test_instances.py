@@ -66,14 +66,14 @@ class Batched:
         child = InstanceDrive(plan_of_child(self.batch.handed(node.members)), self.drive.results)
         child.finish_all(self.order)
         value = json.loads(json.dumps(instance_report(child.walk, edited=False)))
-        self.drive.perform(self.drive.walk.unit_ended(rank, value, NOW))
+        self.drive.perform(self.drive.walk.child_ended(rank, value, NOW))
 
 
 class InstanceDrive(Drive):
     """A walk in which Calls of several instances may have the same id."""
 
     def rank(self, id_: str) -> int:
-        rank = self.walk.ids.get(id_)
+        rank = self.walk.ranks.get(id_)
         return rank if rank is not None else next(r for r, n in enumerate(self.walk.nodes) if n.id == id_)
 
 
@@ -145,7 +145,7 @@ class SeveralDrive:
         for rank, node in enumerate(walk.nodes):
             child = KeyedDrive(plan_of_child(batch.handed(node.members)), results)
             child.finish_all(order)
-            walk.unit_ended(rank, json.loads(json.dumps(instance_report(child.walk, edited=False))), NOW)
+            walk.child_ended(rank, json.loads(json.dumps(instance_report(child.walk, edited=False))), NOW)
         return walk
 
 
