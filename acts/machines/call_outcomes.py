@@ -50,7 +50,7 @@ def apply_literal_output(walk: Walk, rank: int, now: str) -> None:
 
 def apply_child_report(walk: Walk, rank: int, report: dict[str, Any], now: str) -> None:
     """Take what the instances of a batch child wrote; ``report`` is that of each instance, by id."""
-    walk.runs[rank].value = report
+    walk.calls[rank].value = report
     walk.context.apply_child_report(report)
     status = status_of("completed", [item["status"] for item in report.values()])
     walk.settle(rank, _EVENT_OF_STATUS[status], now)
@@ -58,7 +58,7 @@ def apply_child_report(walk: Walk, rank: int, report: dict[str, Any], now: str) 
 
 def apply_failure(walk: Walk, rank: int, error: CallError, now: str) -> None:
     """Write a failure to the Call's error outcome, or end the Call where it has none, or fails again."""
-    node, call = walk.nodes[rank], walk.runs[rank]
+    node, call = walk.nodes[rank], walk.calls[rank]
     is_first = call.error is None
     if is_first:
         call.error = error.to_json()
@@ -69,14 +69,14 @@ def apply_failure(walk: Walk, rank: int, error: CallError, now: str) -> None:
 
 
 def _apply(walk: Walk, rank: int, outcome: int, writes: Writes, now: str) -> None:
-    call = walk.runs[rank]
+    call = walk.calls[rank]
     call.resolved, call.outcome, call.effect = None, outcome, (writes, now)
     write_when_possible(walk, rank)
 
 
 def write_when_possible(walk: Walk, rank: int) -> None:
     """Write the result of a Call, unless it must wait for an earlier write."""
-    node, call = walk.nodes[rank], walk.runs[rank]
+    node, call = walk.nodes[rank], walk.calls[rank]
     if call.effect is None:
         raise EngineError(f"call {node.id} has nothing to write")
     writes, now = call.effect

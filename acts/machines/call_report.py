@@ -17,7 +17,7 @@ def call_item(walk: Walk, rank: int) -> dict[str, Any]:
 
     ``call`` is the Call as planned, if a person put it into the plan and it failed: no plan message has it.
     """
-    node, call = walk.nodes[rank], walk.runs[rank]
+    node, call = walk.nodes[rank], walk.calls[rank]
     out: dict[str, Any] = {"id": node.id, "tool": node.tool.name, "state": call.state}
     if node.instance is not None:
         out["instance"] = node.instance
@@ -41,7 +41,7 @@ def calls(walk: Walk) -> list[dict[str, Any]]:
 
 def error_item(walk: Walk, rank: int) -> dict[str, Any] | None:
     """``{call, instance?, code, message}`` of a Call that failed without an error path, or None."""
-    node, call = walk.nodes[rank], walk.runs[rank]
+    node, call = walk.nodes[rank], walk.calls[rank]
     if call.state not in _FAILED or call.error is None:
         return None
     item = {"call": node.id, **call.error}
@@ -51,7 +51,7 @@ def error_item(walk: Walk, rank: int) -> dict[str, Any] | None:
 def errors(walk: Walk) -> list[dict[str, Any]]:
     """The failures that no error path took, those in batch children among them."""
     out = [error for rank in range(len(walk.nodes)) if (error := error_item(walk, rank)) is not None]
-    for call in walk.runs:
+    for call in walk.calls:
         for id_, report in (call.value or {}).items():
             out += [{**error, "instance": id_} for error in report["errors"]]
     return out

@@ -58,8 +58,8 @@ class CallStarts:
         """A Call has its request: start it, unless it does not run any more."""
         command = self._waiting.pop(effect.key, None)
         walk = self._run.walk
-        rank = walk.ids.get(effect.key)
-        if command is None or rank is None or walk.runs[rank].state != "running":
+        rank = walk.ranks.get(effect.key)
+        if command is None or rank is None or walk.calls[rank].state != "running":
             return list(self._run.budget.settle(effect.key, None))
         return self._start(command, effect, now)
 
@@ -104,12 +104,12 @@ class CallStarts:
         return out
 
     def _open_detached(self) -> int:
-        pairs = zip(self._run.walk.nodes, self._run.walk.runs, strict=True)
+        pairs = zip(self._run.walk.nodes, self._run.walk.calls, strict=True)
         return sum(n.is_detached and n.kind == "delegate" and r.state not in SETTLED for n, r in pairs)
 
     def _open_latent(self) -> int:
         """How many latent Calls may still need a request."""
-        pairs = zip(self._run.walk.nodes, self._run.walk.runs, strict=True)
+        pairs = zip(self._run.walk.nodes, self._run.walk.calls, strict=True)
         return sum(n.kind == "latent" and r.state in ("pending", "ready", "awaiting") for n, r in pairs)
 
     def _size(self, commands: list[StartCall]) -> RequestSize:

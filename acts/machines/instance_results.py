@@ -65,7 +65,7 @@ def status_of_plan(walk: Walk) -> str:
 def _status_of_batch(walk: Walk) -> str:
     shared: list[str] = []
     parts: dict[str, list[str]] = {}
-    for node, call in zip(walk.nodes, walk.runs, strict=True):
+    for node, call in zip(walk.nodes, walk.calls, strict=True):
         if node.members:
             report = call.value or {}
             parts.update({id_: [report.get(id_, {}).get("status", call.state)] for id_ in node.members})
@@ -79,7 +79,7 @@ def _status_of_batch(walk: Walk) -> str:
 def child_progress(walk: Walk) -> dict[str, dict[str, Any]]:
     """``{id: {status, calls}}`` of each instance that a batch child walks; its Calls once the child has ended."""
     out = {}
-    for node, call in zip(walk.nodes, walk.runs, strict=True):
+    for node, call in zip(walk.nodes, walk.calls, strict=True):
         for id_ in node.members:
             report = (call.value or {}).get(id_, {})
             out[id_] = {"status": report.get("status", call.state), "calls": report.get("calls", [])}
@@ -89,7 +89,7 @@ def child_progress(walk: Walk) -> dict[str, dict[str, Any]]:
 def statuses(walk: Walk) -> dict[str, str]:
     """The status of each instance: ``pending``, ``running``, or the one it ended with."""
     states = {id_: [item["status"]] for id_, item in child_progress(walk).items()}
-    for node, call in zip(walk.nodes, walk.runs, strict=True):
+    for node, call in zip(walk.nodes, walk.calls, strict=True):
         if node.instance is not None:
             states.setdefault(node.instance, []).append(call.state)
     return {id_: _status_so_far(own) for id_, own in states.items()}
@@ -111,7 +111,7 @@ def instance_summaries(walk: Walk) -> dict[str, dict[str, Any]]:
     for id_, ranks in _ranks_by_instance(walk).items():
         errors = (error_item(walk, rank) for rank in ranks)
         out[id_] = {
-            "status": status_from_states(walk.runs[rank].state for rank in ranks),
+            "status": status_from_states(walk.calls[rank].state for rank in ranks),
             "calls": [_without_instance(call_item(walk, rank)) for rank in ranks],
             "errors": [_without_instance(error) for error in errors if error is not None],
         }
@@ -159,7 +159,7 @@ def instance_report(walk: Walk, *, edited: bool) -> dict[str, dict[str, Any]]:
 
 def _entries_of_edited_plan(walk: Walk, rank: int, at: int, state: Json) -> Iterable[list[Json]]:
     node = walk.nodes[rank]
-    for path, value, date in walk.runs[rank].written:
+    for path, value, date in walk.calls[rank].written:
         values = [] if _shows(state, path, value) else [value]
         yield [at, str(path), node.method, node.planned, date, *values]
 
@@ -168,7 +168,7 @@ def _entries_of_plan(walk: Walk, ranks: Sequence[int], state: Json) -> list[Json
     out: list[Json] = []
     first: str | None = None
     for rank in ranks:
-        call = walk.runs[rank]
+        call = walk.calls[rank]
         if not call.written:
             out.append(None)
             continue

@@ -158,18 +158,18 @@ class PlanRun(RunMachine):
 
     def on_call(self, key: str, event: Callable[[int], list[Command]], now: str) -> list[Any]:
         """Hand the walk an event about a Call, by the rank that the Call has now."""
-        rank = self.walk.ids.get(key)
+        rank = self.walk.ranks.get(key)
         return [] if rank is None else self._perform(event(rank), now)
 
     def _child_result(self, event: ChildEnded, now: str) -> list[Any]:
         """What a child came to: an instance's report, or the result of a delegated Call."""
-        rank = self.walk.ids.get(event.key)
+        rank = self.walk.ranks.get(event.key)
         if rank is None:
             return []
         node, report = self.walk.nodes[rank], event.report
         self.approvals.records += [decision_seen_from_above(node, r) for r in (report or {}).get("decisions") or ()]
         if node.kind == UNIT:
-            return self._perform(self.walk.unit_ended(rank, reported_instances(node, report, event.error), now), now)
+            return self._perform(self.walk.child_ended(rank, reported_instances(node, report, event.error), now), now)
         if event.error is not None or report is None:
             error = event.error or CallError(ENGINE_ERROR, "the child said nothing of its result")
             return self._perform(self.walk.failed(rank, CallError(error.code, error.message), now), now)

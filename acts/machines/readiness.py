@@ -42,7 +42,7 @@ class Assessment(NamedTuple):
 
 def assess_call(walk: Walk, rank: int) -> Assessment:
     """Resolve and check the parameters of a Call, every dependency of which has settled."""
-    node, state = walk.nodes[rank], walk.runs[rank]
+    node, state = walk.nodes[rank], walk.calls[rank]
     if rank in walk.prepared.literal_outputs and (not state.edited or state.approved):
         return Assessment("literal_used")
     if node.kind == "latent" and not node.outcomes:
@@ -78,7 +78,7 @@ def _subject_of_approval(walk: Walk, rank: int) -> str | None:
         return None
     # The Calls of a batch child are confirmed in the run that walks them
     subject = None if node.members else approval_needed(node, walk.prepared.request.config.approve)
-    return "call" if subject is None and walk.runs[rank].edited else subject
+    return "call" if subject is None and walk.calls[rank].edited else subject
 
 
 def scoped_messages(walk: Walk, rank: int) -> list[dict[str, Any]]:

@@ -35,7 +35,7 @@ def match_calls(walk: Walk, prepared: ValidatedPlan) -> dict[int, int]:
         if old is not None and _is_same(walk.nodes[old], node):
             same[rank] = old
     unchanged = dict.fromkeys(same.values())
-    for rank, (node, call) in enumerate(zip(walk.nodes, walk.runs, strict=True)):
+    for rank, (node, call) in enumerate(zip(walk.nodes, walk.calls, strict=True)):
         if call.has_started and rank not in unchanged:
             raise DecisionRefused(f"{node.id} has started and cannot be changed")
     if list(unchanged) != sorted(unchanged):
@@ -61,7 +61,7 @@ def _refuse_new_writes_before_started(walk: Walk, prepared: ValidatedPlan, same:
             new_writes.add(node, rank)  # its own reads are no matter: they are of what precedes its place
             continue
         touched = (*node.writes, *paths_read(node))
-        if walk.runs[same[rank]].has_started and any(new_writes.has_writer(path, node.instance) for path in touched):
+        if walk.calls[same[rank]].has_started and any(new_writes.has_writer(path, node.instance) for path in touched):
             raise DecisionRefused(f"{node.id} has started: the edit would change what it reads, or writes onto")
 
 
@@ -70,7 +70,7 @@ def load_new_plan(walk: Walk, prepared: ValidatedPlan, same: Mapping[int, int], 
     calls = {}
     for rank in range(len(prepared.nodes)):
         old = same.get(rank)
-        calls[rank] = CallState(edited=edited) if old is None else keep_call(walk.runs[old])
+        calls[rank] = CallState(edited=edited) if old is None else keep_call(walk.calls[old])
     ignored = walk.ignored
     walk.load(prepared, walk.provided_data(), calls)
     walk.changed.extend(calls)

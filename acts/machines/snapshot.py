@@ -82,7 +82,7 @@ def take_snapshot(walk: Walk) -> dict[str, Any]:
     if not walk.quiet:
         raise EngineError("a snapshot is taken when nothing runs")
     items = {}
-    for rank, call in enumerate(walk.runs):
+    for rank, call in enumerate(walk.calls):
         item = {f.key: value for f in FIELDS if (value := f.dump(call)) is not ABSENT}
         if item:
             items[str(rank)] = item

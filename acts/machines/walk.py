@@ -57,7 +57,7 @@ class Walk:
 
     ``identify`` gives a Call the ``_id`` it is started with: stable, and different for every Call of every
     run. ``dry`` makes it a dry run, in which results may be ``UNKNOWN`` and no human is asked. ``nodes`` are
-    the planned Calls and ``runs`` their states, by rank.
+    the planned Calls and ``calls`` their states, by rank; ``ranks`` has the rank of each key.
     """
 
     def __init__(self, prepared: ValidatedPlan, identify: Callable[[PlannedCall], str], *, dry: bool = False) -> None:
@@ -70,15 +70,13 @@ class Walk:
         """Take a plan, the messages provided so far, and the states of the Calls that have one. ``begin`` follows."""
         self.prepared = prepared
         self.nodes = prepared.nodes
-        self.ids = {node.key: rank for rank, node in enumerate(self.nodes)}
+        self.ranks = {node.key: rank for rank, node in enumerate(self.nodes)}
         self.schemas = [message for message in prepared.request.data() if message.schema is not None]
         self._states = CallStates(self.nodes, states)
-        self.runs = self._states.by_rank
+        self.calls = self._states.by_rank
         self.changed, self.ignored = self._states.changed, self._states.ignored
-        self.progress = WriterProgress(prepared.graph, self.runs)
-        self.context = WalkContext(prepared, self.runs, provided)
-        self.known = self.context.calls_by_instance
-        self._loaded_results = [rank for rank, call in enumerate(self.runs) if call.stage == "applying"]
+        self.progress = WriterProgress(prepared.graph, self.calls)
+        self.context = WalkContext(prepared, self.calls, provided)
         self._startable: list[int] = []
         self._questions: list[AskHuman] = []
         self._settled: deque[tuple[int, str]] = deque()
@@ -89,10 +87,10 @@ class Walk:
 
     def begin(self, now: str) -> list[Command]:
         """Start walking, after ``load`` or ``restore`` too."""
-        for rank in self._loaded_results:
-            write_when_possible(self, rank)
-        self._loaded_results.clear()
-        for rank, call in enumerate(self.runs):
+        for rank, call in enumerate(self.calls):
+            if call.stage == "applying" and not self.progress.is_waiting(rank):
+                write_when_possible(self, rank)
+        for rank, call in enumerate(self.calls):
             if call.stage == "pending" and not self.progress.is_waiting(rank):
                 self._assess(rank, now)
         return self._commands()
@@ -112,7 +110,7 @@ class Walk:
                 apply_failure(self, rank, error, now)
         return self._commands()
 
-    def unit_ended(self, rank: int, value: dict[str, Any], now: str) -> list[Command]:
+    def child_ended(self, rank: int, value: dict[str, Any], now: str) -> list[Command]:
         """A batch child ended; ``value`` is the report of each of its instances, by id."""
         if self._states.move(rank, "reported"):
             apply_child_report(self, rank, value, now)
@@ -128,7 +126,7 @@ class Walk:
         """The decision about an awaiting Call: ``approve``, ``reject``, or ``fail`` (none came in time)."""
         if decision == "approve":
             if self._states.move(rank, "approved"):
-                self.runs[rank].approved = True
+                self.calls[rank].approved = True
                 if rank in self.prepared.literal_outputs:
                     self._states.move(rank, "literal_used")
                     apply_literal_output(self, rank, now)
@@ -138,7 +136,7 @@ class Walk:
             if self._states.move(rank, "decision_overdue"):
                 apply_failure(self, rank, CallError(APPROVAL_TIMEOUT, reason), now)
         elif self._states.move(rank, "rejected"):
-            self.runs[rank].error = {"code": REJECTED, "message": reason}
+            self.calls[rank].error = {"code": REJECTED, "message": reason}
             self._release_waiters(rank, now)
         return self._commands()
 
@@ -149,7 +147,7 @@ class Walk:
             InvalidRequest: the message cannot be folded into the context.
         """
         self.context.provide(message)
-        for rank, call in enumerate(self.runs):
+        for rank, call in enumerate(self.calls):
             if call.stage == "awaiting_input" and self._states.move(rank, "input_provided"):
                 self._assess(rank, now)
         return self._commands()
@@ -178,7 +176,7 @@ class Walk:
         """Start nothing more. The shell cancels what runs, and reports how it ended."""
         self.cancelling = True
         self._startable.clear()
-        for rank, call in enumerate(self.runs):
+        for rank, call in enumerate(self.calls):
             if call.stage in NOT_STARTED:
                 self.settle(rank, "cancelled", now)
         return self._commands()
@@ -231,7 +229,7 @@ class Walk:
         if self.cancelling:
             self.settle(rank, "cancelled", now)
             return
-        call, assessment = self.runs[rank], assess_call(self, rank)
+        call, assessment = self.calls[rank], assess_call(self, rank)
         if assessment.event == "skipped":
             self.settle(rank, "skipped", now)
             return
@@ -254,7 +252,7 @@ class Walk:
 
     def _release_waiters(self, rank: int, now: str) -> None:
         """A Call has settled: assess or write every Call whose last wait ends by it."""
-        self.runs[rank].resolved = None
+        self.calls[rank].resolved = None
         self._settled.append((rank, now))
         if self._releases_waiters:
             return  # the loop below, further up the stack, takes it
@@ -262,9 +260,9 @@ class Walk:
         while self._settled:
             settled, date = self._settled.popleft()
             for waiter in self.progress.release_waiters(settled):
-                if self.runs[waiter].stage == "pending":
+                if self.calls[waiter].stage == "pending":
                     self._assess(waiter, date)
-                elif self.runs[waiter].stage == "applying":
+                elif self.calls[waiter].stage == "applying":
                     write_when_possible(self, waiter)
         self._releases_waiters = False
 
@@ -275,7 +273,7 @@ class Walk:
         while self._startable and not self.paused and not self.draining and self.running < self.prepared.max_parallel:
             rank = heapq.heappop(self._startable)
             self._states.move(rank, "started")
-            out.append(StartCall(rank, self.nodes[rank], self.runs[rank].resolved or {}, scoped_messages(self, rank)))
+            out.append(StartCall(rank, self.nodes[rank], self.calls[rank].resolved or {}, scoped_messages(self, rank)))
         if not self._states.unsettled and not self._has_finished and not self.growing:
             self._has_finished = True
             out.append(PlanFinished(self.status))
@@ -310,13 +308,13 @@ class Walk:
 
     def find(self, call: str | None, instance: str | None) -> int | None:
         """The rank of a Call by its id and, where several have it, its instance."""
-        rank = self.ids.get(str(call))
-        return rank if rank is not None or instance is None else self.ids.get(f"{instance}/{call}")
+        rank = self.ranks.get(str(call))
+        return rank if rank is not None or instance is None else self.ranks.get(f"{instance}/{call}")
 
     def awaits(self, call: str | None, instance: str | None = None) -> int | None:
         """The rank of a Call that awaits a decision or input, or None."""
         rank = self.find(call, instance)
-        return rank if rank is not None and self.runs[rank].state == "awaiting" else None
+        return rank if rank is not None and self.calls[rank].state == "awaiting" else None
 
     @property
     def log(self) -> Log:
@@ -338,7 +336,7 @@ class Walk:
 
     def path_written(self, rank: int) -> str | None:
         """The paths that a Call wrote, as one expression, or None."""
-        return conjunction(path for path, _, _ in self.runs[rank].written) or None
+        return conjunction(path for path, _, _ in self.calls[rank].written) or None
 
     def read(self, rank: int, path: Path) -> Json:
         """The value at ``path`` as a Call sees it: as of its place in plan order."""

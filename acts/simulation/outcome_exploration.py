@@ -185,7 +185,7 @@ def _outcome_run(
 ) -> OutcomeRun:
     states: dict[str, list[int]] = {}
     errors: dict[int, str] = {}
-    for rank, call in enumerate(walk.runs):
+    for rank, call in enumerate(walk.calls):
         states.setdefault(_REPORTED_STATES.get(call.state, "waiting"), []).append(rank)
         if call.state == "failed" and rank not in doomed:
             # An UnknownFailure has no error of its own: it fails here because it cannot be written
@@ -195,6 +195,6 @@ def _outcome_run(
     choices = {
         rank: conjunction(walk.nodes[rank].outcomes[outcome])
         for rank in branching
-        if (outcome := walk.runs[rank].outcome) is not None and walk.runs[rank].state == "completed"
+        if (outcome := walk.calls[rank].outcome) is not None and walk.calls[rank].state == "completed"
     }
     return OutcomeRun(tuple(decisions), choices, tuple(started), states, errors)

@@ -39,7 +39,7 @@ def build_result(walk: Walk, usage: Usage, status: str | None = None) -> dict[st
 def instance_items(walk: Walk) -> dict[str, dict[str, Any]]:
     """``{id: {status, state, calls, errors}}``, in the order in which the context has the instances."""
     summaries = instance_summaries(walk)
-    for run in walk.runs:
+    for run in walk.calls:
         summaries |= run.value or {}
     # An instance without Calls, or that was not reached
     status = walk.status if walk.status in ("cancelled", "rejected") else "completed"
@@ -54,13 +54,13 @@ def _instance_item(walk: Walk, id_: str, summary: Mapping[str, Any]) -> dict[str
 
 def appended_messages(walk: Walk) -> list[dict[str, Any]]:
     """The messages after those of the Request: provided ones, then outputs in plan order, of children too."""
-    by_rank = [pair for run in walk.runs for id_, item in (run.value or {}).items()
-               for pair in instance_messages(walk.known, id_, item)]  # fmt: skip
+    by_rank = [pair for run in walk.calls for id_, item in (run.value or {}).items()
+               for pair in instance_messages(walk.context.calls_by_instance, id_, item)]  # fmt: skip
     if not by_rank:
         return walk.appended()
-    if list(walk.known) != [None]:  # no template: the run itself walks the global Calls
+    if list(walk.context.calls_by_instance) != [None]:  # no template: the run itself walks the global Calls
         ranks = {n.key: rank for rank, n in enumerate(walk.prepared.unsplit.nodes)} if walk.prepared.unsplit else {}
-        for node, run in zip(walk.nodes, walk.runs, strict=True):
+        for node, run in zip(walk.nodes, walk.calls, strict=True):
             by_rank += [(ranks[node.key], appended_message(node, *write)) for write in run.written]
         by_rank.sort(key=lambda pair: pair[0])
     return [*walk.provided, *(message for _, message in by_rank)]

@@ -130,7 +130,7 @@ class PlanView:
         walk, calls = self._run.walk, list[dict[str, Any]]()
         for wait in self._run.approvals.own_pending:
             rank = walk.find(wait.call, wait.instance) if wait.call is not None else None
-            resolved = walk.runs[rank].resolved if rank is not None else None
+            resolved = walk.calls[rank].resolved if rank is not None else None
             if resolved is None:
                 continue
             item = {"call": wait.call, "with": {k: v for k, v in resolved.items() if k != "_id"}}

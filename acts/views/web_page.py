@@ -109,7 +109,7 @@ class WebPage:
 
     def _update(self, rank: int) -> None:
         """Render one Call again."""
-        run, item = self._walk.runs[rank], call_item(self._walk, rank)
+        run, item = self._walk.calls[rank], call_item(self._walk, rank)
         if run.state != "awaiting":
             self._awaiting.pop(rank, None)
         elif rank not in self._awaiting and run.resolved is not None:

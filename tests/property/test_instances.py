@@ -68,7 +68,7 @@ class Batched:
         child = InstanceDrive(child_of(self.batch, node.members), self.drive.results)
         child.finish_all(self.order)
         value = json.loads(json.dumps(instance_report(child.walk, edited=False)))
-        self.drive.perform(self.drive.walk.unit_ended(rank, value, NOW))
+        self.drive.perform(self.drive.walk.child_ended(rank, value, NOW))
 
 
 class InstanceDrive(Drive):
@@ -146,7 +146,7 @@ class SeveralDrive:
         for rank, node in enumerate(walk.nodes):
             child = KeyedDrive(child_of(batch, node.members), results)
             child.finish_all(order)
-            walk.unit_ended(rank, json.loads(json.dumps(instance_report(child.walk, edited=False))), NOW)
+            walk.child_ended(rank, json.loads(json.dumps(instance_report(child.walk, edited=False))), NOW)
         return walk
 
 

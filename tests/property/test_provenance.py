@@ -197,7 +197,7 @@ def trail_of_walk(drive: Drive) -> tuple[ProvenanceIndex, list[Json], list[str]]
     """The trail of a walk, its context, and by message which Call wrote it (nothing for what was given)."""
     request = [m.raw for m in drive.prepared.request.context]
     appended = drive.walk.appended()
-    wrote = [n.id for n, r in zip(drive.walk.nodes, drive.walk.runs, strict=True) for _ in r.written]
+    wrote = [n.id for n, r in zip(drive.walk.nodes, drive.walk.calls, strict=True) for _ in r.written]
     record = RunRecord(request + appended, {n.tool.name: n.tool for n in drive.walk.nodes}, request, calls(drive.walk))
     return ProvenanceIndex(record), request + appended, ["" for _ in request] + wrote
 
@@ -274,7 +274,7 @@ def test_every_output_knows_its_call_and_what_ran_behind_it(case: Case, order: l
         answered = "_output" in context[index]["_call"]
         assert origin.word in ((REQUEST, MODEL, ENGINE) if answered else (ACTIVITY, ENGINE))
         assert origin.outside == (origin.word != REQUEST)
-        failure = drive.walk.runs[drive.rank(id_)].error
+        failure = drive.walk.calls[drive.rank(id_)].error
         assert origin.error is None or failure is not None
         if failure is not None:
             assert origin.error == failure["code"]

@@ -25,7 +25,7 @@ EVENTS = tuple(dict.fromkeys(event for _, event in TRANSITIONS))
 REPORTS: dict[str, Callable[[Walk, int], list[Command]]] = {
     "completed": lambda walk, rank: walk.completed(rank, {"late": 1}, NOW),
     "failed": lambda walk, rank: walk.failed(rank, CallError("Late", "again"), NOW),
-    "children ended": lambda walk, rank: walk.unit_ended(rank, {}, NOW),
+    "children ended": lambda walk, rank: walk.child_ended(rank, {}, NOW),
     "detached": lambda walk, rank: walk.detached(rank, NOW),
     "approve": lambda walk, rank: walk.decide(rank, "approve", "", NOW),
     "reject": lambda walk, rank: walk.decide(rank, "reject", "no", NOW),
@@ -122,7 +122,7 @@ def drive_through_every_stage() -> Drive:
 
 def test_the_walk_of_these_tests_has_a_call_in_every_stage() -> None:
     drive = drive_through_every_stage()
-    assert {run.stage for run in drive.walk.runs} == {*STAGES} - {"cancelled"}
+    assert {run.stage for run in drive.walk.calls} == {*STAGES} - {"cancelled"}
     assert drive.state("2:applying") == "running"
     assert drive.state("6:input") == "awaiting"
 
@@ -130,11 +130,11 @@ def test_the_walk_of_these_tests_has_a_call_in_every_stage() -> None:
 @pytest.mark.parametrize("report", REPORTS)
 def test_a_report_that_does_not_fit_the_stage_of_its_call_changes_nothing(report: str) -> None:
     drive = drive_through_every_stage()
-    for rank, run in enumerate(drive.walk.runs):
+    for rank, run in enumerate(drive.walk.calls):
         if run.stage != EXPECTED_STAGE[report]:
-            before = drive.observe(), copy.deepcopy(drive.walk.runs), drive.walk.counts
+            before = drive.observe(), copy.deepcopy(drive.walk.calls), drive.walk.counts
             assert REPORTS[report](drive.walk, rank) == []
-            assert (drive.observe(), drive.walk.runs, drive.walk.counts) == before
+            assert (drive.observe(), drive.walk.calls, drive.walk.counts) == before
             assert f"call {drive.walk.nodes[rank].id} is {run.state}" in drive.walk.ignored[-1]
 
 
@@ -143,7 +143,7 @@ def test_a_snapshot_is_the_same_after_a_report_that_was_ignored() -> None:
     drive.finish("1:running")
     before = copy.deepcopy(drive.walk.snapshot())
     for report in REPORTS.values():
-        for rank, run in enumerate(drive.walk.runs):
+        for rank, run in enumerate(drive.walk.calls):
             if run.stage not in ("running", "awaiting"):
                 report(drive.walk, rank)
     assert drive.walk.snapshot() == before
@@ -180,8 +180,8 @@ def walk_through_the_table() -> None:
     walk = Walk(split_into_children(validate_request(batch)), identify)
     walk.begin(NOW)
     report = {"status": "rejected", "state": {}, "calls": [], "errors": [], "written": []}
-    walk.unit_ended(0, {"A": report}, NOW)
-    assert walk.runs[0].state == "rejected"
+    walk.child_ended(0, {"A": report}, NOW)
+    assert walk.calls[0].state == "rejected"
 
 
 def test_every_row_of_the_table_is_taken_by_some_walk(monkeypatch: pytest.MonkeyPatch) -> None:

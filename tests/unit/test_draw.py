@@ -367,8 +367,8 @@ def test_a_child_of_several_instances_draws_each_call_once() -> None:
 def test_what_children_walk_is_drawn_from_the_walk_of_the_run_above() -> None:
     prepared = split_into_children(plan(CHAIN, *people(3)))
     walk = Walk(prepared, lambda node: node.id)
-    walk.runs[0].stage, walk.runs[0].value = "completed", {"p0": ended("completed", "failed")}
-    walk.runs[1].stage = "running"
+    walk.calls[0].stage, walk.calls[0].value = "completed", {"p0": ended("completed", "failed")}
+    walk.calls[1].stage = "running"
     progress = {"calls": [], "instances": child_progress(walk)}
     assert prepared.unsplit is not None
     drawn = terminal(prepared.unsplit, progress)

@@ -324,7 +324,7 @@ def _everything(prepared: ValidatedPlan) -> list[dict[str, Any]]:
             else:
                 path = node.outcomes[pick][0]
                 commands.extend(walk.completed(command.rank, wrap_message(path.kind, nest(path.names, UNKNOWN)), "now"))
-        states = [(n.id, r.state) for n, r in zip(prepared.nodes, walk.runs, strict=True)]
+        states = [(n.id, r.state) for n, r in zip(prepared.nodes, walk.calls, strict=True)]
         item: dict[str, Any] = {
             "choices": {prepared.nodes[r].id: path for r, path in sorted(choices.items())},
             "run": [i for i, s in states if s in ("completed", "detached")],

@@ -138,7 +138,7 @@ def test_a_write_that_the_schema_of_a_kind_forbids(path: str, allowed: bool, goo
         walk = Walk(validate_request(raw), identify)
         walk.begin(NOW)
         walk.completed(0, value, NOW)
-        assert walk.runs[0].state == state_, value
+        assert walk.calls[0].state == state_, value
 
 
 def test_a_bad_schema_anywhere_is_reported() -> None:

@@ -41,8 +41,8 @@ def write_of(message: dict[str, Any]) -> list[Any]:
 def assert_as_expected(drive: Drive, expect: dict[str, Any]) -> None:
     walk = drive.walk
     assert drive.final_statuses == [expect["status"]]
-    assert {n.id: r.state for n, r in zip(walk.nodes, walk.runs, strict=True)} == expect["states"]
-    assert {n.id: r.error["code"] for n, r in zip(walk.nodes, walk.runs, strict=True) if r.error} == expect["errors"]
+    assert {n.id: r.state for n, r in zip(walk.nodes, walk.calls, strict=True)} == expect["states"]
+    assert {n.id: r.error["code"] for n, r in zip(walk.nodes, walk.calls, strict=True) if r.error} == expect["errors"]
     if "state" in expect:
         assert walk.state() == expect["state"]
     for instance, view in expect.get("instances", {}).items():
@@ -131,8 +131,8 @@ def test_parameters_are_checked_strictly_before_anything_runs() -> None:
     drive = Drive(case["request"], case["results"])
     drive.finish_all()
     assert "2:b" not in drive.started
-    assert drive.walk.runs[1].error is not None
-    assert drive.walk.runs[1].error["code"] == "SchemaMismatch"
+    assert drive.walk.calls[1].error is not None
+    assert drive.walk.calls[1].error["code"] == "SchemaMismatch"
     assert drive.final_statuses == ["failed"]
 
 
@@ -191,7 +191,7 @@ def test_whatever_an_activity_returns_settles_its_call_with_a_result_that_can_be
     assert len(drive.final_statuses) == 1
     assert drive.state("1:a") in ("completed", "failed")
     sent = json.dumps(
-        [drive.walk.appended(), drive.walk.runs[0].error], ensure_ascii=False, allow_nan=False, default=repr
+        [drive.walk.appended(), drive.walk.calls[0].error], ensure_ascii=False, allow_nan=False, default=repr
     )
     sent.encode()
 
@@ -206,8 +206,8 @@ def test_a_result_is_either_refused_or_can_stand_in_the_context_of_another_reque
     if drive.final_statuses == ["completed"]:
         parse_request({"context": drive.walk.appended()})
     else:
-        assert drive.walk.runs[0].error is not None
-        assert drive.walk.runs[0].error["code"] == "NotJson"
+        assert drive.walk.calls[0].error is not None
+        assert drive.walk.calls[0].error["code"] == "NotJson"
 
 
 def test_paths_that_lie_in_each_other_are_refused_or_fold_again_alike() -> None:
@@ -336,7 +336,7 @@ def test_an_approved_call_runs_and_a_rejected_one_does_not() -> None:
     assert drive.running == ["1:a"]
     drive.finish_all()
     assert [drive.state(i) for i in ("1:a", "2:b", "3:c")] == ["completed", "rejected", "skipped"]
-    assert drive.walk.runs[1].error == {"code": "rejected", "message": "too dear"}
+    assert drive.walk.calls[1].error == {"code": "rejected", "message": "too dear"}
     assert drive.final_statuses == ["rejected"]
 
 
