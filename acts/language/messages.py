@@ -19,7 +19,8 @@ from pydantic import ValidationError
 
 from acts.language.config import Config, settings_problems
 from acts.language.errors import ExpressionError, InvalidRequest, Problem, suggest
-from acts.language.references import Path, parse
+from acts.language.expression_parser import parse
+from acts.language.references import Path
 from acts.language.values import ABSENT, Json, defect, pointer, type_name
 
 DATA_TYPES: Final = ("data", "input", "state")

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import jsonschema_rs
 from jsonschema import Draft202012Validator
-from jsonschema.exceptions import SchemaError, best_match, relevance
+from jsonschema.exceptions import SchemaError, ValidationError, best_match, relevance
 from jsonschema.validators import extend
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 
 from acts.language.errors import find_similar, format_choices, truncate
-from acts.language.references import is_reference, unescape
+from acts.language.reference_uses import unread_value
 from acts.language.strict_json import read_json, write_json
-from acts.language.values import UNKNOWN, Json, pointer, type_name
+from acts.language.values import UNKNOWN, UNKNOWN_TEXT, Json, contains_unknown, pointer, type_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,23 +38,16 @@ _NESTED: Final = (
     "additionalProperties", "contains", "else", "if", "items", "not", "propertyNames", "then",
     "unevaluatedItems", "unevaluatedProperties",
 )  # fmt: skip
+# Keywords that pass a value on to other schemas
+_COMBINING: Final = ("allOf", "anyOf", "oneOf", "$ref", "$dynamicRef")
 _LISTED: Final = ("allOf", "anyOf", "oneOf", "prefixItems")
 _MAPPED: Final = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
 
 
-def _contains_unknown(value: Json) -> bool:
-    """True when a part of the value is not known yet."""
-    if isinstance(value, dict):
-        return any(_contains_unknown(v) for v in value.values())
-    if isinstance(value, list):
-        return any(_contains_unknown(v) for v in value)
-    return value is UNKNOWN
-
-
 def _with_unknowns(value: Json) -> Json:
-    """A planned value with UNKNOWN in place of each reference, and ``††x`` unescaped."""
+    """A planned value with UNKNOWN for each reference, UNKNOWN_TEXT for each template, and the rest unescaped."""
     if isinstance(value, str):
-        return UNKNOWN if is_reference(value) else unescape(value)
+        return unread_value(value)
     if isinstance(value, dict):
         return {k: _with_unknowns(v) for k, v in value.items()}
     return [_with_unknowns(v) for v in value] if isinstance(value, list) else value
@@ -64,18 +57,31 @@ def _relaxed_rule(keyword: str, strict: Any) -> Any:
     """The check of a keyword that skips what is not known yet.
 
     Keywords that look at a whole value (``const``, ``not`` …) are skipped when any part of it is
-    unknown; ``oneOf`` then needs only one branch that fits.
+    unknown; ``oneOf`` then needs only one branch that fits. Of an unknown text the type is known.
     """
     rule = Draft202012Validator.VALIDATORS["anyOf"] if keyword == "oneOf" else strict
     checks_whole = keyword in ("not", "if", "const", "enum", "uniqueItems", "contains")
 
     def check(validator: Any, argument: Any, instance: Any, schema: Any) -> Iterator[Any]:
-        if instance is UNKNOWN or (checks_whole and _contains_unknown(instance)):
+        if instance is UNKNOWN_TEXT:
+            yield from _defects_of_text(keyword, argument)
+        if instance is UNKNOWN or (instance is UNKNOWN_TEXT and keyword not in _COMBINING):
             return
-        applicable = rule if keyword != "oneOf" or _contains_unknown(instance) else strict
+        if checks_whole and contains_unknown(instance):
+            return
+        applicable = rule if keyword != "oneOf" or contains_unknown(instance) else strict
         yield from applicable(validator, argument, instance, schema) or ()
 
     return check
+
+
+def _defects_of_text(keyword: str, argument: Any) -> Iterator[Any]:
+    """Why no text at all fits a keyword."""
+    allowed = argument if isinstance(argument, list) else [argument]
+    fits = "string" in allowed if keyword == "type" else any(isinstance(value, str) for value in allowed)
+    if keyword in ("type", "enum", "const") and not fits:
+        names = " or ".join(map(str, allowed)) if keyword == "type" else truncate(repr(allowed), 80)
+        yield ValidationError(f"a template yields a string, where only {names} is allowed")
 
 
 _Relaxed: Final[Any] = extend(  # type: ignore[no-untyped-call]
@@ -105,7 +111,7 @@ class Checker:
 
     def partial_defects(self, value: Json) -> list[Defect]:
         """Why a value cannot fit, whatever its UNKNOWN parts turn out to be."""
-        if not _contains_unknown(value):
+        if not contains_unknown(value):
             return self.defects(value)
         parts = self._flat
         if parts is not None and isinstance(value, dict):

@@ -1,7 +1,8 @@
 """JSON values: access by path, merging, and what makes a value unfit to be stored.
 
 Values are never changed in place. ``ABSENT`` is the value of a key that does not exist.
-``UNKNOWN`` is a value that a dry run cannot know; everything below it is UNKNOWN too.
+``UNKNOWN`` is a value that a dry run cannot know; everything below it is UNKNOWN too. ``UNKNOWN_TEXT``
+is a string that it cannot know.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ class _Marker:
 
 ABSENT: Final = _Marker("ABSENT")
 UNKNOWN: Final = _Marker("UNKNOWN")
+UNKNOWN_TEXT: Final = _Marker("UNKNOWN_TEXT")
 
 # No list with an index of more digits fits into memory
 MAX_INDEX_DIGITS: Final = 9
@@ -110,10 +112,30 @@ def replace_parts(value: Json, replacements: Iterable[tuple[Place, Json]]) -> Js
     return holder[0]
 
 
+def contains_unknown(value: Json) -> bool:
+    """True when the value, or a part of it, is not known yet."""
+    if isinstance(value, dict):
+        return any(contains_unknown(v) for v in value.values())
+    if isinstance(value, list):
+        return any(contains_unknown(v) for v in value)
+    return value is UNKNOWN or value is UNKNOWN_TEXT
+
+
+def is_equal(one: Json, other: Json) -> bool:
+    """True for equal JSON values. Numbers are equal by value, and true is no number."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(is_equal(v, other[k]) for k, v in one.items())
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(is_equal, one, other))
+    return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
+
+
 def type_name(value: Json) -> str:
     """The JSON type of a value, for messages; "nothing" for ABSENT, "unknown" for UNKNOWN."""
     if value is None:
         return "null"
+    if value is UNKNOWN_TEXT:
+        return "string"
     if isinstance(value, bool):
         return "boolean"
     if isinstance(value, (int, float)):
@@ -166,7 +188,7 @@ def _scalar_defect(item: Json) -> str | None:
         return None if is_unicode(item) else "the string is not valid Unicode: it holds a lone surrogate"
     if isinstance(item, float):
         return None if math.isfinite(item) else f"{item} is not a JSON number"
-    if item is None or isinstance(item, (bool, int)) or item is UNKNOWN:
+    if item is None or isinstance(item, (bool, int)) or item is UNKNOWN or item is UNKNOWN_TEXT:
         return None
     return f"{type(item).__name__} is not a JSON value"
 

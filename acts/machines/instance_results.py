@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from acts.language.references import Path, parse, paths
+from acts.language.expression_parser import parse
+from acts.language.references import Path, paths
 from acts.language.values import ABSENT, Json, get
 from acts.machines.call_report import call_item, error_item
 from acts.machines.call_state import SETTLED

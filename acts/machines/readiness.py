@@ -18,7 +18,7 @@ from acts.plan.validate import state_schema
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from acts.language.references import ReferenceUse
+    from acts.language.reference_uses import ReferenceUse
     from acts.machines.walk import Walk
     from acts.plan.result_placement import Writes
 

@@ -137,6 +137,8 @@ def validate_plan(
     # What an unreadable message would have defined is not missing
     consequences = ("unknownTool", "unknownInstance") if request.is_partial else ()
     problems.extend(p for p in (*reader.problems, *log.problems) if p.code not in consequences)
+    kinds = {message.kind for message in request.data()} | {path.kind for call in calls for path in call.writes}
+    problems.extend(reader.embedded_problems(kinds))
     graph, graph_problems = _check_graph(
         request, calls, log, writes_unknown=reader.writes_unknown or request.is_partial or len(plan.calls) > MAX_CALLS
     )
@@ -179,7 +181,7 @@ def _check_template(
     instances = request.instances()
     listing = PlanListing([replace(call, instance=instances[0]) for call in calls])
     check = ReferenceCheck(listing, log, _reference_severity(request))
-    paths = (path for read in listing.open_reads for option in read.options for path in option)
+    paths = (path for read in listing.open_reads for path in read.paths if path in read.unwritten)
     graphs: dict[frozenset[int], tuple[Graph, list[Problem]]] = {}
     reports: dict[tuple[str, str], tuple[Problem, list[str]]] = {}
     for alike in classify_instances(instances, paths, log):

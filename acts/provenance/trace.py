@@ -20,7 +20,9 @@ from difflib import get_close_matches
 from typing import Any, Final
 
 from acts.language.errors import ExpressionError
-from acts.language.references import MARK, AnyOf, Expression, Path, evaluate, parse, paths, scan
+from acts.language.expression_parser import parse
+from acts.language.reference_uses import scan
+from acts.language.references import MARK, AnyOf, Expression, Path, evaluate, operands, paths
 from acts.language.tools import META
 from acts.language.values import ABSENT, Json
 from acts.provenance.message_authors import DECISION, Author, Authors, RunRecord
@@ -277,7 +279,7 @@ def _paths_used(tree: Expression, read: Any) -> Iterator[Path]:
     if isinstance(tree, Path):
         yield tree
         return
-    for term in tree.terms:
+    for term in operands(tree):
         yield from _paths_used(term, read)
         if isinstance(tree, AnyOf) and evaluate(term, read) not in (ABSENT, None):
             return

@@ -22,7 +22,7 @@ from acts.planner.prompt import render_latent_prompt
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Sequence
 
-    from acts.language.references import ReferenceUse
+    from acts.language.reference_uses import ReferenceUse
     from acts.plan.planned_call import PlannedCall
     from acts.plan.validate import ValidatedPlan
 

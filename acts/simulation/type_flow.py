@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from acts.language.errors import Problem
-from acts.language.references import AllOf, Expression, Path
+from acts.language.references import AllOf, Expression, Path, operands
 from acts.language.schemas import with_null
 from acts.language.values import ABSENT, Names, pointer
 from acts.plan.context_log import START
@@ -33,7 +33,7 @@ from acts.simulation.schema_compatibility import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from acts.language.references import ReferenceUse
+    from acts.language.reference_uses import ReferenceUse
     from acts.plan.planned_call import PlannedCall
     from acts.plan.validate import ValidatedPlan
 
@@ -163,7 +163,7 @@ class _TypeFlow:
             return self._producers(rank, tree.terms[-1])
         if isinstance(tree, Path):
             return _without(self._producers_of_path(rank, tree), (NOTHING, UNDECLARED))
-        producers = [p for term in tree.terms for p in self._producers(rank, term)]
+        producers = [p for term in operands(tree) for p in self._producers(rank, term)]
         return _without(producers, (NOTHING, UNDECLARED, "null"))
 
     def _producers_of_path(self, rank: int, path: Path) -> list[_Producer]:

@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from acts.language.errors import ActsError
-from acts.language.references import Expression, parse
+from acts.language.expression_parser import parse
+from acts.language.references import Expression
 from acts.language.strict_json import json_size
 from acts.machines import call_report
 from acts.machines.instance_results import child_progress, instance_report, statuses

@@ -12,7 +12,8 @@ from rich.text import Text
 from rich.tree import Tree
 
 from acts.language.errors import truncate
-from acts.language.references import Path, contains_reference
+from acts.language.reference_uses import contains_reference
+from acts.language.references import Path
 from acts.language.tools import META
 from acts.provenance import message_authors as authors
 from acts.provenance.message_authors import Author

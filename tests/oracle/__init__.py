@@ -24,7 +24,19 @@ Not modelled: schemas, approval, ``missing: "wait"``, agents.
 
 from __future__ import annotations
 
-from tests.oracle.expressions import ABSENT, Malformed, Where, alternatives, evaluate, parse, paths, resolve
+from tests.oracle.expressions import (
+    ABSENT,
+    Malformed,
+    Where,
+    alternatives,
+    evaluate,
+    holds,
+    parse,
+    parse_condition,
+    paths,
+    resolve,
+    yields,
+)
 from tests.oracle.folding import DATA_LIKE, Entry, Refused, deep_merge, entry, get, put, read_messages, view
 from tests.oracle.ordering import Cycle, unsatisfied
 from tests.oracle.serial_run import SOME_TEXT, Outcome, instances_of, run
@@ -44,8 +56,10 @@ __all__ = [
     "entry",
     "evaluate",
     "get",
+    "holds",
     "instances_of",
     "parse",
+    "parse_condition",
     "paths",
     "put",
     "read_messages",
@@ -53,4 +67,5 @@ __all__ = [
     "run",
     "unsatisfied",
     "view",
+    "yields",
 ]

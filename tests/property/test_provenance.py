@@ -16,7 +16,8 @@ from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
 from acts.language.errors import InvalidRequest
-from acts.language.references import Path, evaluate, parse
+from acts.language.expression_parser import parse
+from acts.language.references import Path, evaluate
 from acts.language.values import ABSENT, get
 from acts.machines.call_report import calls
 from acts.plan.context_log import END, Log

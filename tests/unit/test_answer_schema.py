@@ -14,7 +14,7 @@ from jsonschema.exceptions import best_match
 from referencing import Registry
 
 from acts.language.messages import output_schema, read_request
-from acts.language.references import resolve
+from acts.language.reference_uses import resolve
 from acts.language.sampling import sample
 from acts.language.schemas import subschemas
 from acts.language.tools import META, Tool, read_tool

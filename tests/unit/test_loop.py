@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from acts.language.errors import InvalidRequest
+from acts.language.expression_parser import parse
 from acts.language.messages import parse_message, read_request
-from acts.language.references import parse
 from acts.language.usage import Usage
 from acts.machines.loop import MAX_ERRORS_SHOWN, AskModel, AwaitApproval, Finished, Loop, StartPlan, Step
 from acts.plan.validate import validate_request
