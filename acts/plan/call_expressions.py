@@ -92,12 +92,10 @@ class CallExpressions:
         escapes: list[Escape] = []
         for key, value in self._call.items():
             if key not in META:
-                self._read_strings(value, key, uses, escapes, each=self._is_each)
+                self._read_strings(value, key, uses, escapes)
         return uses, escapes
 
-    def _read_strings(
-        self, value: Json, key: str, uses: list[ReferenceUse], escapes: list[Escape], *, each: bool
-    ) -> None:
+    def _read_strings(self, value: Json, key: str, uses: list[ReferenceUse], escapes: list[Escape]) -> None:
         for at, text in scan_marked(value, key):
             try:
                 tree = parse_marked(text)
@@ -113,10 +111,15 @@ class CallExpressions:
                 continue
             if isinstance(tree, Template):
                 self._note_embedded(at, text, [part for part in tree.parts if isinstance(part, str)])
-            use = ReferenceUse.of(at, text, tree, each=each)
-            uses.append(use)
-            if self._is_each and not each:
-                self._refuse_element(use)
+            uses.append(self._use(at, text, tree))
+
+    def _use(self, at: Place, text: str, tree: Expression) -> ReferenceUse:
+        """The use of a tree; ``†item`` is reported where there is no element yet."""
+        use = ReferenceUse.of(at, text, tree, each=self._is_each)
+        if use.is_of_element and at[0] in META:
+            text = f"{MARK}{ITEM} is an element of {EACH}; {at[0]} is read once, for all elements"
+            self._report("invalidExpression", text, *at, hint="use it in parameters")
+        return use
 
     def _note_embedded(self, at: Place, text: str, parts: Iterable[str]) -> None:
         matches: dict[tuple[str, bool], EmbeddedReference] = {}
@@ -138,16 +141,14 @@ class CallExpressions:
             self._report("invalidExpression", f"a condition is a string, true or false, not {type_name(value)}", WHEN)
             return None
         try:
-            use = ReferenceUse.of((WHEN,), value, parse_condition(value))
-            for tree in use.needed_expressions:
-                alternatives(tree)
+            tree = parse_condition(value)
+            for needed in ReferenceUse.of((WHEN,), value, tree).needed_expressions:
+                alternatives(needed)
         except ExpressionError as error:
             hint = 'a condition is like "†state.score >= 0.8 && !†state.blocked"'
             self._report("invalidExpression", f"{error} in {truncate(value, 200)!r}", WHEN, hint=hint)
             return None
-        if self._is_each:
-            self._refuse_element(use)
-        return use
+        return self._use((WHEN,), value, tree)
 
     def elements(self) -> tuple[list[ReferenceUse], list[Escape]]:
         """The expressions of ``_each``: one that yields the list, or those inside a literal list."""
@@ -155,7 +156,7 @@ class CallExpressions:
         escapes: list[Escape] = []
         value = self._call.get(EACH)
         if isinstance(value, list):
-            self._read_strings(value, EACH, uses, escapes, each=False)
+            self._read_strings(value, EACH, uses, escapes)
             if len(value) > MAX_ELEMENTS:
                 text = f"{EACH} has {len(value):,} elements; at most {MAX_ELEMENTS:,} are allowed"
                 self._report("limitExceeded", text, EACH, hint="split the list, or use instances")
@@ -166,15 +167,8 @@ class CallExpressions:
             text = f"{EACH} needs a list, and a template yields a string"
             self._report("invalidExpression", text, EACH, hint=f'write "{MARK}state.items" without braces')
         elif isinstance(value, str) and (tree := self.parse(value, EACH)) is not None:
-            uses.append(ReferenceUse.of((EACH,), value, tree))
-            self._refuse_element(uses[0])
+            uses.append(self._use((EACH,), value, tree))
         return uses, escapes
-
-    def _refuse_element(self, use: ReferenceUse) -> None:
-        """Report ``†item`` where no element is there yet."""
-        if any(path.kind in ELEMENT_KINDS for path in use.paths):
-            text = f"{MARK}{ITEM} is an element of {EACH}; {use.at[0]} is read once, for all elements"
-            self._report("invalidExpression", text, *use.at, hint="use it in parameters")
 
     def scopes(self) -> tuple[Path, ...]:
         """The scopes, without repeats."""

@@ -14,7 +14,7 @@ from acts.language.values import ABSENT, MAX_DEPTH, Json, Names, defect, get, ne
 from acts.language.wire import NOT_JSON, OUTSIDE_OUTPUT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from acts.plan.planned_call import PlannedCall
 
@@ -64,21 +64,36 @@ def _place_message(call: PlannedCall, message: dict[str, Any]) -> tuple[int, Wri
     payload = message[message["type"]]
     leaves = list(_leaves(payload, ()))
     offered = " || ".join(call.outcome_texts)
-    matching = [i for i, paths in enumerate(call.result_outcomes) if any(_has(kind, payload, p) for p in paths)]
-    if len(matching) > 1:  # alternatives that share paths: only one may cover all of the message
-        covering = [i for i in matching if all(_is_covered(kind, leaf, call.outcomes[i]) for leaf in leaves)]
-        matching = covering if len(covering) == 1 else matching
-    if len(matching) > 1:
-        text = f"the returned message writes at {len(matching)} alternatives of {offered}; exactly one is allowed"
+    chosen = _choose_outcome(call.result_outcomes, kind, payload, leaves)
+    if len(chosen) > 1:
+        text = f"the returned message writes at {len(chosen)} alternatives of {offered}; exactly one is allowed"
         raise CallError(OUTSIDE_OUTPUT, text)
-    if not matching:
+    if not chosen:
         raise CallError(OUTSIDE_OUTPUT, f"the returned message has nothing at {offered}")
-    outcome = call.outcomes[matching[0]]
+    outcome = call.outcomes[chosen[0]]
     for leaf in leaves:
         if not _is_covered(kind, leaf, outcome):
             raise CallError(OUTSIDE_OUTPUT, f"the returned message also writes {Path(kind, leaf)}, outside {offered}")
     first = next(get(payload, p.names) for p in outcome if _has(kind, payload, p))
-    return matching[0], tuple((p, get(payload, p.names) if _has(kind, payload, p) else first) for p in outcome)
+    return chosen[0], tuple((p, get(payload, p.names) if _has(kind, payload, p) else first) for p in outcome)
+
+
+def _choose_outcome(
+    outcomes: Sequence[tuple[Path, ...]], kind: Json, payload: Json, leaves: Sequence[Names]
+) -> list[int]:
+    """The indexes of the outcomes that a Message may mean: one if all is well.
+
+    Of several with a path that the Message holds, it means the one of which it holds every path, and of those
+    the one with most paths; of equals, the one that covers all of the Message.
+    """
+    matching = [i for i, paths in enumerate(outcomes) if any(_has(kind, payload, p) for p in paths)]
+    complete = [i for i in matching if all(_has(kind, payload, p) for p in outcomes[i])]
+    if len(matching) < 2 or not complete:  # noqa: PLR2004 - two can be confused
+        return matching
+    most = max(len(outcomes[i]) for i in complete)
+    largest = [i for i in complete if len(outcomes[i]) == most]
+    covering = [i for i in largest if all(_is_covered(kind, leaf, outcomes[i]) for leaf in leaves)]
+    return covering if len(covering) == 1 else largest
 
 
 def appended_message(call: PlannedCall, path: Path, value: Json, date: str) -> dict[str, Any]:

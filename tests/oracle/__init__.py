@@ -13,7 +13,7 @@ What the protocol leaves open, and what is assumed here (each marked OPEN below,
 * ``merge`` accepts two objects or two lists, ``assign`` two objects; anything else is of the wrong kind;
 * a failure before anything ran (references, schema) is written to the error path too, with the Call's method;
 * a Call with an ``_errorPath`` alone is waited for, and writes nothing when it succeeds;
-* where alternatives share paths, a Message fits the one that covers all of it;
+* of alternatives with as many paths, of which it holds every one, a Message means the one that covers all of it;
 * a dependency took another outcome when it did not write a path that overlaps a missing one;
 * when a later global write replaces the list that an instance pushed onto, the instance's message is applied as if
   nothing were there;

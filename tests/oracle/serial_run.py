@@ -136,8 +136,11 @@ class _Turn:
             return all(any(p[0] == kind and leaf[: len(p) - 1] == p[1:] for p in outcome) for leaf in leaves(payload))
 
         matching = [outcome for outcome in choices if any(holds(p) for p in outcome)]
-        if len(matching) > 1:
-            matching = [outcome for outcome in matching if covers(outcome)]  # OPEN
+        complete = [outcome for outcome in matching if all(holds(p) for p in outcome)]
+        if len(matching) > 1 and complete:
+            matching = [outcome for outcome in complete if len(outcome) == max(map(len, complete))]
+            covering = [outcome for outcome in matching if covers(outcome)]  # OPEN
+            matching = covering if len(covering) == 1 else matching
         if len(matching) != 1 or not covers(matching[0]):
             raise Refused("OutsideOutputPath")
         outcome = matching[0]
