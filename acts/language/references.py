@@ -189,11 +189,16 @@ def _fill(template: Template, read: Callable[[Path], Json]) -> Json:
 
 
 def _as_text(value: Json) -> Any:
-    """A value inside a text: strings as they are, null as nothing, anything else as compact JSON."""
+    """A value inside a text: strings as they are, null as nothing, anything else as compact JSON.
+
+    Keys are sorted: the order of keys has no meaning, and may differ between two ways to the same value.
+    """
     if value is None:
         return ""
+    if isinstance(value, str):
+        return value
     try:
-        return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
     except TypeError:  # a part of it is UNKNOWN
         return UNKNOWN_TEXT
 

@@ -15,7 +15,7 @@ from acts.language.wire import APPROVE, CANCELLED, EDIT, ENGINE_ERROR, PAUSE, PR
 from acts.machines.budget import BudgetRefused, Granted
 from acts.machines.call_starts import CallStarts
 from acts.machines.child_reports import decision_seen_from_above, reported_instances
-from acts.machines.commands import AskHuman, PlanFinished, StartCall
+from acts.machines.commands import AskHuman, CountElements, PlanFinished, StartCall
 from acts.machines.events import (
     Begin,
     CallCompleted,
@@ -71,6 +71,7 @@ class PlanRun(RunMachine):
         self.setup = setup
         self.raw = setup.raw
         self.walk = Walk(self._own_part(setup.prepared), identify)
+        self.walk.counts_elements = self.budget.limits_calls
         self.version = 1
         self.is_approved = not asks_for_plan(setup.prepared)
         self.forecast: dict[str, Any] | None = None if setup.input is None else setup.input.forecast
@@ -157,23 +158,23 @@ class PlanRun(RunMachine):
         return self.on_call(event.key, lambda rank: self.walk.detached(rank, now), now)
 
     def on_call(self, key: str, event: Callable[[int], list[Command]], now: str) -> list[Any]:
-        """Hand the walk an event about a Call, by the rank that the Call has now."""
-        rank = self.walk.ranks.get(key)
-        return [] if rank is None else self._perform(event(rank), now)
+        """Hand the walk an event about a Call or an element, by the row that it has now."""
+        row = self.walk.rows.get(key)
+        return [] if row is None else self._perform(event(row), now)
 
     def _child_result(self, event: ChildEnded, now: str) -> list[Any]:
         """What a child came to: an instance's report, or the result of a delegated Call."""
-        rank = self.walk.ranks.get(event.key)
-        if rank is None:
+        row = self.walk.rows.get(event.key)
+        if row is None:
             return []
-        node, report = self.walk.nodes[rank], event.report
+        node, report = self.walk.states.node(row), event.report
         self.approvals.records += [decision_seen_from_above(node, r) for r in (report or {}).get("decisions") or ()]
         if node.kind == UNIT:
-            return self._perform(self.walk.child_ended(rank, reported_instances(node, report, event.error), now), now)
+            return self._perform(self.walk.child_ended(row, reported_instances(node, report, event.error), now), now)
         if event.error is not None or report is None:
             error = event.error or CallError(ENGINE_ERROR, "the child said nothing of its result")
-            return self._perform(self.walk.failed(rank, CallError(error.code, error.message), now), now)
-        return self._perform(self.walk.completed(rank, report.get("output"), now, chosen=report.get("path")), now)
+            return self._perform(self.walk.failed(row, CallError(error.code, error.message), now), now)
+        return self._perform(self.walk.completed(row, report.get("output"), now, chosen=report.get("path")), now)
 
     def _provided(self, event: Provided, now: str) -> list[Any]:
         """A message joins the context of the plan, and of the children that walk its instances."""
@@ -192,13 +193,13 @@ class PlanRun(RunMachine):
         return [*self._perform(self.walk.pause(), now), SignalChildren(PAUSE)]
 
     def _resume(self, _event: ResumeRequested, now: str) -> list[Any]:
-        return [*self._perform(self.walk.resume(), now), SignalChildren(RESUME)]
+        return [*self._perform(self.walk.resume(now), now), SignalChildren(RESUME)]
 
     def _hold(self, _event: StartsHeld, now: str) -> list[Any]:
-        return self._perform(self.walk.drain(on=True), now)
+        return self._perform(self.walk.drain(now, on=True), now)
 
     def _release(self, _event: StartsReleased, now: str) -> list[Any]:
-        return self._perform(self.walk.drain(on=False), now)
+        return self._perform(self.walk.drain(now, on=False), now)
 
     def _cancel(self, _event: CancelRequested, now: str) -> list[Any]:
         """Nothing more starts; Calls that wait for a grant never will."""
@@ -229,6 +230,8 @@ class PlanRun(RunMachine):
                     command.what, self.version, settings, now, call=node.id, instance=node.instance,
                     about=self._reported_parameters(command.call),
                 )  # fmt: skip
+            elif isinstance(command, CountElements):
+                out += self._starts.count_elements(command)
             else:
                 starting.append(command)
         return out + self._starts.start(starting, now)

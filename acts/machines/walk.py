@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from acts.language.errors import CallError, DecisionRefused, EngineError
 from acts.language.references import conjunction
 from acts.language.wire import APPROVAL_TIMEOUT, CANCELLED, REJECTED
-from acts.machines import replanning, snapshot
+from acts.machines import elements, replanning, snapshot
 from acts.machines.call_outcomes import (
     apply_child_report,
     apply_failure,
@@ -35,7 +35,8 @@ from acts.machines.call_outcomes import (
     write_when_possible,
 )
 from acts.machines.call_state import NOT_STARTED, CallState, CallStates
-from acts.machines.commands import AskHuman, Command, PlanFinished, StartCall
+from acts.machines.commands import AskHuman, Command, CountElements, PlanFinished, StartCall
+from acts.machines.elements import Elements
 from acts.machines.instance_results import status_of_plan
 from acts.machines.readiness import assess_call, scoped_messages
 from acts.machines.walk_context import WalkContext
@@ -55,28 +56,39 @@ if TYPE_CHECKING:
 class Walk:
     """One plan, being walked. Feed it events; perform the commands that they return.
 
-    ``identify`` gives a Call the ``_id`` it is started with: stable, and different for every Call of every
-    run. ``dry`` makes it a dry run, in which results may be ``UNKNOWN`` and no human is asked. ``nodes`` are
-    the planned Calls and ``calls`` their states, by rank; ``ranks`` has the rank of each key.
+    ``identify`` gives a Call the ``_id`` it is started with: stable, and different for every Call and element of
+    every run. ``nodes`` are the planned Calls and ``calls`` their states, by rank; ``rows`` has the row of each key:
+    the rank of a Call, or a number beyond the ranks for an element. ``counts_elements`` makes the walk ask before a
+    Call is made for all elements of a list.
+
+    ``assume`` makes it a dry run, in which results may be ``UNKNOWN``, no human is asked, and a Call with ``_each``
+    is started once for all of its elements: it says whether the condition of a Call (by rank) holds where that
+    cannot be known.
     """
 
-    def __init__(self, prepared: ValidatedPlan, identify: Callable[[PlannedCall], str], *, dry: bool = False) -> None:
+    def __init__(
+        self, prepared: ValidatedPlan, identify: Callable[[PlannedCall], str],
+        assume: Callable[[int], bool] | None = None,
+    ) -> None:  # fmt: skip
         self.identify = identify
-        self.dry = dry
-        self.paused = self.draining = self.cancelling = self.growing = False
+        self.dry = assume is not None
+        self.assume = assume or _refuse_to_assume
+        self.paused = self.draining = self.cancelling = self.growing = self.counts_elements = False
         self.load(prepared, (), {})
 
     def load(self, prepared: ValidatedPlan, provided: Sequence[Data], states: Mapping[int, CallState]) -> None:
         """Take a plan, the messages provided so far, and the states of the Calls that have one. ``begin`` follows."""
         self.prepared = prepared
         self.nodes = prepared.nodes
-        self.ranks = {node.key: rank for rank, node in enumerate(self.nodes)}
         self.schemas = [message for message in prepared.request.data() if message.schema is not None]
-        self._states = CallStates(self.nodes, states)
-        self.calls = self._states.by_rank
-        self.changed, self.ignored = self._states.changed, self._states.ignored
+        self.states = CallStates(self.nodes, states)
+        self.calls, self.rows = self.states.by_rank, self.states.row_of_key
+        self.changed, self.ignored = self.states.changed, self.states.ignored
         self.progress = WriterProgress(prepared.graph, self.calls)
         self.context = WalkContext(prepared, self.calls, provided)
+        for rank, call in enumerate(self.calls):
+            for index in call.elements.running if call.elements is not None else ():
+                self.states.add_element(rank, self.nodes[rank].element_node(index), "running")
         self._startable: list[int] = []
         self._questions: list[AskHuman] = []
         self._settled: deque[tuple[int, str]] = deque()
@@ -93,52 +105,70 @@ class Walk:
         for rank, call in enumerate(self.calls):
             if call.stage == "pending" and not self.progress.is_waiting(rank):
                 self._assess(rank, now)
-        return self._commands()
+            elif call.stage == "collecting":
+                self._push_unstarted(rank)
+        return self._commands(now)
 
-    def completed(self, rank: int, value: Json, now: str, chosen: int | None = None) -> list[Command]:
-        """A running Call returned ``value``; ``chosen`` is the outcome that a model chose for it."""
-        if self._states.move(rank, "reported"):
-            apply_result(self, rank, value, now, chosen)
-        return self._commands()
-
-    def failed(self, rank: int, error: CallError, now: str) -> list[Command]:
-        """A running Call failed; its retries are spent."""
-        if self._states.move(rank, "reported"):
-            if self.cancelling and error.code == CANCELLED:
-                self.settle(rank, "cancelled", now)
+    def completed(self, row: int, value: Json, now: str, chosen: int | None = None) -> list[Command]:
+        """A running Call or element returned ``value``; ``chosen`` is the outcome that a model chose for it."""
+        if self.states.move(row, "reported"):
+            if row < len(self.nodes):
+                apply_result(self, row, value, now, chosen)
             else:
-                apply_failure(self, rank, error, now)
-        return self._commands()
+                elements.record_result(self, row, value, now)
+        return self._commands(now)
+
+    def failed(self, row: int, error: CallError, now: str) -> list[Command]:
+        """A running Call or element failed; its retries are spent."""
+        if self.states.move(row, "reported"):
+            if row >= len(self.nodes):
+                elements.record_failure(self, row, error, now)
+            elif self.cancelling and error.code == CANCELLED:
+                self.settle(row, "cancelled", now)
+            else:
+                apply_failure(self, row, error, now)
+        return self._commands(now)
 
     def child_ended(self, rank: int, value: dict[str, Any], now: str) -> list[Command]:
         """A batch child ended; ``value`` is the report of each of its instances, by id."""
-        if self._states.move(rank, "reported"):
+        if self.states.move(rank, "reported"):
             apply_child_report(self, rank, value, now)
-        return self._commands()
+        return self._commands(now)
 
-    def detached(self, rank: int, now: str) -> list[Command]:
-        """A fire-and-forget Call has been started durably."""
-        if self._states.move(rank, "detached"):
-            self._release_waiters(rank, now)
-        return self._commands()
+    def detached(self, row: int, now: str) -> list[Command]:
+        """A fire-and-forget Call or element has been started durably."""
+        if self.states.move(row, "detached"):
+            if row < len(self.nodes):
+                self._release_waiters(row, now)
+            else:
+                elements.record_end(self, row, now)
+        return self._commands(now)
+
+    def allow_elements(self, rank: int, now: str, refusal: CallError | None = None) -> list[Command]:
+        """A Call may be made for all elements of its list, or not: the answer to ``CountElements``."""
+        if refusal is None:
+            self._push_unstarted(rank)
+        elif self.states.move(rank, "collected"):
+            apply_failure(self, rank, refusal, now)
+        return self._commands(now)
 
     def decide(self, rank: int, decision: str, reason: str, now: str) -> list[Command]:
         """The decision about an awaiting Call: ``approve``, ``reject``, or ``fail`` (none came in time)."""
         if decision == "approve":
-            if self._states.move(rank, "approved"):
+            if self.states.move(rank, "approved"):
                 self.calls[rank].approved = True
                 if rank in self.prepared.literal_outputs:
-                    self._states.move(rank, "literal_used")
+                    self.states.move(rank, "literal_used")
                     apply_literal_output(self, rank, now)
                 else:
                     heapq.heappush(self._startable, rank)
         elif decision == "fail":
-            if self._states.move(rank, "decision_overdue"):
+            if self.states.move(rank, "decision_overdue"):
                 apply_failure(self, rank, CallError(APPROVAL_TIMEOUT, reason), now)
-        elif self._states.move(rank, "rejected"):
+        elif self.states.move(rank, "rejected"):
             self.calls[rank].error = {"code": REJECTED, "message": reason}
             self._release_waiters(rank, now)
-        return self._commands()
+        return self._commands(now)
 
     def provide(self, message: Data, now: str) -> list[Command]:
         """A message arrived from outside. It precedes the plan; Calls that have started keep what they read.
@@ -148,29 +178,29 @@ class Walk:
         """
         self.context.provide(message)
         for rank, call in enumerate(self.calls):
-            if call.stage == "awaiting_input" and self._states.move(rank, "input_provided"):
+            if call.stage == "awaiting_input" and self.states.move(rank, "input_provided"):
                 self._assess(rank, now)
-        return self._commands()
+        return self._commands(now)
 
     def pause(self) -> list[Command]:
         """Start nothing more until ``resume``; what runs continues."""
         self.paused = True
         return []
 
-    def resume(self) -> list[Command]:
+    def resume(self, now: str) -> list[Command]:
         """Start Calls again."""
         self.paused = False
-        return self._commands()
+        return self._commands(now)
 
-    def drain(self, *, on: bool) -> list[Command]:
+    def drain(self, now: str, *, on: bool) -> list[Command]:
         """Hold back new Calls (before a snapshot), or stop holding them back."""
         self.draining = on
-        return self._commands()
+        return self._commands(now)
 
-    def expect_calls(self, *, on: bool) -> list[Command]:
+    def expect_calls(self, now: str, *, on: bool) -> list[Command]:
         """While on, the plan does not finish: Calls are still to be added."""
         self.growing = on
-        return self._commands()
+        return self._commands(now)
 
     def cancel(self, now: str) -> list[Command]:
         """Start nothing more. The shell cancels what runs, and reports how it ended."""
@@ -179,7 +209,9 @@ class Walk:
         for rank, call in enumerate(self.calls):
             if call.stage in NOT_STARTED:
                 self.settle(rank, "cancelled", now)
-        return self._commands()
+            elif call.stage == "collecting":
+                elements.report_if_settled(self, rank, now)
+        return self._commands(now)
 
     # -- another plan, another run -----------------------------------------------
 
@@ -231,12 +263,17 @@ class Walk:
             return
         call, assessment = self.calls[rank], assess_call(self, rank)
         if assessment.event == "skipped":
+            call.reason = assessment.reason
             self.settle(rank, "skipped", now)
             return
-        self._states.move(rank, assessment.event)
+        self.states.move(rank, assessment.event)
         call.resolved, call.missing = assessment.call, assessment.missing
+        if assessment.reading is not None:
+            call.elements = Elements(len(assessment.reading.items), len(self.provided_data()), assessment.reading)
         if assessment.event == "literal_used":
             apply_literal_output(self, rank, now)
+        elif assessment.event == "nothing_to_start":
+            apply_result(self, rank, [], now)
         elif assessment.error is not None:
             apply_failure(self, rank, assessment.error, now)
         elif call.stage == "ready":
@@ -246,7 +283,7 @@ class Walk:
 
     def settle(self, rank: int, event: str, now: str) -> None:
         """Move a Call to a final stage, and on with what waited for it."""
-        if not self._states.move(rank, event):
+        if not self.states.move(rank, event):
             raise EngineError(self.ignored[-1])
         self._release_waiters(rank, now)
 
@@ -266,35 +303,73 @@ class Walk:
                     write_when_possible(self, waiter)
         self._releases_waiters = False
 
-    def _commands(self) -> list[Command]:
+    def _commands(self, now: str) -> list[Command]:
         """What the shell is to do: ask humans, start Calls in plan order, end the plan."""
-        out: list[Command] = list(self._questions)
-        self._questions.clear()
+        out = self._take_questions()
         while self._startable and not self.paused and not self.draining and self.running < self.prepared.max_parallel:
             rank = heapq.heappop(self._startable)
-            self._states.move(rank, "started")
-            out.append(StartCall(rank, self.nodes[rank], self.calls[rank].resolved or {}, scoped_messages(self, rank)))
-        if not self._states.unsettled and not self._has_finished and not self.growing:
+            command = self._start_element(rank, now) if self._is_spread(rank) else self._start(rank)
+            out += [] if command is None else [command]
+        out += self._take_questions()
+        if not self.states.unsettled and not self._has_finished and not self.growing:
             self._has_finished = True
             out.append(PlanFinished(self.status))
         return out
 
+    def _take_questions(self) -> list[Command]:
+        questions: list[Command] = list(self._questions)
+        self._questions.clear()
+        return questions
+
+    def _is_spread(self, rank: int) -> bool:
+        """True for a Call that is started element by element."""
+        return self.nodes[rank].is_each and not self.dry
+
+    def _start(self, rank: int) -> Command:
+        self.states.move(rank, "started")
+        call = self.calls[rank].resolved or {}
+        return StartCall(rank, self.nodes[rank], call, scoped_messages(self.context, rank))
+
+    def _start_element(self, rank: int, now: str) -> Command | None:
+        """Start the next element of a Call; None when it fails before it can start."""
+        call, node = self.calls[rank], self.nodes[rank]
+        if call.stage == "ready":
+            self.states.move(rank, "spread")
+            call.resolved = None
+            more = 0 if call.elements is None else call.elements.total - 1
+            if self.counts_elements and more:
+                return CountElements(rank, node, more)
+        command = elements.start_next(self, rank, now)
+        self._push_unstarted(rank)
+        return command
+
+    def _push_unstarted(self, rank: int) -> None:
+        """Let the next element of a Call start, as soon as there is room."""
+        call = self.calls[rank]
+        if call.stage == "collecting" and call.elements is not None and call.elements.unstarted:
+            heapq.heappush(self._startable, rank)
+
     # -- what can be seen ------------------------------------------------------
 
     @property
+    def is_waiting_for_input(self) -> bool:
+        """True when a Call waits for data that is missing."""
+        return self.prepared.request.config.missing == "wait"
+
+    @property
     def running(self) -> int:
-        """How many Calls run."""
-        return self._states.running
+        """How many Calls and elements run."""
+        return self.states.running
 
     @property
     def open(self) -> int:
         """How many Calls have not settled."""
-        return self._states.unsettled
+        return self.states.unsettled
 
     @property
     def counts(self) -> dict[str, int]:
         """How many Calls are in each state."""
-        return self._states.counts()
+        return self.states.counts()
 
     @property
     def quiet(self) -> bool:
@@ -308,8 +383,10 @@ class Walk:
 
     def find(self, call: str | None, instance: str | None) -> int | None:
         """The rank of a Call by its id and, where several have it, its instance."""
-        rank = self.ranks.get(str(call))
-        return rank if rank is not None or instance is None else self.ranks.get(f"{instance}/{call}")
+        row = self.rows.get(str(call))
+        if row is None and instance is not None:
+            row = self.rows.get(f"{instance}/{call}")
+        return row if row is not None and row < len(self.nodes) else None
 
     def awaits(self, call: str | None, instance: str | None = None) -> int | None:
         """The rank of a Call that awaits a decision or input, or None."""
@@ -349,3 +426,7 @@ class Walk:
     def state(self, instance: str | None = None) -> Json:
         """The view of the state kind: ``{}`` when there is none."""
         return self.context.state(instance)
+
+
+def _refuse_to_assume(rank: int) -> bool:
+    raise EngineError(f"the condition of call {rank} is not known, in a walk that is no dry run")

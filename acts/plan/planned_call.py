@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 # The kind of a call that is a child of the run: the child walks the Calls of some instances
 UNIT: Final = "instance"
+# Meta-properties that are for the engine alone
+_NOT_SENT: Final = ("_output", "_when", "_each")
 # Characters of a label: a summary in the Web UI is one line
 MAX_LABEL: Final = 200
 # In a ``||`` without an ``_errorPath``, the alternative that takes a failure has one of these as
@@ -80,20 +82,29 @@ class PlannedCall:
         return {k: v for k, v in self.call.items() if k not in META}
 
     @property
+    def sent(self) -> dict[str, Any]:
+        """What its Activity, its model or its delegate is given of the Call, with its expressions in place."""
+        return {k: v for k, v in self.call.items() if k not in _NOT_SENT}
+
+    @property
     def parameter_uses(self) -> list[ReferenceUse]:
         """The expressions of the parameters."""
         return [use for use in self.reads if use.at[0] not in META]
+
+    @property
+    def parameter_escapes(self) -> list[Escape]:
+        """The escaped strings of the parameters."""
+        return [escape for escape in self.escapes if escape[0][0] not in META]
 
     @property
     def is_each(self) -> bool:
         """True for a Call that is made once per element of a list."""
         return "_each" in self.call and self.element is None
 
-    def resolve_parameters(self, read: Callable[[Path], Json]) -> tuple[dict[str, Any], list[ReferenceUse]]:
-        """The parameters with every expression replaced by what it yields, and the uses that are absent."""
-        escapes = [escape for escape in self.escapes if escape[0][0] not in META]
-        parameters, missing = resolve_references(self.parameters, self.parameter_uses, escapes, read)
-        return parameters, missing
+    def resolve(self, read: Callable[[Path], Json]) -> tuple[dict[str, Any], list[ReferenceUse]]:
+        """What is sent of the Call, every expression replaced by what it yields, and the uses that are absent."""
+        call, missing = resolve_references(self.sent, self.parameter_uses, self.parameter_escapes, read)
+        return call, missing
 
     def resolve_elements(self, read: Callable[[Path], Json]) -> tuple[Json, list[ReferenceUse]]:
         """What ``_each`` yields, a list if all is well, and the uses in it that are absent."""

@@ -45,17 +45,26 @@ def place_result(call: PlannedCall, value: Json, chosen: int | None = None) -> t
     Raises:
         CallError: the result is not JSON, or a Message that does not fit exactly one outcome.
     """
-    # A write is stored inside a message of the context of a Request, and nested under its path
-    deepest = max((len(p.names) for o in call.outcomes for p in o), default=0)
-    reason = defect(value, MAX_DEPTH - 3 - deepest)
-    if reason:
-        at = f" at {reason[0]}" if reason[0] else ""
-        raise CallError(NOT_JSON, f"the result cannot be stored: {reason[1]}{at}")
+    refuse_defects(call, value)
     if not call.result_outcome_count:
         return 0, ()  # only a failure is written
     if chosen is not None or not call.runs_activity or not is_message(value):
         return chosen or 0, tuple((path, value) for path in call.outcomes[chosen or 0])
     return _place_message(call, value)
+
+
+def refuse_defects(call: PlannedCall, value: Json, *, levels: int = 0) -> None:
+    """Refuse a result that cannot be stored; ``levels`` of nesting are put around it first.
+
+    Raises:
+        CallError: ``NotJson``.
+    """
+    # A write is stored inside a message of the context of a Request, and nested under its path
+    deepest = max((len(p.names) for o in call.outcomes for p in o), default=0)
+    reason = defect(value, MAX_DEPTH - 3 - deepest - levels)
+    if reason:
+        at = f" at {reason[0]}" if reason[0] else ""
+        raise CallError(NOT_JSON, f"the result cannot be stored: {reason[1]}{at}")
 
 
 def _place_message(call: PlannedCall, message: dict[str, Any]) -> tuple[int, Writes]:
@@ -84,16 +93,16 @@ def _choose_outcome(
     """The indexes of the outcomes that a Message may mean: one if all is well.
 
     Of several with a path that the Message holds, it means the one of which it holds every path, and of those
-    the one with most paths; of equals, the one that covers all of the Message.
+    the one with most paths. Where that leaves none or several, it means the one that covers all of the Message.
     """
     matching = [i for i, paths in enumerate(outcomes) if any(_has(kind, payload, p) for p in paths)]
-    complete = [i for i in matching if all(_has(kind, payload, p) for p in outcomes[i])]
-    if len(matching) < 2 or not complete:  # noqa: PLR2004 - two can be confused
+    if len(matching) < 2:  # noqa: PLR2004 - two can be confused
         return matching
-    most = max(len(outcomes[i]) for i in complete)
-    largest = [i for i in complete if len(outcomes[i]) == most]
-    covering = [i for i in largest if all(_is_covered(kind, leaf, outcomes[i]) for leaf in leaves)]
-    return covering if len(covering) == 1 else largest
+    complete = [i for i in matching if all(_has(kind, payload, p) for p in outcomes[i])]
+    most = max((len(outcomes[i]) for i in complete), default=0)
+    meant = [i for i in complete if len(outcomes[i]) == most] or matching
+    covering = [i for i in meant if all(_is_covered(kind, leaf, outcomes[i]) for leaf in leaves)]
+    return covering if len(covering) == 1 else meant
 
 
 def appended_message(call: PlannedCall, path: Path, value: Json, date: str) -> dict[str, Any]:

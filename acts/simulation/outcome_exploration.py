@@ -130,7 +130,7 @@ class DryRunner:
 
     def run(self, prefix: tuple[int, ...]) -> OutcomeRun:
         """Walk with these choices, and with the first outcomes after them."""
-        walk = Walk(self._prepared, lambda node: node.id, dry=True)
+        walk = Walk(self._prepared, lambda node: node.id, assume=lambda _: True)
         decisions: list[tuple[int, int]] = []
         started: list[int] = []
         commands = deque(walk.begin(_NOW))

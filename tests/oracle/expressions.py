@@ -137,7 +137,11 @@ def fill(text: str, read: Any) -> Any:
         if value is ABSENT:
             return ABSENT
         plain = "" if value is None else value
-        out += plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False, separators=(",", ":"))
+        out += (
+            plain
+            if isinstance(plain, str)
+            else json.dumps(plain, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+        )
     return out
 
 

@@ -306,7 +306,7 @@ def _everything(prepared: ValidatedPlan) -> list[dict[str, Any]]:
     items: dict[str, dict[str, Any]] = {}
     for picks in itertools.product(*(range(len(prepared.nodes[r].outcomes)) for r in branching)):
         chosen = dict(zip(branching, picks, strict=True))
-        walk, choices = Walk(prepared, lambda n: n.id, dry=True), {}
+        walk, choices = Walk(prepared, lambda n: n.id, lambda _: True), {}
         commands = deque(walk.begin("now"))
         while commands:
             command = commands.pop()

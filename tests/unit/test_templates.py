@@ -87,7 +87,7 @@ TEXTS: list[tuple[Any, str]] = [
     (1.5, "1.5"),
     (False, "false"),
     ([1, "ö"], '[1,"ö"]'),
-    ({"a": {"b": None}}, '{"a":{"b":null}}'),
+    ({"b": 1, "a": {"b": None}}, '{"a":{"b":null},"b":1}'),
     ("†{state.n} †state.n ††x", "†{state.n} †state.n ††x"),
 ]
 

@@ -266,7 +266,7 @@ def test_a_paused_walk_takes_results_and_starts_nothing() -> None:
     drive.finish("1:a")
     assert drive.running == []
     assert drive.state("1:a") == "completed"
-    drive.perform(drive.walk.resume())
+    drive.perform(drive.walk.resume(NOW))
     assert drive.running == ["2:b"]
 
 
@@ -276,7 +276,7 @@ def test_a_pause_is_carried_over() -> None:
     drive.finish("1:a")
     drive.carry_over()
     assert drive.running == []
-    drive.perform(drive.walk.resume())
+    drive.perform(drive.walk.resume(NOW))
     drive.finish_all()
     assert drive.walk.state() == {"a": 1, "b": 2}
 
@@ -293,7 +293,7 @@ def test_more_than_ten_calls_are_carried_over_in_plan_order(failing: int) -> Non
     plan = [call(name, "†state.l", "push") for name in names]
     results = {n: fails() if i < failing else i for i, n in enumerate(names)} | {"end": 1}
     drive = begin(*plan, call("end", "†state.end", x="†state.l"), results=results)
-    drive.perform(drive.walk.drain(on=True))
+    drive.perform(drive.walk.drain(NOW, on=True))
     drive.finish_all()
     drive.carry_over()
     drive.finish_all()
@@ -308,7 +308,7 @@ def test_a_result_that_waits_for_a_call_not_yet_started_does_not_hold_up_a_drain
         call("push", "†state.l", "push"),
         results={"first": 1, "later": [0], "push": 5},
     )
-    drive.perform(drive.walk.drain(on=True))
+    drive.perform(drive.walk.drain(NOW, on=True))
     drive.finish("1:first")
     drive.finish("3:push")
     assert drive.walk.quiet
@@ -342,7 +342,7 @@ def test_an_approved_call_runs_and_a_rejected_one_does_not() -> None:
 
 def test_an_approval_is_carried_over() -> None:
     drive = begin(call("a", "†state.a"), config={"approve": {"calls": True}}, results={"a": 1})
-    drive.perform(drive.walk.drain(on=True))
+    drive.perform(drive.walk.drain(NOW, on=True))
     drive.perform(drive.walk.decide(0, "approve", "", NOW))
     drive.carry_over()
     assert drive.questions == ["1:a"]
