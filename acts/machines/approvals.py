@@ -237,6 +237,7 @@ class Approvals:
         token = self._check(decision)
         if len(self.records) < MAX_RECORDS:
             self.records.append(decision.record(wait, now))
+        self._early.remember(wait)  # what comes after an edit is not about what it made
         out = self.close(wait.what, wait.call, wait.instance) if _closes(decision) else []
         return [*out, Decided(wait, decision, token)]
 
