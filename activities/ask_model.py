@@ -102,14 +102,17 @@ class RequestLog:
 async def ask_model(request: dict[str, Any]) -> RawValue:
     """One question to a model; see the top of the file."""
     source = request["source"]
-    agent = activity.client().get_workflow_handle(source["workflowId"], run_id=source["runId"])
-    if request.get("streams") and activity.info().attempt > 1 and await _count_streamed_calls(agent):
-        # Its Calls have started: another answer would be about what they do
-        return _encode({"unusable": {"code": INTERRUPTED, "message": _INTERRUPTED_TEXT}}, RequestLog())
+    stream: CallStream | None = None
+    if request.get("streams"):
+        agent = activity.client().get_workflow_handle(source["workflowId"], run_id=source["runId"])
+        attempt = activity.info().attempt
+        if attempt > 1 and await _count_streamed_calls(agent):
+            # Its Calls have started: another answer would be about what they do
+            return _encode({"unusable": {"code": INTERRUPTED, "message": _INTERRUPTED_TEXT}}, RequestLog())
+        stream = CallStream(agent, request["tick"], attempt)
     context = await _contexts.read(activity.client(), source["workflowId"], source["runId"], source["upto"])
     task = _solution_task(request, context) if request["ask"] == "solution" else _latent_task(request, context)
     log = RequestLog()
-    stream = CallStream(agent, request["tick"], activity.info().attempt) if request.get("streams") else None
     # Providers may think for minutes before the first word
     async with heartbeat(lambda: {"calls": log.calls}):
         try:

@@ -6,23 +6,17 @@ a child that walks the plan of the tick, or a wait for a person. One step is und
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from acts.language.errors import CallError, InvalidRequest, truncate
 from acts.language.wire import (
-    APPROVAL_TIMEOUT,
-    APPROVE,
-    EDIT,
     LIMIT_EXCEEDED,
     PAUSE,
-    PLAN_EXTENSION,
     PROVIDE,
-    REJECT,
     RESUME,
 )
-from acts.machines.budget import BudgetRefused, Granted, SendRecord
+from acts.machines.budget import BudgetRefused, Granted
 from acts.machines.events import (
     Begin,
     CancelRequested,
@@ -39,6 +33,7 @@ from acts.machines.events import (
 )
 from acts.machines.ledger import RequestSize
 from acts.machines.loop import AskModel, AwaitApproval, DropRest, Finished, Loop, StartPlan, Step
+from acts.machines.plan_proposal import PlanProposals
 from acts.machines.request_size import ContextBytes, planner_request_size
 from acts.machines.run_commands import AskSolution, Finish, SignalChildren, StartPlanRun
 from acts.machines.run_machine import RunMachine
@@ -93,22 +88,16 @@ class AgentRun(RunMachine):
         capabilities = setup.capabilities
         self.loop = Loop(setup.request, capabilities.tools, capabilities.served, self.budget.calls_refusal)
         self.loop.usage = self.usage
-        self.version = 0
-        self.forecasts: list[dict[str, Any]] = []
+        self.proposals = PlanProposals(self.loop, forecast)
         self.failure: Finished | None = None
-        self._forecast_plan = forecast
-        self._forecast: dict[str, Any] | None = None
         self._phase = "planning"
         self._is_paused = False
         self._is_held = False
         self._context_bytes = ContextBytes()
         self._held_step: AskModel | StartPlan | DropRest | None = None
         self._stream: StreamedPlan | None = None
-        self._extensions: list[PlanExtension] = []  # for a child that has not started yet
-        self._early_end: ChildEnded | None = None  # of a plan whose answer is still being written
         self._step: Step | None = None
         self._settled_before_plan: tuple[SettledRequest, ...] = ()
-        self._checked: tuple[Any, ValidatedPlan] | None = None
         self._provided: list[Data] = []
         self.notes += [p.text() for p in self.loop.warnings if p.code == "limitLowered"]
 
@@ -138,7 +127,7 @@ class AgentRun(RunMachine):
 
     @property
     def _is_streaming(self) -> bool:
-        return self._stream is not None and self._stream.has_started
+        return self._stream is not None and self._stream.has_started and not self._stream.is_over
 
     @property
     def streamed_count(self) -> int:
@@ -181,8 +170,8 @@ class AgentRun(RunMachine):
         if isinstance(step, AwaitApproval):
             self._phase = "awaiting"
             return list(self.approvals.open("plan", self.version, self.config.approve, now))
-        if isinstance(step, DropRest) or (isinstance(step, StartPlan) and self._is_streaming):
-            return self._end_stream(step, now)
+        if isinstance(step, (StartPlan, DropRest)) and self._stream is not None and self._is_streaming:
+            return self._end_stream(self._stream, step, now)
         if self._is_paused or (self._is_held and isinstance(step, AskModel)):
             self._held_step = step
             return []
@@ -229,13 +218,12 @@ class AgentRun(RunMachine):
     ) -> list[Any]:
         """Start the plan, and give it the messages that came after its Request was built."""
         self._settled_before_plan = self.budget.take_unreported()
-        forecast, self._forecast = self._forecast, None
         own = PlanInput(
             request=request, position=self.position.child(self.own), part=True, isGrowing=is_growing,
             capabilities=self.setup.capabilities.model_copy(update={"tools": {}}),
             context=ContextRef(workflowId=self.own, runId=self.setup.run_id,
                                messageCount=len(self.loop.request.context)),
-            approve=(self.setup.raw.get("config") or {}).get("approve"), forecast=forecast,
+            approve=(self.setup.raw.get("config") or {}).get("approve"), forecast=self.proposals.take_forecast(),
             settled=self._settled_before_plan,
         )  # fmt: skip
         start = StartPlanRun(f"plan-{tick}", f"tick {tick}: {', '.join(ids)}", own)
@@ -254,13 +242,13 @@ class AgentRun(RunMachine):
         out: list[Any] = list(self.budget.settle(f"tick-{self.loop.tick}", answer["usage"]))
         if self.is_cancelling:
             return out
-        started = self._started_calls()
+        started = self._stream.started_calls if self._stream is not None else []
         if not started:
             self._absorb()
         if "unusable" in answer:
             return out + self._take_step(self.loop.answer_unusable(**answer["unusable"], started=started), now)
         step = self.loop.answered(answer["solution"], started)
-        self.version += isinstance(step, AwaitApproval)
+        self.proposals.version += isinstance(step, AwaitApproval)
         return out + self._take_step(step, now)
 
     def _model_failed(self, event: ModelFailed, now: str) -> list[Any]:
@@ -268,8 +256,9 @@ class AgentRun(RunMachine):
         out: list[Any] = list(self.budget.settle(f"tick-{self.loop.tick}", event.usage))
         if self.is_cancelling:
             return out
-        if self._is_streaming:
-            step = self.loop.answer_unusable(event.error.code, event.error.message, self._started_calls())
+        if self._stream is not None and self._is_streaming:
+            error = event.error
+            step = self.loop.answer_unusable(error.code, error.message, self._stream.started_calls)
             return out + self._take_step(step, now)
         text = f"tick {self.loop.tick}: the model gave no answer: {event.error.message}"
         return out + self._finish(Finished("failed", text, event.error.code))
@@ -279,54 +268,33 @@ class AgentRun(RunMachine):
     def on_record(self, record: VersionedRecord, now: str) -> list[Any]:
         """Calls of the answer that is being written: what can start is passed on."""
         stream, step = self._stream, self._step
-        if not isinstance(record, StreamedCalls) or stream is None or not isinstance(step, AskModel):
+        if not isinstance(record, StreamedCalls) or not isinstance(step, AskModel) or stream is None:
             return []
         if record.tick != step.tick or self.is_cancelling:
             return []
-        stream.add(record)
-        if (self._is_paused and not stream.has_started) or self._early_end is not None:
-            return []
-        part = stream.next_part()
-        if isinstance(part, PlanExtension):
-            return self._extend(part)
-        if part is None:
-            return []
+        part = stream.add(record, may_start=not self._is_paused)
+        if part is None or isinstance(part, PlanExtension):
+            return [] if part is None else stream.send(part)
         ids = [call["id"] for call in self.loop.results.walking]
         return self._start_plan(step.tick, part, [*ids, "…"], is_growing=True)
 
-    def _started_calls(self) -> list[Any]:
-        return [] if self._stream is None else self._stream.started_calls
-
-    def _extend(self, extension: PlanExtension) -> list[Any]:
-        child = self.children.get(f"plan-{self.loop.tick}")
-        if child is None:
-            self._extensions.append(extension)
-            return []
-        return [SendRecord(child, PLAN_EXTENSION, extension)]
-
     def on_child_started(self, event: ChildStarted) -> list[Any]:
         """The plan gets what has been written since its start."""
-        extensions, self._extensions = self._extensions, []
-        return [SendRecord(event.workflow_id, PLAN_EXTENSION, extension) for extension in extensions]
+        return [] if self._stream is None else self._stream.child_started(event.workflow_id)
 
-    def _end_stream(self, step: StartPlan | DropRest, now: str) -> list[Any]:
+    def _end_stream(self, stream: StreamedPlan, step: StartPlan | DropRest, now: str) -> list[Any]:
         """The answer is complete: its plan gets the rest, or the word that there is none."""
-        stream, self._stream = self._stream, None
-        early, self._early_end = self._early_end, None
         self._phase = "running"
-        if early is not None:
-            return self._plan_ended(early, now)
-        if isinstance(step, DropRest) or stream is None:
-            reason = step.reason if isinstance(step, DropRest) else ""
-            return self._extend(PlanExtension(isComplete=True, dropped=reason))
-        return self._extend(stream.complete(step.request))
+        stream.is_over = True
+        if stream.early_end is not None:
+            return self._plan_ended(stream.early_end, now)
+        if isinstance(step, DropRest):
+            return stream.send(PlanExtension(isComplete=True, dropped=step.reason))
+        return stream.send(stream.complete(step.request))
 
     def _plan_ended(self, event: ChildEnded, now: str) -> list[Any]:
         if isinstance(self._step, AskModel) and self._stream is not None and not self.is_cancelling:
-            self._early_end = event
-            if event.is_unstarted:
-                self._stream.forget()
-                self._early_end = None
+            self._stream.child_ended(event)
             return []
         report, tick = event.report or {}, self.loop.tick
         decisions = report.get("decisions") or ()
@@ -346,7 +314,7 @@ class AgentRun(RunMachine):
             return self._finish(Finished("failed", text, event.error.code))
         self._absorb()
         if "forecast" in report:
-            self.forecasts.append(report["forecast"])
+            self.proposals.forecasts.append(report["forecast"])
         named = [self.loop.results.with_full_id(record) for record in decisions]
         self.approvals.records += [{**record, "tick": tick} for record in named]
         for record in named:
@@ -389,35 +357,22 @@ class AgentRun(RunMachine):
         self._held_step = None
         return list(self.approvals.close_all())
 
+    @property
+    def version(self) -> int:
+        """How many plans have been proposed, edits included."""
+        return self.proposals.version
+
     def check_decision(self, decision: Decision) -> ValidatedPlan | None:
-        """The edited proposal, validated once for an update and its validator; None for what is no edit."""
-        if decision.decision != EDIT:
-            return None
-        raw = json.dumps(decision.raw, sort_keys=True, default=str)
-        key = (raw, self.version, len(self.loop.request.context))
-        if self._checked is None or self._checked[0] != key:
-            self._checked = (key, self.loop.check_edit(decision.call, decision.call_with, decision.calls))
-        return self._checked[1]
+        """The edited proposal; raises as ``PlanProposals.check_decision``."""
+        return self.proposals.check_decision(decision)
 
     def on_decided(self, effect: Decided, now: str) -> list[Any]:
         """A person decided about the plan of this tick."""
-        wait, decision = effect.wait, effect.decision
-        if decision.decision == REJECT:
-            return self._take_step(self.loop.rejected(decision.reason or ""), now)
-        if decision.decision not in (APPROVE, EDIT):
-            text = self.approvals.expired or "nobody decided in time"
-            return self._finish(Finished("failed", text, APPROVAL_TIMEOUT))
-        if decision.decision == EDIT:
-            self.loop.edited(effect.token)
-            self._checked = None
-            self.version += 1
-            self.approvals.raise_version(self.version)
-            self.loop.append_decision(decision.record(wait, ""))
-            return []
-        part, _ = self.loop.pending_plan_request()
-        self._forecast = self._forecast_plan(part)
-        self.loop.append_decision(decision.record(wait, ""))
-        return self._take_step(self.loop.approved(), now)
+        step = self.proposals.decide(effect, self.approvals.expired)
+        if step is not None:
+            return self._take_step(step, now)
+        self.approvals.raise_version(self.version)
+        return []
 
     # -- carrying over ---------------------------------------------------------------------------
 
@@ -429,7 +384,7 @@ class AgentRun(RunMachine):
         return {
             "request": self.setup.raw, "capabilities": self.setup.capabilities, "position": self.position,
             "loop": loop, "isPaused": self._is_paused, "version": self.version,
-            "forecasts": tuple(self.forecasts), "provided": tuple(m.raw for m in self._provided),
+            "forecasts": tuple(self.proposals.forecasts), "provided": tuple(m.raw for m in self._provided),
         }  # fmt: skip
 
     def restore(self, state: AgentState, provided: Iterable[Data]) -> None:
@@ -437,8 +392,8 @@ class AgentRun(RunMachine):
         self.loop.restore(state.loop)
         self.restore_common(state.approvals, state.budget)
         self._is_paused = state.isPaused
-        self.version = state.version
-        self.forecasts = list(state.forecasts)
+        self.proposals.version = state.version
+        self.proposals.forecasts = list(state.forecasts)
         self._provided = list(provided)
 
 

@@ -18,11 +18,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from acts.language.errors import InvalidRequest
 from acts.language.strict_json import json_size
+from acts.language.wire import PLAN_EXTENSION
+from acts.machines.budget import SendRecord
 from acts.plan.planned_call import approval_needed
 from acts.tree.records import PlanExtension, StreamedCalls
 
 if TYPE_CHECKING:
     from acts.language.values import Json
+    from acts.machines.events import ChildEnded
     from acts.machines.loop import Loop
     from acts.plan.validate import ValidatedPlan
 
@@ -34,7 +37,10 @@ MAX_STREAMED_CALLS: Final = 2_000
 
 
 class StreamedPlan:
-    """The Calls of one answer. ``passed_on`` is how many of them the child has, or will be sent."""
+    """The Calls of one answer. ``passed_on`` is how many of them the child has, or will be sent.
+
+    ``early_end`` is the end of a child that died before the answer was complete; ``is_over``: it is complete.
+    """
 
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
@@ -44,6 +50,10 @@ class StreamedPlan:
         self._repeated_bytes = 0
         self._is_stuck = False
         self.passed_on = 0
+        self.early_end: ChildEnded | None = None
+        self.is_over = False
+        self._child: str | None = None
+        self._unsent: list[PlanExtension] = []
 
     @property
     def has_started(self) -> bool:
@@ -60,19 +70,36 @@ class StreamedPlan:
         """How many Calls have arrived."""
         return len(self._calls)
 
-    def add(self, record: StreamedCalls) -> None:
-        """More Calls of the answer; those of another attempt at it, or after a gap, are of no use."""
+    def add(self, record: StreamedCalls, *, may_start: bool) -> dict[str, Any] | PlanExtension | None:
+        """Take more Calls of the answer; those of another attempt at it, or after a gap, are of no use.
+
+        Returns what is passed on: the first time the Request of the child, then an extension of its plan.
+        """
         if self._attempt is None:
             self._attempt = record.attempt
         if record.attempt == self._attempt and record.first == len(self._calls):
             self._calls += record.calls
+        return self._next_part() if may_start or self.has_started else None
 
-    def forget(self) -> None:
-        """The child could not be started: nothing has been passed on, and nothing will be."""
-        self.passed_on, self._is_stuck = 0, True
+    def send(self, extension: PlanExtension) -> list[SendRecord]:
+        """Send an extension; a child that is being started gets it once it is there."""
+        self._unsent.append(extension)
+        return [] if self._child is None else self.child_started(self._child)
 
-    def next_part(self) -> dict[str, Any] | PlanExtension | None:
-        """What can be passed on now: the first time the Request of the child, then an extension of its plan."""
+    def child_started(self, workflow_id: str) -> list[SendRecord]:
+        """The child runs under this id."""
+        self._child, unsent, self._unsent = workflow_id, self._unsent, []
+        return [SendRecord(workflow_id, PLAN_EXTENSION, extension) for extension in unsent]
+
+    def child_ended(self, event: ChildEnded) -> None:
+        """The child ended before the answer did: it died, or was never started."""
+        self._is_stuck = True
+        if event.is_unstarted:
+            self.passed_on = 0
+        else:
+            self.early_end = event
+
+    def _next_part(self) -> dict[str, Any] | PlanExtension | None:
         if self._is_stuck or self.passed_on == len(self._calls):
             return None
         prepared = self._validated_beginning()

@@ -251,9 +251,9 @@ class AgentView:
         out = results.build_agent_result(run.loop, status)
         if run.approvals.records:
             out["decisions"] = run.approvals.records
-        if run.forecasts:
-            total = run.forecasts[0]
-            for forecast in run.forecasts[1:]:
+        if run.proposals.forecasts:
+            total = run.proposals.forecasts[0]
+            for forecast in run.proposals.forecasts[1:]:
                 total = sum_tables(total, forecast)
             out["forecast"] = total
         if run.failure is not None:
