@@ -85,6 +85,7 @@ class AgentRun(RunMachine):
         if setup.refusal is not None:
             self.budget.refuse_first(setup.refusal)
         self.setup = setup
+        self.price = setup.capabilities.price
         capabilities = setup.capabilities
         self.loop = Loop(setup.request, capabilities.tools, capabilities.served, self.budget.calls_refusal)
         self.loop.usage = self.usage
@@ -133,11 +134,6 @@ class AgentRun(RunMachine):
     def streamed_count(self) -> int:
         """How many Calls of the answer that is being written have arrived."""
         return 0 if self._stream is None else self._stream.received
-
-    @property
-    def price(self) -> tuple[float, float] | None:
-        """US dollars per token of the model, as the worker knew it when the run began."""
-        return self.setup.capabilities.price
 
     @property
     def is_paused(self) -> bool:

@@ -81,11 +81,10 @@ class Approvals:
         self.expired: str | None = None
         self._check = check
         self._waits: dict[Key, PendingApproval] = {}
-        self._unseen: dict[Key, None] = {}  # opened since the last flush
         self._settings: dict[Key, Approve] = {}
         self._since: dict[str, str] = {}  # when something began to wait that has not opened yet, or not again
         self._carried: set[str] = set()  # what people saw wait in the run before continue-as-new
-        self._updates: dict[str, None] = {}  # not answered yet
+        self._updates = OpenUpdates()
         self._early = EarlyDecisions(own)
         self.below = PendingBelow(own)
         self.reports = PendingReports(own, position)
@@ -114,7 +113,7 @@ class Approvals:
         if _text_key(key) in self._carried:
             self._carried.discard(_text_key(key))
         else:
-            self._unseen[key] = None
+            self._early.add_unseen(wait)
         self.reports.add(wait)
         return out + self._judge_early(wait, now)
 
@@ -126,7 +125,6 @@ class Approvals:
         if wait is None:
             return []
         self._early.remember(wait)
-        self._unseen.pop(key, None)
         self.reports.has_changes = True
         return [CancelTimer(_timer_name(key, wait.deadline))] if settings is not None and wait.deadline else []
 
@@ -180,7 +178,7 @@ class Approvals:
     ) -> list[ApprovalEffect]:
         """A person decides, by the signal ``word`` or by the update of this id."""
         if update is not None:
-            self._updates[update] = None
+            self._updates.add(update)
         try:
             decision = read_decision(raw, word)
             item = ReceivedDecision(decision, id=update or "")
@@ -190,12 +188,12 @@ class Approvals:
         except (PlanError, CallError) as error:
             problem = problem_of(error)
             if update is not None:
-                return self._answer_update(update, problem)
+                return self._updates.answer(update, problem)
             return [Note(f"the signal {word} was refused: {truncate(problem.message, 200)}")]
 
     def refuse_open_updates(self, text: str) -> list[ApprovalEffect]:
         """The run ends before the runs that judge these decisions have answered."""
-        return [effect for id_ in list(self._updates) for effect in self._answer_update(id_, _refusal(text))]
+        return self._updates.answer_all(_refusal(text))
 
     def _goes_to_root(self, decision: Decision, *, has_children: bool) -> bool:
         """True where only the root knows which of several waits may be meant."""
@@ -221,7 +219,7 @@ class Approvals:
         wait = match_decision(waits, item.decision)
         if wait.workflow_id != self.own:
             return [self._forward(wait, item)]
-        if (wait.what, wait.call, wait.instance) in self._unseen and not self._early.is_early(item, ()):
+        if self._early.is_unseen(wait) and not self._early.is_early(item, ()):
             raise DecisionRefused(f"{wait} began to wait after the decision was made, and nobody has seen it")
         return [*self._take(wait, item.decision, now), *self._answer(item, None)]
 
@@ -320,16 +318,10 @@ class Approvals:
             answer = (problem or DecisionAnswer(id="")).model_copy(update={"id": item.id})
             return [SendRecord(item.reply_to, DECISION_ANSWER, answer)]
         if item.id:
-            return self._answer_update(item.id, problem)
+            return self._updates.answer(item.id, problem)
         if problem is None:
             return []
         return [Note(f"the decision {item.decision.decision} was refused: {truncate(problem.message, 200)}")]
-
-    def _answer_update(self, id_: str, problem: DecisionAnswer | None) -> list[ApprovalEffect]:
-        if id_ not in self._updates:
-            return []
-        del self._updates[id_]
-        return [AnswerUpdate(id_, problem)]
 
     def on_answer(self, answer: DecisionAnswer) -> list[ApprovalEffect]:
         """At the root: the run that waits has judged a decision. At a run in between: the root passes that on."""
@@ -364,9 +356,7 @@ class Approvals:
 
     def flush(self) -> list[ApprovalEffect]:
         """At the end of a task: one report of what has changed since the last; the next when this one has arrived."""
-        for key in self._unseen:
-            self._early.remember(self._waits[key])
-        self._unseen.clear()
+        self._early.end_task()
         record = self.reports.next_report(self._waits.values())
         return [] if record is None else [SendRecord(self.position.ancestors[0], PENDING_CHANGED, record, key=_REPORT)]
 
@@ -386,6 +376,28 @@ class Approvals:
         self._carried = set(data["since"])
         self.reports.restore(data["reported"])
         self._early.restore(data)
+
+
+class OpenUpdates:
+    """The updates that nobody has answered yet, by id; each is answered once."""
+
+    def __init__(self) -> None:
+        self._ids: dict[str, None] = {}
+
+    def add(self, id_: str) -> None:
+        """An update waits for its answer."""
+        self._ids[id_] = None
+
+    def answer(self, id_: str, problem: DecisionAnswer | None) -> list[ApprovalEffect]:
+        """Answer an update; nothing for one that has its answer."""
+        if id_ not in self._ids:
+            return []
+        del self._ids[id_]
+        return [AnswerUpdate(id_, problem)]
+
+    def answer_all(self, problem: DecisionAnswer) -> list[ApprovalEffect]:
+        """Refuse what is left."""
+        return [effect for id_ in list(self._ids) for effect in self.answer(id_, problem)]
 
 
 def _closes(decision: Decision) -> bool:

@@ -195,7 +195,7 @@ class AnonymousDelegate(DelegateMachine):
     ) -> None:  # fmt: skip
         super().__init__(own, own_input, position, prepared.request)
         self.prepared = prepared
-        self._capabilities, self._source = capabilities, source
+        self.price, self._source = capabilities.price, source
         self.node = prepared.nodes[0]
         id_ = own_input.call.id if own_input.call is not None else ""
         self._call = {**self.node.call, **own_input.input, "_id": id_}
@@ -209,7 +209,7 @@ class AnonymousDelegate(DelegateMachine):
             return [StartActivity(self.node, self._call, self._context)]
         own = json_size([self._call, self._context, dict(self.node.tool.schema)])
         own += ContextBytes().count(self.request.context)
-        size = latent_request_size(self.config, self._capabilities.price, own)
+        size = latent_request_size(self.config, self.price, own)
         return list(self.budget.request([self.node.key], size))
 
     def react(self, event: Event, now: str) -> list[Any]:

@@ -70,6 +70,7 @@ class PlanRun(RunMachine):
     def __init__(self, own: str, setup: PlanSetup, identify: Callable[[PlannedCall], str], forecast: Forecast) -> None:
         super().__init__(own, setup.position)
         self.setup = setup
+        self.price = setup.capabilities.price
         self.raw = setup.raw
         self.walk = Walk(self._own_part(setup.prepared), identify)
         self.version = 1
@@ -101,11 +102,6 @@ class PlanRun(RunMachine):
     def in_flight(self) -> int:
         """Activities, children and requests that the walk waits for."""
         return self.walk.running
-
-    @property
-    def price(self) -> tuple[float, float] | None:
-        """US dollars per token of the model, as the worker knew it when the run began."""
-        return self.setup.capabilities.price
 
     @property
     def is_paused(self) -> bool:

@@ -62,6 +62,7 @@ class RunMachine:
 
     def __init__(self, own: str, position: TreePosition, advance: GrantedRequest | None = None) -> None:
         self.own, self.position = own, position
+        self.price: tuple[float, float] | None = None  # US dollars per token of the model's input and output
         self.approvals = Approvals(own, position, self.check_decision)
         self.budget = BudgetMachine(own, position, advance)
         self.usage = Usage()
@@ -79,11 +80,6 @@ class RunMachine:
     def config(self) -> Config:
         """The settings of the run's Request."""
         raise NotImplementedError
-
-    @property
-    def price(self) -> tuple[float, float] | None:
-        """US dollars per token of input and of output, where a budget needs the model's price."""
-        return None
 
     @property
     def phase(self) -> str:
