@@ -34,6 +34,7 @@ from temporalio.envconfig import ClientConfig
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from activities.ask_model import ask_model
+from activities.first_attempt import first_attempt
 from activities.load_delegate import Loader
 from activities.providers.http_clients import close_clients
 from activities.registry import Registry, RegistryError, from_environment
@@ -116,7 +117,13 @@ def build(client: Client, settings: Settings, registry: Registry, executor: Thre
         client,
         task_queue=settings.task_queue,
         workflows=WORKFLOWS,
-        activities=[registry.lookup(), ask_model, Loader(settings.delegates).activity(), *registry.activities],
+        activities=[
+            registry.lookup(),
+            ask_model,
+            first_attempt,
+            Loader(settings.delegates).activity(),
+            *registry.activities,
+        ],
         activity_executor=executor,
         interceptors=[SanitizingInterceptor()],
         # One generic, reviewed workflow needs no sandbox; it would cost half of the CPU

@@ -51,6 +51,8 @@ PENDING_PARAMETERS: Final = "pendingParameters"
 
 # Activities: the registry lists the Tools and Activities of a worker,
 REGISTRY: Final = "acts.registry"
+# … this one finds the first attempt of a cron run that is retried,
+FIRST_ATTEMPT: Final = "acts.firstAttempt"
 # … this one sends a request to a model
 MODEL: Final = "acts.model"
 # … and this one loads a saved Request (a delegate's definition)

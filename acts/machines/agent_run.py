@@ -32,6 +32,7 @@ from acts.machines.request_size import ContextBytes, planner_request_size
 from acts.machines.run_commands import AskSolution, Finish, SignalChildren, StartPlanRun
 from acts.machines.run_machine import RunMachine
 from acts.tree.decisions import Decision
+from acts.tree.identity import part_identity
 from acts.tree.records import Capabilities, ContextRef, GrantedRequest, PlanInput, SettledRequest, TreePosition
 
 if TYPE_CHECKING:
@@ -191,7 +192,7 @@ class AgentRun(RunMachine):
         self._settled_before_plan = self.budget.take_unreported()
         forecast, self._forecast = self._forecast, None
         own = PlanInput(
-            request=step.request, position=self.position.child(self.own), part=True,
+            request=step.request, position=self._plan_position(f"plan-{step.tick}"), part=True,
             capabilities=self.setup.capabilities.model_copy(update={"tools": {}}),
             context=ContextRef(workflowId=self.own, runId=self.setup.run_id,
                                messageCount=len(self.loop.request.context)),
@@ -200,6 +201,9 @@ class AgentRun(RunMachine):
         )  # fmt: skip
         start = StartPlanRun(f"plan-{step.tick}", f"tick {step.tick}: {', '.join(step.ids)}", own)
         return [start, *(SignalChildren(PROVIDE, m.raw, has_payload=True) for m in self._provided)]
+
+    def _plan_position(self, name: str) -> TreePosition:
+        return self.position.child(self.own, identity=part_identity(self.position.identity, name))
 
     def _finish(self, end: Finished) -> list[Any]:
         self.failure = end if end.status != "completed" else None

@@ -338,7 +338,8 @@ class PlanRun(RunMachine):
         """The fields of ``PlanState`` that a plan fills."""
         own = self.setup.input
         return {
-            "request": self.raw, "capabilities": self.setup.capabilities, "walk": self.walk.snapshot(),
+            "request": self.raw, "position": self.position, "capabilities": self.setup.capabilities,
+            "walk": self.walk.snapshot(),
             "input": None if own is None else own.model_copy(update=_NOT_CARRIED).to_json(),
             "usage": self.usage.to_json(), "version": self.version, "isApproved": self.is_approved,
             "forecast": self.forecast,

@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from acts.language.config import Budget
 from acts.language.errors import ActsError
 
-WIRE_VERSION: Final = 1
+WIRE_VERSION: Final = 2
 # How deep delegates may call delegates, where no budget says otherwise
 DEFAULT_DEPTH: Final = 8
 
@@ -103,6 +103,8 @@ class TreePosition(Record):
     ``ancestors`` are the workflow ids from the root down to the parent: empty at the root.
     ``instance`` is the instance that the root's plan walks on this branch. ``accounts`` are the
     budgets that hold here, the root's first. ``depth`` counts the delegates on the way.
+    ``identity`` is what the ``_id``s of this run's Calls derive from, ``token`` the secret of the tree
+    (``tree/identity.py``); a root makes both when it starts.
     """
 
     ancestors: tuple[str, ...] = ()
@@ -110,6 +112,8 @@ class TreePosition(Record):
     depth: int = 0
     maxDepth: int = DEFAULT_DEPTH
     accounts: tuple[BudgetAccount, ...] = ()
+    identity: str = ""
+    token: str = ""
 
     @property
     def is_root(self) -> bool:
@@ -126,20 +130,25 @@ class TreePosition(Record):
             changes["accounts"] = (*self.accounts, BudgetAccount(id=workflow_id, limits=budget))
         return self.model_copy(update=changes)
 
-    def child(self, workflow_id: str, instance: str | None = None) -> TreePosition:
-        """The place of a child of this run that works on the same level of delegation."""
+    def child(self, workflow_id: str, instance: str | None = None, identity: str | None = None) -> TreePosition:
+        """The place of a child of this run that works on the same level of delegation.
+
+        ``identity`` None: it walks a part of this run's plan.
+        """
         changes: dict[str, Any] = {"ancestors": (*self.ancestors, workflow_id)}
         if self.instance is None and instance is not None:
             changes["instance"] = instance
+        if identity is not None:
+            changes["identity"] = identity
         return self.model_copy(update=changes)
 
-    def delegate(self, workflow_id: str, instance: str | None = None) -> TreePosition:
-        """The place of a delegate of this run: one level deeper."""
-        return self.child(workflow_id, instance).model_copy(update={"depth": self.depth + 1})
+    def delegate(self, workflow_id: str, instance: str | None = None, identity: str | None = None) -> TreePosition:
+        """The place of a delegate of this run, one level deeper; ``identity`` is the ``_id`` of its Call."""
+        return self.child(workflow_id, instance, identity).model_copy(update={"depth": self.depth + 1})
 
-    def detached(self) -> TreePosition:
-        """The place of a delegate that outlives its tree: the root of a tree of its own."""
-        return TreePosition(depth=self.depth + 1, maxDepth=self.maxDepth)
+    def detached(self, identity: str = "") -> TreePosition:
+        """The place of a delegate that outlives its tree: the root of a tree of its own, with the same token."""
+        return TreePosition(depth=self.depth + 1, maxDepth=self.maxDepth, identity=identity, token=self.token)
 
 
 # -- what a child is started with ------------------------------------------------------
@@ -242,9 +251,10 @@ class DelegateInput(VersionedRecord):
 
 
 class BackgroundInput(VersionedRecord):
-    """A fire-and-forget Call: an Activity with its three arguments, or a delegate."""
+    """A fire-and-forget Call: an Activity with its three arguments, or a delegate. ``token`` is that of the tree."""
 
     label: str
+    token: str = ""
     activity: str | None = None
     options: dict[str, Any] = {}
     call: dict[str, Any] = {}
@@ -279,6 +289,7 @@ class PlanState(VersionedRecord):
     approvals: dict[str, Any]
     budget: dict[str, Any]
     input: dict[str, Any] | None = None
+    position: TreePosition | None = None
     usage: dict[str, Any] = {}
     version: int = 1
     isApproved: bool = True
