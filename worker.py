@@ -131,6 +131,9 @@ def build(client: Client, settings: Settings, registry: Registry, executor: Thre
         # No deadlock detector: reading a plan of 10,000 calls takes a second, and on a
         # busy machine more than the 2 s after which it would fail the task, for ever
         debug_mode=True,
+        # The SDK would fail, for ever, each task in which it has to refuse an update of more than 2 MB: it sends
+        # the whole update back. The server drops such an update alone. All else that we send is measured before
+        disable_payload_error_limit=True,
         max_concurrent_activities=settings.max_activities,
         max_eager_activity_reservations_per_workflow_task=settings.max_activities,
         # After a crash, tasks wait this long for the dead worker before another takes them

@@ -37,6 +37,8 @@ BUDGET_REPORT: Final = "budgetReport"
 RUN_ENDED: Final = "runEnded"
 # … and from a cancelled child to its parent
 CANCELLED_REPORT: Final = "cancelledReport"
+# … and to a run that a reset of its parent left behind
+SUPERSEDED: Final = "superseded"
 
 # Queries
 STATUS: Final = "status"
@@ -65,6 +67,8 @@ MAX_PAYLOAD_BYTES: Final = 2 * 1024 * 1024 - 64 * 1024
 INVALID_REQUEST: Final = "InvalidRequest"
 PLAN_FAILED: Final = "PlanFailed"
 ENGINE_ERROR: Final = "EngineError"
+# … of a run whose parent was reset or retried, and started its work again
+SUPERSEDED_RUN: Final = "Superseded"
 ALREADY_STARTED: Final = "WorkflowAlreadyStarted"
 APPROVAL_TIMEOUT: Final = "ApprovalTimeout"
 REFUSED: Final = "DecisionRefused"

@@ -4,88 +4,21 @@
 * what every child gives back beside its result: ``Accounting``;
 * what a run carries into the next one: ``PlanState``, ``AgentState``;
 * the signals between runs: ``PendingChanged``, ``ForwardedDecision``, ``DecisionAnswer``,
-  ``BudgetRequest``, ``BudgetGrant``, ``BudgetReport``, ``RunEnded``, ``CancelledReport``.
+  ``BudgetRequest``, ``BudgetGrant``, ``BudgetReport``, ``RunEnded``, ``CancelledReport``, ``Superseded``.
 
-This file knows no Temporal: ``workflows/runtime/payloads.py`` puts records into payloads. A field
-is added with a default, so that records of an earlier version are read; a change of meaning raises
-``WIRE_VERSION``, and a run that meets a later version than its own refuses it by name.
+``wire_format.py`` says what they have in common. This file knows no Temporal: ``workflows/runtime/payloads.py``
+puts records into payloads.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final, Self
-
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from typing import Any, Final
 
 from acts.language.config import Budget
-from acts.language.errors import ActsError
+from acts.tree.wire_format import Record, VersionedRecord
 
-WIRE_VERSION: Final = 2
 # How deep delegates may call delegates, where no budget says otherwise
 DEFAULT_DEPTH: Final = 8
-
-
-class RecordError(ActsError):
-    """A payload that is not the record it should be; the message names the record and the field."""
-
-
-class Record(BaseModel):
-    """Base of all records: camelCase on the wire, nothing unknown, defaults left out."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    def to_json(self) -> dict[str, Any]:
-        """The record as JSON; a field that has its default is left out."""
-        out: dict[str, Any] = {}
-        for name, field in type(self).model_fields.items():
-            value = getattr(self, name)
-            if field.is_required() or value != field.get_default(call_default_factory=True):
-                out[name] = _to_json(value)
-        return out
-
-    @classmethod
-    def from_json(cls, data: Any) -> Self:
-        """The record that ``to_json`` gave.
-
-        Raises:
-            RecordError: the data is none, or of a later version.
-        """
-        try:
-            return cls.model_validate(data)
-        except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            place = ".".join(str(part) for part in first["loc"]) or "the record"
-            raise RecordError(f"not a {cls.__name__}: {place}: {first['msg']}") from None
-
-
-class VersionedRecord(Record):
-    """A record that stands in a history by itself: it says which version of the wire it is of."""
-
-    v: int = WIRE_VERSION
-
-    def to_json(self) -> dict[str, Any]:
-        """The record as JSON, its version first."""
-        return {"v": self.v, **super().to_json()}
-
-    @model_validator(mode="before")
-    @classmethod
-    def _check_version(cls, data: Any) -> Any:
-        """Before the fields are checked: a later version may have fields that this one does not know."""
-        version = data.get("v") if isinstance(data, dict) else None
-        if isinstance(version, int) and version > WIRE_VERSION:
-            raise ValueError(f"it has version {version} of the wire; this worker reads up to {WIRE_VERSION}: update it")
-        return data
-
-
-def _to_json(value: Any) -> Any:
-    if isinstance(value, Record):
-        return value.to_json()
-    if isinstance(value, BaseModel):
-        return value.model_dump(mode="json", exclude_none=True)
-    if isinstance(value, tuple):
-        return [_to_json(item) for item in value]
-    return value
-
 
 # -- where a run stands in its tree --------------------------------------------------
 
@@ -321,7 +254,13 @@ class AgentState(VersionedRecord):
 # -- signals between runs --------------------------------------------------------------------
 
 
-class PendingChanged(VersionedRecord):
+class TreeSignal(VersionedRecord):
+    """Base of the signals between the runs of one tree. ``token`` is that of the tree: without it, one is ignored."""
+
+    token: str = ""
+
+
+class PendingChanged(TreeSignal):
     """To the root: what waits in the sender has changed. ``ancestors`` are those of the sender."""
 
     workflowId: str
@@ -330,7 +269,7 @@ class PendingChanged(VersionedRecord):
     closed: tuple[dict[str, Any], ...] = ()
 
 
-class ForwardedDecision(VersionedRecord):
+class ForwardedDecision(TreeSignal):
     """A decision on its way: from the run that a person told to the root, or from the root to the run that waits.
 
     ``scope`` limits it to the runs at and below one run. ``replyTo`` is the run that owes the person an
@@ -344,7 +283,7 @@ class ForwardedDecision(VersionedRecord):
     target: dict[str, Any] | None = None
 
 
-class DecisionAnswer(VersionedRecord):
+class DecisionAnswer(TreeSignal):
     """The judgement of the run that waits: accepted, or the problem."""
 
     id: str
@@ -353,7 +292,7 @@ class DecisionAnswer(VersionedRecord):
     details: Any = None
 
 
-class BudgetRequest(VersionedRecord):
+class BudgetRequest(TreeSignal):
     """To the root: may I make so many requests of this size, or so many more Calls?
 
     ``tokens`` and ``cost`` are what each may take at most, ``leastTokens`` and ``leastCost`` what it needs.
@@ -376,7 +315,7 @@ class BudgetRequest(VersionedRecord):
     settled: tuple[SettledRequest, ...] = ()
 
 
-class BudgetGrant(VersionedRecord):
+class BudgetGrant(TreeSignal):
     """From the root: ``granted`` requests, or the limit that ``refused`` the rest of what was asked for."""
 
     id: int
@@ -385,7 +324,7 @@ class BudgetGrant(VersionedRecord):
     share: dict[str, Any] | None = None
 
 
-class BudgetReport(VersionedRecord):
+class BudgetReport(TreeSignal):
     """To the root: what granted requests cost, and by how many Calls an edit changed a plan."""
 
     workflowId: str
@@ -394,14 +333,21 @@ class BudgetReport(VersionedRecord):
     calls: int = 0
 
 
-class RunEnded(VersionedRecord):
+class RunEnded(TreeSignal):
     """To the root: a run ended without a last word; what waits there or is reserved for it is void."""
 
     workflowId: str
 
 
-class CancelledReport(VersionedRecord):
+class CancelledReport(TreeSignal):
     """To the parent: what a cancelled child had done. A cancelled workflow has no result."""
 
     workflowId: str
     report: dict[str, Any]
+
+
+class Superseded(TreeSignal):
+    """To a run that a reset or a retry left behind: the run ``runId`` of its parent starts its work again."""
+
+    workflowId: str
+    runId: str

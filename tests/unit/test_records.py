@@ -16,7 +16,6 @@ from acts.language.config import Budget
 from acts.tree.instance_payload import join_instance_input, split_instance_input
 from acts.tree.records import (
     DEFAULT_DEPTH,
-    WIRE_VERSION,
     BudgetAccount,
     BudgetGrant,
     BudgetRequest,
@@ -25,12 +24,10 @@ from acts.tree.records import (
     InstanceInput,
     PlanInput,
     PlanState,
-    Record,
-    RecordError,
     SettledRequest,
     TreePosition,
-    VersionedRecord,
 )
+from acts.tree.wire_format import WIRE_VERSION, Record, RecordError, VersionedRecord
 from tests.strategies import values
 
 Json = Any
