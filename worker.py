@@ -34,6 +34,7 @@ from temporalio.envconfig import ClientConfig
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from activities.ask_model import ask_model
+from activities.first_attempt import first_attempt
 from activities.load_delegate import Loader
 from activities.providers.http_clients import close_clients
 from activities.registry import Registry, RegistryError, from_environment
@@ -116,7 +117,13 @@ def build(client: Client, settings: Settings, registry: Registry, executor: Thre
         client,
         task_queue=settings.task_queue,
         workflows=WORKFLOWS,
-        activities=[registry.lookup(), ask_model, Loader(settings.delegates).activity(), *registry.activities],
+        activities=[
+            registry.lookup(),
+            ask_model,
+            first_attempt,
+            Loader(settings.delegates).activity(),
+            *registry.activities,
+        ],
         activity_executor=executor,
         interceptors=[SanitizingInterceptor()],
         # One generic, reviewed workflow needs no sandbox; it would cost half of the CPU
@@ -124,6 +131,9 @@ def build(client: Client, settings: Settings, registry: Registry, executor: Thre
         # No deadlock detector: reading a plan of 10,000 calls takes a second, and on a
         # busy machine more than the 2 s after which it would fail the task, for ever
         debug_mode=True,
+        # The SDK would fail, for ever, each task in which it has to refuse an update of more than 2 MB: it sends
+        # the whole update back. The server drops such an update alone. All else that we send is measured before
+        disable_payload_error_limit=True,
         max_concurrent_activities=settings.max_activities,
         max_eager_activity_reservations_per_workflow_task=settings.max_activities,
         # After a crash, tasks wait this long for the dead worker before another takes them

@@ -109,7 +109,7 @@ async def ask_model(request: dict[str, Any]) -> RawValue:
         if attempt > 1 and await _count_streamed_calls(agent):
             # Its Calls have started: another answer would be about what they do
             return _encode({"unusable": {"code": INTERRUPTED, "message": _INTERRUPTED_TEXT}}, RequestLog())
-        stream = CallStream(agent, request["tick"], attempt)
+        stream = CallStream(agent, request["tick"], attempt, request["token"])
     context = await _contexts.read(activity.client(), source["workflowId"], source["runId"], source["upto"])
     task = _solution_task(request, context) if request["ask"] == "solution" else _latent_task(request, context)
     log = RequestLog()

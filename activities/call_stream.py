@@ -32,10 +32,13 @@ _CALLS_PER_REPORTED: Final = 16
 
 
 class CallStream:
-    """The reports of one attempt at an answer. Use it as an async context around the request to the model."""
+    """The reports of one attempt at an answer, as an async context around the request to the model.
 
-    def __init__(self, agent: WorkflowHandle[Any, Any], tick: int, attempt: int) -> None:
-        self._agent, self._tick, self._attempt = agent, tick, attempt
+    ``token`` is that of the agent's tree.
+    """
+
+    def __init__(self, agent: WorkflowHandle[Any, Any], tick: int, attempt: int, token: str) -> None:
+        self._agent, self._tick, self._attempt, self._token = agent, tick, attempt, token
         self._calls: list[Any] = []
         self._reported = 0
         self._is_over = False
@@ -92,7 +95,7 @@ class CallStream:
 
     async def _report(self) -> None:
         first, calls = self._reported, tuple(self._calls[self._reported :])
-        record = StreamedCalls(tick=self._tick, attempt=self._attempt, first=first, calls=calls)
+        record = StreamedCalls(tick=self._tick, attempt=self._attempt, first=first, calls=calls, token=self._token)
         data = write_json(record.to_json())
         if len(data) > MAX_PAYLOAD_BYTES:
             self._is_over = True

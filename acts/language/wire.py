@@ -37,6 +37,8 @@ BUDGET_REPORT: Final = "budgetReport"
 RUN_ENDED: Final = "runEnded"
 # … and from a cancelled child to its parent
 CANCELLED_REPORT: Final = "cancelledReport"
+# … and to a run that a reset of its parent left behind
+SUPERSEDED: Final = "superseded"
 # While a model writes an answer: from the model Activity to its agent, and from there to the run of the plan
 STREAMED_CALLS: Final = "streamedCalls"
 PLAN_EXTENSION: Final = "planExtension"
@@ -54,6 +56,8 @@ PENDING_PARAMETERS: Final = "pendingParameters"
 
 # Activities: the registry lists the Tools and Activities of a worker,
 REGISTRY: Final = "acts.registry"
+# … this one finds the first attempt of a cron run that is retried,
+FIRST_ATTEMPT: Final = "acts.firstAttempt"
 # … this one sends a request to a model
 MODEL: Final = "acts.model"
 # … and this one loads a saved Request (a delegate's definition)
@@ -66,6 +70,8 @@ MAX_PAYLOAD_BYTES: Final = 2 * 1024 * 1024 - 64 * 1024
 INVALID_REQUEST: Final = "InvalidRequest"
 PLAN_FAILED: Final = "PlanFailed"
 ENGINE_ERROR: Final = "EngineError"
+# … of a run whose parent was reset or retried, and started its work again
+SUPERSEDED_RUN: Final = "Superseded"
 ALREADY_STARTED: Final = "WorkflowAlreadyStarted"
 APPROVAL_TIMEOUT: Final = "ApprovalTimeout"
 REFUSED: Final = "DecisionRefused"

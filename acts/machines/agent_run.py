@@ -39,6 +39,7 @@ from acts.machines.run_commands import AskSolution, Finish, SignalChildren, Star
 from acts.machines.run_machine import RunMachine
 from acts.machines.streamed_plan import StreamedPlan
 from acts.tree.decisions import Decision
+from acts.tree.identity import part_identity
 from acts.tree.records import (
     Capabilities,
     ContextRef,
@@ -48,7 +49,7 @@ from acts.tree.records import (
     SettledRequest,
     StreamedCalls,
     TreePosition,
-    VersionedRecord,
+    TreeSignal,
 )
 
 if TYPE_CHECKING:
@@ -215,7 +216,7 @@ class AgentRun(RunMachine):
         """Start the plan, and give it the messages that came after its Request was built."""
         self._settled_before_plan = self.budget.take_unreported()
         own = PlanInput(
-            request=request, position=self.position.child(self.own), part=True, isGrowing=is_growing,
+            request=request, position=self._plan_position(f"plan-{tick}"), part=True, isGrowing=is_growing,
             capabilities=self.setup.capabilities.model_copy(update={"tools": {}}),
             context=ContextRef(workflowId=self.own, runId=self.setup.run_id,
                                messageCount=len(self.loop.request.context)),
@@ -224,6 +225,9 @@ class AgentRun(RunMachine):
         )  # fmt: skip
         start = StartPlanRun(f"plan-{tick}", f"tick {tick}: {', '.join(ids)}", own)
         return [start, *(SignalChildren(PROVIDE, m.raw, has_payload=True) for m in self._provided)]
+
+    def _plan_position(self, name: str) -> TreePosition:
+        return self.position.child(self.own, identity=part_identity(self.position.identity, name))
 
     def _finish(self, end: Finished) -> list[Any]:
         self.failure = end if end.status != "completed" else None
@@ -261,7 +265,7 @@ class AgentRun(RunMachine):
 
     # -- an answer that is still being written ------------------------------------------------------
 
-    def on_record(self, record: VersionedRecord, now: str) -> list[Any]:
+    def on_record(self, record: TreeSignal, now: str) -> list[Any]:
         """Calls of the answer that is being written: what can start is passed on."""
         stream, step = self._stream, self._step
         if not isinstance(record, StreamedCalls) or not isinstance(step, AskModel) or stream is None:

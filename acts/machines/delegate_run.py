@@ -29,6 +29,7 @@ from acts.machines.request_size import ContextBytes, latent_request_size
 from acts.machines.run_commands import AskOutput, Finish, SignalChildren, StartActivity, StartPlanRun
 from acts.machines.run_machine import RunMachine
 from acts.tree.delegation import plan_output
+from acts.tree.identity import part_identity
 from acts.tree.records import PlanInput
 
 if TYPE_CHECKING:
@@ -150,7 +151,8 @@ class WalkedDelegate(DelegateMachine):
     def on_granted(self, effect: Granted, now: str) -> list[Any]:
         """Its Calls are allowed."""
         self._has_plan = True
-        own = PlanInput(request=self._raw, position=self.position.child(self.own))
+        identity = part_identity(self.position.identity, _PLAN)
+        own = PlanInput(request=self._raw, position=self.position.child(self.own, identity=identity))
         start = StartPlanRun(_PLAN, f"the plan of {truncate(self._name, 150)}", own)
         return [start, *map(_provide, self._provided)]
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from acts.language.errors import CallError
     from acts.language.messages import Data
-    from acts.tree.records import Accounting, VersionedRecord
+    from acts.tree.records import Accounting, TreeSignal
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,9 +135,9 @@ class TimerFired:
 
 @dataclass(frozen=True, slots=True)
 class RecordReceived:
-    """Another run of the tree sent a record."""
+    """Another run sent a record; whether it is one of this tree, its token says."""
 
-    record: VersionedRecord
+    record: TreeSignal
 
 
 @dataclass(frozen=True, slots=True)

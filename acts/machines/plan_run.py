@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from acts.language.messages import Data
     from acts.machines.approval_effects import Decided
     from acts.machines.commands import Command
-    from acts.tree.records import PlanState, VersionedRecord
+    from acts.tree.records import PlanState, TreeSignal
 
     Forecast = Callable[[ValidatedPlan], dict[str, Any] | None]
 
@@ -186,7 +186,7 @@ class PlanRun(RunMachine):
             return [signal]
         return [signal, *self._perform(commands, now)]  # a child that starts now has it in its Request
 
-    def on_record(self, record: VersionedRecord, now: str) -> list[Any]:
+    def on_record(self, record: TreeSignal, now: str) -> list[Any]:
         """More of a plan that is still being written, or the word that no more follows."""
         if not isinstance(record, PlanExtension) or not self.walk.growing:
             return []
@@ -349,7 +349,8 @@ class PlanRun(RunMachine):
         """The fields of ``PlanState`` that a plan fills."""
         own = self.setup.input
         return {
-            "request": self.raw, "capabilities": self.setup.capabilities, "walk": self.walk.snapshot(),
+            "request": self.raw, "position": self.position, "capabilities": self.setup.capabilities,
+            "walk": self.walk.snapshot(),
             "input": None if own is None else own.model_copy(update=_NOT_CARRIED).to_json(),
             "usage": self.usage.to_json(), "version": self.version, "isApproved": self.is_approved,
             "forecast": self.forecast,

@@ -107,7 +107,14 @@ class Finish:
     status: str
 
 
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """End this run as superseded: the run ``run_id`` of its parent does its work now."""
+
+    run_id: str
+
+
 RunCommand = (
     StartActivity | AskOutput | AskSolution | StartDelegate | StartInstances | StartBackground | StartPlanRun
-    | SignalChildren | SendRecord | StartTimer | CancelTimer | AnswerUpdate | Finish
+    | SignalChildren | SendRecord | StartTimer | CancelTimer | AnswerUpdate | Finish | Stop
 )  # fmt: skip

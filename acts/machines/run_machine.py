@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from acts.language.errors import truncate
 from acts.language.usage import Usage
-from acts.language.wire import RUN_ENDED
-from acts.machines.approval_effects import Decided, Note, StartTimer
+from acts.language.wire import CANCELLED_REPORT, ENGINE_ERROR, RUN_ENDED
+from acts.machines.approval_effects import AnswerUpdate, Decided, Note, StartTimer
 from acts.machines.approvals import RESEND_TIMER, Approvals
 from acts.machines.budget import BudgetMachine, BudgetRefused, Granted, SendRecord
 from acts.machines.events import (
@@ -30,6 +30,7 @@ from acts.machines.events import (
     ResumeRequested,
     TimerFired,
 )
+from acts.machines.run_commands import Stop
 from acts.tree.records import (
     BudgetGrant,
     BudgetReport,
@@ -40,6 +41,7 @@ from acts.tree.records import (
     GrantedRequest,
     PendingChanged,
     RunEnded,
+    Superseded,
     TreePosition,
 )
 
@@ -49,7 +51,7 @@ if TYPE_CHECKING:
     from acts.language.config import Config
     from acts.machines.run_commands import RunCommand
     from acts.tree.decisions import Decision
-    from acts.tree.records import VersionedRecord
+    from acts.tree.records import TreeSignal
 
 MAX_NOTES: Final = 20
 MAX_NOTE: Final = 300
@@ -124,7 +126,7 @@ class RunMachine:
         """A child runs, and can be sent records."""
         return []
 
-    def on_record(self, record: VersionedRecord, now: str) -> list[Any]:
+    def on_record(self, record: TreeSignal, now: str) -> list[Any]:
         """A record came that only this kind of run takes."""
         return []
 
@@ -157,6 +159,15 @@ class RunMachine:
         """At the end: what waited here is closed. What requests cost stands in the result; a cancelled run has none."""
         return self.flush(now) if self.is_cancelling else self._apply(self.approvals.flush(), now)
 
+    def refuse_update(self, id_: str, text: str) -> list[RunCommand]:
+        """Answer an update that could not be handled."""
+        return [AnswerUpdate(id_, DecisionAnswer(id=id_, type=ENGINE_ERROR, message=text))]
+
+    def report_cancelled(self, report: dict[str, Any]) -> SendRecord:
+        """The message that tells the parent what this cancelled run had done."""
+        record = CancelledReport(workflowId=self.own, report=report)
+        return self._signed(SendRecord(self.position.ancestors[-1], CANCELLED_REPORT, record))
+
     def child_of_instance(self, instance: str) -> str:
         """The name of the child that walks an instance."""
         return instance
@@ -169,10 +180,14 @@ class RunMachine:
             effect = queue.popleft()
             own = _OWN_EFFECTS.get(type(effect))
             if own is None:
-                out.append(effect)
+                out.append(self._signed(effect) if isinstance(effect, SendRecord) else effect)
             else:
                 queue.extendleft(reversed(own(self, effect, now)))
         return out
+
+    def _signed(self, effect: SendRecord) -> SendRecord:
+        """A message with the token of the tree, which its receiver asks for."""
+        return replace(effect, record=effect.record.model_copy(update={"token": self.position.token}))
 
     def note(self, text: str) -> None:
         """A remark for ``status`` and the page; the last few are kept."""
@@ -216,22 +231,18 @@ class RunMachine:
 
     def _record_received(self, event: RecordReceived, now: str) -> list[Any]:
         record = event.record
-        if isinstance(record, PendingChanged):
-            is_below = self.position.is_root and self._is_below((*record.ancestors, record.workflowId))
-            return list(self.approvals.on_pending_changed(record, now)) if is_below else []
-        if isinstance(record, ForwardedDecision):
-            return list(self.approvals.on_forwarded(record, now))
-        if isinstance(record, DecisionAnswer):
-            return list(self.approvals.on_answer(record))
-        if isinstance(record, BudgetRequest):
-            return list(self.budget.on_request(record))
-        if isinstance(record, BudgetReport):
-            return list(self.budget.on_report(record))
-        if isinstance(record, BudgetGrant):
-            return list(self.budget.on_grant(record))
-        if isinstance(record, CancelledReport):
-            self._cancelled[record.workflowId] = record.report
-        return self._forget_run(record.workflowId) if isinstance(record, RunEnded) else self.on_record(record, now)
+        if record.token != self.position.token:
+            return [Note(f"a {type(record).__name__} was ignored: it does not come from a run of this tree")]
+        take = _RECORDS.get(type(record))
+        return self.on_record(record, now) if take is None else take(self, record, now)
+
+    def _pending_changed(self, record: PendingChanged, now: str) -> list[Any]:
+        is_below = self.position.is_root and self._is_below((*record.ancestors, record.workflowId))
+        return list(self.approvals.on_pending_changed(record, now)) if is_below else []
+
+    def _keep_cancelled(self, record: CancelledReport, _now: str) -> list[Any]:
+        self._cancelled[record.workflowId] = record.report
+        return []
 
     def _is_below(self, path: tuple[str, ...]) -> bool:
         """True for the path of a run below this one: the word that its child has started may come later."""
@@ -306,6 +317,17 @@ _SHARED: Final[dict[type, Callable[[RunMachine, Any, str], list[Any]]]] = {
     RecordReceived: RunMachine._record_received,  # noqa: SLF001
     RecordDelivered: RunMachine._record_delivered,  # noqa: SLF001
     RecordLost: RunMachine._record_lost,  # noqa: SLF001
+}
+_RECORDS: Final[dict[type, Callable[[RunMachine, Any, str], list[Any]]]] = {
+    PendingChanged: RunMachine._pending_changed,  # noqa: SLF001
+    ForwardedDecision: lambda run, record, now: list(run.approvals.on_forwarded(record, now)),
+    DecisionAnswer: lambda run, record, _: list(run.approvals.on_answer(record)),
+    BudgetRequest: lambda run, record, _: list(run.budget.on_request(record)),
+    BudgetReport: lambda run, record, _: list(run.budget.on_report(record)),
+    BudgetGrant: lambda run, record, _: list(run.budget.on_grant(record)),
+    CancelledReport: RunMachine._keep_cancelled,  # noqa: SLF001
+    RunEnded: lambda run, record, _: run._forget_run(record.workflowId),  # noqa: SLF001
+    Superseded: lambda _run, record, _now: [Stop(record.runId)],
 }
 _OWN_EFFECTS: Final[dict[type, Callable[[RunMachine, Any, str], list[Any]]]] = {
     Decided: lambda run, effect, now: run.on_decided(effect, now),

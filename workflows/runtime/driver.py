@@ -29,11 +29,13 @@ from acts.machines.events import (
     CallFailed,
     CancelRequested,
     ChildEnded,
+    DecisionReceived,
     Event,
     PauseRequested,
     Provided,
     RecordDelivered,
     RecordLost,
+    RecordReceived,
     ResumeRequested,
     StartsHeld,
     StartsReleased,
@@ -51,6 +53,7 @@ from acts.machines.run_commands import (
     StartDelegate,
     StartInstances,
     StartPlanRun,
+    Stop,
 )
 from acts.simulation.billable_actions import CONTINUE_AS_NEW, TIMER, ActionCount
 from workflows.runtime.children import Children
@@ -61,6 +64,7 @@ from workflows.runtime.payloads import (
     encode_state,
     payload_bytes,
 )
+from workflows.runtime.task_room import TaskRoom
 from workflows.runtime.tasks_in_flight import TasksInFlight
 
 if TYPE_CHECKING:
@@ -69,9 +73,14 @@ if TYPE_CHECKING:
     from temporalio.common import RawValue
 
     from acts.machines.run_machine import RunMachine
-    from acts.tree.records import VersionedRecord
+    from acts.tree.wire_format import VersionedRecord
+    from workflows.runtime.lifeline import Lifeline
 
     Performer = Callable[["Driver", Any], Coroutine[Any, Any, None]]
+
+
+# What people and other programs can bring about by themselves
+FROM_OUTSIDE: Final = (DecisionReceived, RecordReceived, Provided, PauseRequested, ResumeRequested)
 
 
 class Driver:
@@ -83,14 +92,17 @@ class Driver:
     def __init__(
         self, run: RunMachine, inbox: deque[Event], carry: Callable[[dict[str, int]], VersionedRecord],
         show: Callable[[], None], answer: Callable[[AnswerUpdate], None], actions: ActionCount,
+        lifeline: Lifeline,
     ) -> None:  # fmt: skip
         self.run, self.inbox = run, inbox
         self.actions = actions
-        self.outbox = Outbox()
-        self.children = Children(self.outbox, run.note)
-        self.lifetime = Lifetime()
+        room = TaskRoom(actions)
+        self.outbox = Outbox(room)
+        self.children = Children(self.outbox, run.note, lifeline)
+        self.lifetime = Lifetime(is_cron=workflow.info().cron_schedule is not None)
         self._carry, self._show, self._answer = carry, show, answer
-        self.tasks = TasksInFlight(run, self.children, actions, inbox.append)
+        self._lifeline = lifeline
+        self.tasks = TasksInFlight(run, self.children, actions, room, inbox.append)
         self._timers: dict[str, asyncio.Task[None]] = {}
         self._commands: deque[RunCommand] = deque()
 
@@ -145,7 +157,21 @@ class Driver:
             if event.name == DRAIN_TIMER:
                 self.lifetime.end_drain()
                 event = StartsReleased()
-        await self._perform_all(self.run.handle(event, _now()))
+        await self._perform_all(self._commands_for(event))
+
+    def _commands_for(self, event: Event) -> list[RunCommand]:
+        """What the machine makes of an event. One from outside, whatever it holds, does not fail the run."""
+        try:
+            return self.run.handle(event, _now())
+        except Exception as error:
+            if not isinstance(event, FROM_OUTSIDE):
+                raise
+            workflow.logger.exception("an event from outside could not be handled")
+            text = f"it could not be handled: {type(error).__name__}: {truncate(str(error), 100)}"
+            self.run.note(f"{type(event).__name__} was ignored: {text}")
+            if isinstance(event, DecisionReceived) and event.update is not None:
+                return self.run.refuse_update(event.update, text)
+            return []
 
     async def _perform_all(self, commands: list[RunCommand]) -> None:
         self._commands.extend(commands)
@@ -186,7 +212,11 @@ class Driver:
     # -- signals, timers, updates ----------------------------------------------------------------------
 
     async def _signal_children(self, command: SignalChildren) -> None:
-        args: list[RawValue] = [encode(command.payload)] if command.has_payload else []
+        try:
+            args: list[RawValue] = [encode(command.payload)] if command.has_payload else []
+        except CallError as error:
+            self.run.note(f"{command.signal} was not passed on: {error.message}")
+            return
         if command.instance is not None and command.instances_only:
             name = self.run.child_of_instance(command.instance)
             self.children.signal_named(INSTANCE, name, command.signal, *args)
@@ -209,15 +239,17 @@ class Driver:
             else:
                 self.inbox.append(RecordLost(command.key, truncate(str(error), 200)))
 
+        try:
+            payload = encode_record(command.record)
+        except CallError as error:
+            self.inbox.append(RecordLost(command.key, error.message))
+            return
         target = workflow.get_external_workflow_handle(command.workflow_id)
-        self.outbox.send(target, command.signal, (encode_record(command.record),), outcome)
+        self.outbox.send(target, command.signal, (payload,), outcome)
 
     async def send_and_wait(self, command: SendRecord) -> None:
         """Send the last word of a run that ends; one that is too large, or for a run that is gone, is dropped."""
-        try:
-            await self._send_record(command)
-        except CallError:
-            return
+        await self._send_record(command)
         await workflow.wait_condition(lambda: self.outbox.is_empty)
 
     async def _start_timer(self, command: StartTimer) -> None:
@@ -238,6 +270,9 @@ class Driver:
     async def _answer_update(self, command: AnswerUpdate) -> None:
         self._answer(command)
 
+    async def _stop(self, command: Stop) -> None:
+        self._lifeline.supersede(command.run_id)
+
     async def _finish(self, _command: Finish) -> None:
         """The machine says that it is over; the loop sees it."""
 
@@ -246,8 +281,9 @@ class Driver:
     def _history(self) -> HistorySize:
         info = workflow.info()
         return HistorySize(
-            info.get_current_history_length(), info.get_current_history_size(), info.is_continue_as_new_suggested()
-        )
+            info.get_current_history_length(), info.get_current_history_size(), info.is_continue_as_new_suggested(),
+            self._lifeline.signals,
+        )  # fmt: skip
 
     def _may_renew(self) -> bool:
         """True when a run that only waits has a long history all the same, of messages that changed nothing."""
@@ -304,4 +340,5 @@ _PERFORMERS: Final[dict[type, Performer]] = {
     CancelTimer: Driver._cancel_timer,  # noqa: SLF001
     AnswerUpdate: Driver._answer_update,  # noqa: SLF001
     Finish: Driver._finish,  # noqa: SLF001
+    Stop: Driver._stop,  # noqa: SLF001
 }

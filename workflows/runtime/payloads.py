@@ -20,7 +20,8 @@ from acts.language.errors import CallError, InvalidRequest, Problem, truncate
 from acts.language.strict_json import read_json, write_json
 from acts.language.wire import MAX_PAYLOAD_BYTES, NOT_JSON, RESULT_TOO_LARGE
 from acts.tree.instance_payload import SHARED_KEY, TYPE_KEY, join_instance_input, split_instance_input
-from acts.tree.records import InstanceInput, RecordError, VersionedRecord
+from acts.tree.records import InstanceInput
+from acts.tree.wire_format import RecordError, VersionedRecord
 
 # All commands of one workflow task travel in one gRPC message of at most 4 MiB
 MAX_TASK_BYTES: Final = 2 * 1024 * 1024
@@ -158,6 +159,17 @@ def decode_record(value: RawValue, type_: type[R]) -> R:
         return type_.from_json(join_instance_input(found, metadata[SHARED_KEY]) if SHARED_KEY in metadata else found)
     except (ValueError, KeyError, TypeError, zlib.error) as error:
         raise RecordError(f"not a {type_.__name__}: {truncate(repr(error), 200)}") from None
+
+
+def decode_signal(value: RawValue, type_: type[R]) -> R:
+    """The record that a signal holds. Anybody may send one: nothing compressed is unpacked.
+
+    Raises:
+        RecordError: it holds another, or none.
+    """
+    if value.payload.metadata.get("encoding") == _COMPRESSED:
+        raise RecordError(f"not a {type_.__name__}: a signal is not compressed")
+    return decode_record(value, type_)
 
 
 # -- results -----------------------------------------------------------------------------------
