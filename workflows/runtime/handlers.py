@@ -161,7 +161,7 @@ class RunWorkflow:
             else:
                 self._note(unknown_signal(name))
         except Exception as error:  # noqa: BLE001 - whatever somebody sends, the run goes on
-            self._note(f"the signal {name} was ignored: {_reason(error)}")
+            self._note(f"the signal {name} was refused: {_reason(error)}")
 
     def _decision_signal(self, word: str, value: RawValue) -> None:
         self._inbox.append(DecisionReceived(read_input(value), word))
@@ -338,7 +338,7 @@ _READERS: Final[dict[str, Callable[[RunWorkflow, str, RawValue], None]]] = {
 
 
 def _reason(error: Exception) -> str:
-    """Why a signal was ignored."""
+    """Why a signal was refused."""
     if isinstance(error, InvalidRequest):
         return truncate(error.problems[0].message, 200)
     if isinstance(error, (CallError, RecordError)):
