@@ -90,6 +90,8 @@ CANCELLED: Final = "cancelled"
 REJECTED: Final = "rejected"
 UNRESOLVED: Final = "UnresolvedReference"
 SCHEMA_MISMATCH: Final = "SchemaMismatch"
+# … also the code of a Problem: a check would take longer than a limit allows
+TOO_COMPLEX: Final = "tooComplex"
 WRONG_KIND: Final = "WrongKind"
 NOT_SERVED: Final = "NotServed"
 NOT_JSON: Final = "NotJson"
