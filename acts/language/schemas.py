@@ -272,6 +272,7 @@ def _with_unknowns(value: Json, unknown: set[int]) -> Json:
             if child[:1] != MARK:
                 continue
         elif not isinstance(child, (dict, list)):
+            has_unknown = has_unknown or _is_unknown(child)
             continue
         out[key] = part = _with_unknowns(child, unknown)
         has_unknown = has_unknown or _is_unknown(part) or id(part) in unknown
