@@ -91,8 +91,10 @@ def follow(root: Json, ref: str) -> Json:
 
 
 def with_defs(part: Json, schema: dict[str, Any]) -> Json:
-    """A part of a schema, with the ``$defs`` of the whole."""
-    return {**part, "$defs": schema["$defs"]} if "$defs" in schema and isinstance(part, dict) else part
+    """A part of a schema, with the ``$defs`` of the whole where it refers to any."""
+    if "$defs" not in schema or not isinstance(part, dict) or not any("$ref" in inner for inner in subschemas(part)):
+        return part
+    return {**part, "$defs": schema["$defs"]}
 
 
 def part_of(part: Json, schema: dict[str, Any]) -> Json:

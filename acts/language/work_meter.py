@@ -23,6 +23,11 @@ class WorkMeter:
         self.limit = limit
         self.spent = 0
 
+    @property
+    def is_exhausted(self) -> bool:
+        """True when more than ``limit`` was spent: every further step raises."""
+        return self.spent > self.limit
+
     def spend(self, steps: int) -> None:
         """Count steps.
 

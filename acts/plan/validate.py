@@ -11,12 +11,15 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-from acts.language.errors import InvalidRequest, Problem, format_choices
+from acts.language.errors import InvalidRequest, Problem, TooComplex, format_choices
 from acts.language.messages import Data, Request, read_request
 from acts.language.references import Path
-from acts.language.schemas import part_of, schema_defect
-from acts.language.tools import Tool, read_tools
+from acts.language.schema_forms import part_of
+from acts.language.schemas import find_schema_problem
+from acts.language.tools import MAX_TOOLS_STEPS, Tool, read_tools
 from acts.language.values import ABSENT, Json, Names, Place, get, pointer
+from acts.language.wire import TOO_COMPLEX
+from acts.language.work_meter import WorkMeter
 from acts.plan.call_reader import CallReader
 from acts.plan.context_log import Log
 from acts.plan.dangling_references import ReferenceCheck
@@ -213,13 +216,18 @@ def _of_some(problem: Problem, affected: Sequence[str], instances: int) -> Probl
 
 def settings_problems_of(request: Request) -> list[Problem]:
     """The problems of a Request beside its Tools and its plan: schemas, and settings that are lowered."""
-    schemas = [(request.schema, "/schema")]
-    schemas += [(message.schema, pointer("context", message.index, "schema")) for message in request.data()]
-    problems = [
-        Problem("invalidSchema", reason, place)
-        for schema, place in schemas
-        if schema is not None and (reason := schema_defect(schema))
-    ]
+    schemas: list[tuple[Json, Place]] = [(request.schema, ("schema",))]
+    schemas += [(message.schema, ("context", message.index, "schema")) for message in request.data()]
+    problems: list[Problem] = []
+    meter = WorkMeter("reading the schemas of the context", MAX_TOOLS_STEPS)
+    for schema, place in schemas:
+        try:
+            problem = None if schema is None else find_schema_problem(schema, place, "invalidSchema", meter=meter)
+        except TooComplex as error:
+            problems.append(Problem(TOO_COMPLEX, str(error), pointer(*place)))
+            break
+        if problem is not None:
+            problems.append(problem)
     if request.config.maxParallel > MAX_PARALLEL:
         text = f"maxParallel {request.config.maxParallel} was lowered to {MAX_PARALLEL}"
         problems.append(Problem("limitLowered", text, "/config/maxParallel", severity="warning"))
