@@ -93,6 +93,14 @@ class SchemaGraph:
         self.root = self._node(schema, schema if isinstance(schema, dict) else {}, ())
         self._complete()
 
+    def find_property(self, names: tuple[str, ...]) -> Node:
+        """The node of a property of properties, which ``properties`` or ``additionalProperties`` declare."""
+        node = self.root
+        for name in names:
+            declared = node.sub.get("properties", {}).get(name)
+            node = node.sub["additionalProperties"] if declared is None else declared
+        return node
+
     def _complete(self) -> None:
         """Follow everything from the root on: parts first, so that what only a ``$ref`` leads to is known as such."""
         done = 0

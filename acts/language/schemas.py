@@ -14,6 +14,7 @@ What is compiled is kept in caches that are bounded in bytes: a ``Checker`` hold
 from __future__ import annotations
 
 import hashlib
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
@@ -127,7 +128,7 @@ def _is_bounded(load: Load, value: Json) -> bool:
 class Checker:
     """Checks values with one schema. Use ``checker`` to build it; equal schemas share what is compiled."""
 
-    __slots__ = ("_is_trivial", "_key", "_text_bytes", "schema")
+    __slots__ = ("_is_trivial", "_key", "_names", "_text_bytes", "schema")
 
     def __init__(self, schema: Json) -> None:
         text = write_json(schema)
@@ -135,6 +136,13 @@ class Checker:
         self._is_trivial = schema is True or schema == {}
         self._key = _key_of(text)
         self._text_bytes = len(text)
+        self._names: tuple[str, ...] = ()
+
+    def at(self, names: tuple[str, ...]) -> Checker:
+        """Checks values of the property that ``names`` lead to, by ``properties`` and ``additionalProperties``."""
+        part = copy(self)
+        part._names = (*self._names, *names)
+        return part
 
     def defects(self, value: Json, meter: WorkMeter | None = None) -> list[Defect]:
         """Why a resolved value does not fit; empty when it does. ``meter`` is for several checks together.
@@ -146,7 +154,8 @@ class Checker:
         if self._is_trivial:
             return []
         compiled = self._compiled()
-        return [] if compiled.accepts(value) else self._explain(compiled, value, (), meter)
+        is_fit = not self._names and compiled.accepts(value)
+        return [] if is_fit else self._explain(compiled, value, (), meter)
 
     def open_defects(self, planned: Json, meter: WorkMeter | None = None) -> list[Defect]:
         """Why a planned value cannot fit, whatever its references resolve to. Raises as ``defects``."""
@@ -169,7 +178,8 @@ class Checker:
         self, compiled: _Compiled, value: Json, unknown: Container[int], meter: WorkMeter | None
     ) -> list[Defect]:
         meter = meter or WorkMeter("checking the value with its schema")
-        evaluation = Evaluation(compiled.graph.root, meter, unknown, remembers=compiled.load is None)
+        root = compiled.graph.find_property(self._names)
+        evaluation = Evaluation(root, meter, unknown, remembers=compiled.load is None)
         try:
             return evaluation.defects(value)[:MAX_DEFECTS]
         except RecursionError as error:

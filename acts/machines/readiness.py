@@ -8,12 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from acts.language.errors import CallError, TooComplex
-from acts.language.schemas import Checker, Defect, checker
+from acts.language.schemas import Checker, Defect
 from acts.language.scopes import scoped_context
 from acts.language.values import Json, pointer
 from acts.language.wire import SCHEMA_MISMATCH, TOO_COMPLEX, UNRESOLVED
 from acts.plan.planned_call import PlannedCall, approval_needed
-from acts.plan.validate import state_schema
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -108,10 +107,10 @@ def check_writes(walk: Walk, node: PlannedCall, writes: Writes) -> None:
             subject = f'the result of "{node.tool.name}"'
             _require(output, value, subject, f"{subject} breaks its _output", dry=walk.dry)
         if walk.schemas and node.method == "set":
-            schema = state_schema(walk.schemas, path)
-            if isinstance(schema, dict):
+            check = walk.schemas.check_at(path)
+            if check is not None:
                 text = f"the schema of {path.kind} does not allow this at {path}"
-                _require(checker(schema), value, f"the value for {path}", text, dry=walk.dry)
+                _require(check, value, f"the value for {path}", text, dry=walk.dry)
 
 
 def _require(check: Checker, value: Json, subject: str, violation: str, *, dry: bool) -> None:

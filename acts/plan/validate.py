@@ -12,12 +12,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from acts.language.errors import InvalidRequest, Problem, TooComplex, format_choices
-from acts.language.messages import Data, Request, read_request
+from acts.language.messages import Request, read_request
 from acts.language.references import Path
-from acts.language.schema_forms import part_of
 from acts.language.schemas import find_schema_problem
 from acts.language.tools import MAX_TOOLS_STEPS, Tool, read_tools
-from acts.language.values import ABSENT, Json, Names, Place, get, pointer
+from acts.language.values import ABSENT, Json, Place, pointer
 from acts.language.wire import TOO_COMPLEX
 from acts.language.work_meter import WorkMeter
 from acts.plan.call_reader import CallReader
@@ -25,6 +24,7 @@ from acts.plan.context_log import Log
 from acts.plan.dangling_references import ReferenceCheck
 from acts.plan.graph import Graph, PlanListing, WriterChain, order_calls, unsatisfied_reads
 from acts.plan.instance_classes import classify_instances
+from acts.plan.kind_schemas import KindSchemas
 from acts.plan.lint import lint
 from acts.plan.planned_call import PlannedCall
 
@@ -57,6 +57,11 @@ class ValidatedPlan:
     def nodes(self) -> tuple[PlannedCall, ...]:
         """The Calls in plan order: ``nodes[rank]``."""
         return self.graph.order
+
+    @cached_property
+    def kind_schemas(self) -> KindSchemas:
+        """What the schemas of the context say of the paths that Calls write."""
+        return KindSchemas(self.request.data())
 
     def create_log(self) -> Log:
         """A new log of the context before the plan, for a walk to write to."""
@@ -144,7 +149,7 @@ def validate_plan(
         request, calls, log, writes_unknown=reader.writes_unknown or request.is_partial or len(plan.calls) > MAX_CALLS
     )
     problems.extend(graph_problems)
-    problems.extend(_check_state_writes(request, graph))
+    problems.extend(_check_state_writes(KindSchemas(request.data()), graph))
     literal_ranks, dropped = find_literal_outputs(graph, plan.mode)
     problems.extend(dropped)
     problems.extend(_check_latent_calls(request, graph, literal_ranks, reader.unreadable))
@@ -250,40 +255,11 @@ def _check_limits(request: Request, count: int, at: Place, *, template: bool) ->
     return problems
 
 
-def state_schema(data: Sequence[Data], path: Path) -> Json:
-    """The schema that a kind has at one of its paths: False where it allows nothing, None where it says nothing.
-
-    The latest schema of the kind counts. Only plain ``properties`` are followed.
-    """
-    for message in reversed(data):
-        if message.kind == path.kind and message.schema is not None:
-            part = _schema_at(message.schema, path.names)
-            return part_of(part, message.schema) if isinstance(message.schema, dict) else part
-    return None
-
-
-def _schema_at(schema: Json, names: Names) -> Json:
-    for name in names:
-        if not isinstance(schema, dict):
-            return schema if schema is False else None
-        if {"$ref", "anyOf", "oneOf", "allOf", "if", "patternProperties", "nullable"} & set(schema):
-            return None
-        kind = schema.get("type", "object")
-        if kind not in ("object", ["object"]) and "object" not in kind:
-            return False
-        inner = get(schema, ("properties", name))
-        schema = schema.get("additionalProperties", None) if inner is ABSENT else inner
-        if schema is True:
-            return None
-    return schema
-
-
-def _check_state_writes(request: Request, graph: Graph) -> list[Problem]:
-    schemas = [m for m in request.data() if m.schema is not None]
+def _check_state_writes(schemas: KindSchemas, graph: Graph) -> list[Problem]:
     problems = []
     for call in graph.order if schemas else ():
         for path in call.writes:
-            if state_schema(schemas, path) is False:
+            if schemas.forbids(path):
                 key = "_outputPath" if path in [p for o in call.result_outcomes for p in o] else "_errorPath"
                 text = f"the schema of {path.kind} does not allow {path}"
                 hint = "write where the schema has a property"
