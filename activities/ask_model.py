@@ -36,12 +36,20 @@ from activities.json_result import ResultTooLarge, encode_result
 from activities.providers import select
 from activities.providers.interface import ModelError, ModelRequest, ModelResponse, PromptBlock, RepairTurn
 from activities.providers.prices import price_per_token
-from acts.language.errors import truncate
+from acts.language.errors import TooComplex, truncate
 from acts.language.messages import output_schema
 from acts.language.schemas import checker
 from acts.language.usage import Usage
 from acts.language.values import Json, pointer
-from acts.language.wire import INTERRUPTED, INVALID_ANSWER, MAX_PAYLOAD_BYTES, MODEL, RESULT_TOO_LARGE, STREAMED_CALLS
+from acts.language.wire import (
+    INTERRUPTED,
+    INVALID_ANSWER,
+    MAX_PAYLOAD_BYTES,
+    MODEL,
+    RESULT_TOO_LARGE,
+    STREAMED_CALLS,
+    TOO_COMPLEX,
+)
 from acts.planner.answer_schema import compose_latent_schema, compose_solution_schema
 from acts.planner.prompt import Prompt, render_latent_prompt, render_planner_prompt, render_repair_turn
 
@@ -186,7 +194,10 @@ def _limit(reserved: dict[str, Any], name: str) -> float:
 
 
 def _require_fit(response: ModelResponse, task: _Task) -> None:
-    defects = task.find_defects(response.value)
+    try:
+        defects = task.find_defects(response.value)
+    except TooComplex as error:
+        raise ModelError(TOO_COMPLEX, f"the answer: {error}", retryable=False, text=response.text) from error
     if defects:
         text = f"the answer does not fit what was asked for: {'; '.join(defects[:_MAX_DEFECTS])}"
         raise ModelError(INVALID_ANSWER, text, retryable=False, text=response.text)

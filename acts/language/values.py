@@ -1,7 +1,8 @@
 """JSON values: access by path, merging, and what makes a value unfit to be stored.
 
 Values are never changed in place. ``ABSENT`` is the value of a key that does not exist.
-``UNKNOWN`` is a value that a dry run cannot know; everything below it is UNKNOWN too.
+``UNKNOWN`` is a value that a dry run cannot know; everything below it is UNKNOWN too. ``UNKNOWN_TEXT``
+is a string that it cannot know.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ class _Marker:
 
 ABSENT: Final = _Marker("ABSENT")
 UNKNOWN: Final = _Marker("UNKNOWN")
+UNKNOWN_TEXT: Final = _Marker("UNKNOWN_TEXT")
 
 # No list with an index of more digits fits into memory
 MAX_INDEX_DIGITS: Final = 9

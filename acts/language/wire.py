@@ -104,6 +104,8 @@ INVALID_SOLUTION: Final = "invalidSolution"
 INTERRUPTED: Final = "modelInterrupted"
 UNRESOLVED: Final = "UnresolvedReference"
 SCHEMA_MISMATCH: Final = "SchemaMismatch"
+# … also the code of a Problem: a check would take longer than a limit allows
+TOO_COMPLEX: Final = "tooComplex"
 WRONG_KIND: Final = "WrongKind"
 NOT_SERVED: Final = "NotServed"
 NOT_JSON: Final = "NotJson"

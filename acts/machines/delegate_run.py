@@ -8,12 +8,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from acts.language.errors import CallError, truncate
+from acts.language.errors import CallError, TooComplex, truncate
 from acts.language.messages import output_schema
 from acts.language.schemas import checker
 from acts.language.strict_json import json_size
 from acts.language.values import pointer
-from acts.language.wire import BUDGET_SPENT, PAUSE, PLAN_FAILED, PROVIDE, REJECT, RESUME, SCHEMA_MISMATCH
+from acts.language.wire import (
+    BUDGET_SPENT,
+    PAUSE,
+    PLAN_FAILED,
+    PROVIDE,
+    REJECT,
+    RESUME,
+    SCHEMA_MISMATCH,
+    TOO_COMPLEX,
+)
 from acts.machines.events import (
     Begin,
     CallCompleted,
@@ -174,7 +183,10 @@ class WalkedDelegate(DelegateMachine):
             return self.fail(CallError(PLAN_FAILED, text), errors=errors)
         output = plan_output(self.request.data(), report["context"])
         schema = output_schema(self.request.schema)
-        defects = [] if schema is None else checker(schema).defects(output)
+        try:
+            defects = [] if schema is None else checker(schema).defects(output)
+        except TooComplex as error:
+            return self.fail(CallError(TOO_COMPLEX, f"what the plan yields: {error}"))
         if defects:
             text = "; ".join(f"{pointer(*at) or 'it'}: {why}" for at, why in defects[:MAX_FAILURES])
             return self.fail(CallError(SCHEMA_MISMATCH, f"what the plan yields breaks the definition's schema: {text}"))

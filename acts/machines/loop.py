@@ -13,13 +13,21 @@ import contextlib
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from acts.language.errors import DecisionRefused, EngineError, InvalidRequest, Problem
+from acts.language.errors import DecisionRefused, EngineError, InvalidRequest, Problem, TooComplex
 from acts.language.messages import Data, Request, output_schema, parse_message
-from acts.language.schemas import Checker, checker, schema_defect
+from acts.language.schemas import Checker, checker, find_schema_problem
 from acts.language.tools import Tool, read_tools
 from acts.language.usage import Usage
 from acts.language.values import MAX_DEPTH, Json, defect, pointer
-from acts.language.wire import INVALID_SOLUTION, LIMIT_EXCEEDED, NOT_RUN, REJECTED, SCHEMA_MISMATCH, UNRESOLVED
+from acts.language.wire import (
+    INVALID_SOLUTION,
+    LIMIT_EXCEEDED,
+    NOT_RUN,
+    REJECTED,
+    SCHEMA_MISMATCH,
+    TOO_COMPLEX,
+    UNRESOLVED,
+)
 from acts.machines.agent_context import MAX_ERRORS_SHOWN, AgentContext
 from acts.machines.tick_results import TickResults
 from acts.plan.planned_call import approval_needed
@@ -105,9 +113,9 @@ class Loop:
             hint = f"set config.model, e.g. {models}; a plan without a planner is a Plan"
             problems.append(Problem("noModel", "an agent needs a model to plan", "/config/model", hint=hint))
         self.output_schema = output_schema(request.schema)
-        why = None if self.output_schema is None else schema_defect(self.output_schema)
-        if why and not any(p.pointer == "/schema" for p in problems):
-            problems.append(Problem("invalidSchema", why, "/schema"))
+        if self.output_schema is not None and not any(p.pointer == "/schema" for p in problems):
+            problem = find_schema_problem(self.output_schema, ("schema",), "invalidSchema")
+            problems.extend([problem] if problem is not None else [])
         self.context = AgentContext(request)
         problems.extend(self.context.log.problems)
         if any(p.fatal for p in problems):
@@ -376,7 +384,10 @@ class Loop:
             return [Problem(UNRESOLVED, f"the output refers to {listed}, and nothing is there", "/output")]
         if output is None:
             return [Problem("emptySolution", "the output refers to null: that is no output", "/output")]
-        defects = self._check.defects(output) if self._check is not None else []
+        try:
+            defects = self._check.defects(output) if self._check is not None else []
+        except TooComplex as error:
+            return [Problem(TOO_COMPLEX, f"the output: {error}", "/output")]
         self.output = None if defects else output
         return [Problem(SCHEMA_MISMATCH, f"the output: {why}", pointer("output", *at)) for at, why in defects]
 

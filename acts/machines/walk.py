@@ -71,7 +71,7 @@ class Walk:
         self.prepared = prepared
         self.nodes = prepared.nodes
         self.ranks = {node.key: rank for rank, node in enumerate(self.nodes)}
-        self.schemas = [message for message in prepared.request.data() if message.schema is not None]
+        self.schemas = prepared.kind_schemas
         self._states = CallStates(self.nodes, states)
         self.calls = self._states.by_rank
         self.changed, self.ignored = self._states.changed, self._states.ignored

@@ -227,7 +227,7 @@ def _hoist_defs(schema: dict[str, Any], defs: dict[str, Json], prefix: str) -> d
     names = {key: f"{prefix}_{key}" for key in own} if isinstance(own, dict) else {}
     copy: dict[str, Any] = deepcopy(schema)
     for part in subschemas(copy):
-        target = part.get("$ref") if isinstance(part, dict) else None
+        target = part.get("$ref")
         if isinstance(target, str) and target.removeprefix(_LOCAL) in names:
             part["$ref"] = _LOCAL + names[target.removeprefix(_LOCAL)]
     for key, new in names.items():
