@@ -37,6 +37,7 @@ from activities.ask_model import ask_model
 from activities.load_delegate import Loader
 from activities.providers.http_clients import close_clients
 from activities.registry import Registry, RegistryError, from_environment
+from activities.task_queues import check_queues
 from acts.language.errors import format_choices
 from acts.language.wire import TASK_QUEUE
 from delegates.sources import DelegateSources, DelegateSourcesError
@@ -116,7 +117,13 @@ def build(client: Client, settings: Settings, registry: Registry, executor: Thre
         client,
         task_queue=settings.task_queue,
         workflows=WORKFLOWS,
-        activities=[registry.lookup(), ask_model, Loader(settings.delegates).activity(), *registry.activities],
+        activities=[
+            registry.lookup(),
+            check_queues,
+            ask_model,
+            Loader(settings.delegates).activity(),
+            *registry.activities,
+        ],
         activity_executor=executor,
         interceptors=[SanitizingInterceptor()],
         # One generic, reviewed workflow needs no sandbox; it would cost half of the CPU

@@ -51,6 +51,8 @@ PENDING_PARAMETERS: Final = "pendingParameters"
 
 # Activities: the registry lists the Tools and Activities of a worker,
 REGISTRY: Final = "acts.registry"
+# … this one asks the server which task queues have workers,
+QUEUES: Final = "acts.queues"
 # … this one sends a request to a model
 MODEL: Final = "acts.model"
 # … and this one loads a saved Request (a delegate's definition)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from acts.machines.approval_effects import AnswerUpdate, CancelTimer, StartTimer
 from acts.machines.budget import SendRecord
+from acts.machines.queue_watch import CheckQueues
 
 if TYPE_CHECKING:
     from acts.plan.planned_call import PlannedCall
@@ -105,5 +106,5 @@ class Finish:
 
 RunCommand = (
     StartActivity | AskOutput | AskSolution | StartDelegate | StartInstances | StartBackground | StartPlanRun
-    | SignalChildren | SendRecord | StartTimer | CancelTimer | AnswerUpdate | Finish
+    | SignalChildren | SendRecord | CheckQueues | StartTimer | CancelTimer | AnswerUpdate | Finish
 )  # fmt: skip

@@ -40,6 +40,7 @@ from acts.machines.events import (
     TimerFired,
 )
 from acts.machines.lifetime import DRAIN_TIMER, HistorySize, Lifetime
+from acts.machines.queue_watch import CheckQueues
 from acts.machines.run_commands import (
     AskOutput,
     AskSolution,
@@ -111,6 +112,9 @@ class Driver:
         early = [event for event in self.inbox if isinstance(event, (PauseRequested, ResumeRequested, Provided))]
         others = [event for event in self.inbox if event not in early]
         self.inbox.clear()
+        queues = tuple(q for q in self.run.foreign_queues if q != workflow.info().task_queue)
+        if queues and workflow.patched("queue-watch"):  # runs of earlier versions have no such activity
+            self.run.queue_watch.queues = queues
         self.inbox.extend((*early, Begin(), *others))
 
     async def _loop(self, is_over: Callable[[], bool]) -> None:
@@ -298,6 +302,7 @@ _PERFORMERS: Final[dict[type, Performer]] = {
     StartInstances: lambda driver, command: driver.tasks.start_instances(command),
     StartPlanRun: lambda driver, command: driver.tasks.start_plan(command),
     StartBackground: lambda driver, command: driver.tasks.start_background(command),
+    CheckQueues: lambda driver, command: driver.tasks.check_queues(command),
     SignalChildren: Driver._signal_children,  # noqa: SLF001
     SendRecord: Driver._send_record,  # noqa: SLF001
     StartTimer: Driver._start_timer,  # noqa: SLF001

@@ -8,13 +8,14 @@ from __future__ import annotations
 import asyncio
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from temporalio import workflow
+from temporalio.common import RetryPolicy
 from temporalio.exceptions import is_cancelled_exception
 
 from acts.language.errors import CallError
-from acts.language.wire import CANCELLED, DELEGATE, INSTANCE, PLAN
+from acts.language.wire import CANCELLED, DELEGATE, INSTANCE, PLAN, QUEUES
 from acts.machines.events import (
     CallCompleted,
     CallDetached,
@@ -24,6 +25,7 @@ from acts.machines.events import (
     Event,
     ModelAnswered,
     ModelFailed,
+    QueuesChecked,
 )
 from acts.simulation.billable_actions import ACTIVITY, CHILD_WORKFLOW, TIMER, ActionCount
 from acts.tree.records import Accounting
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from acts.language.config import Options
+    from acts.machines.queue_watch import CheckQueues
     from acts.machines.run_commands import (
         AskOutput,
         AskSolution,
@@ -48,6 +51,9 @@ if TYPE_CHECKING:
     from acts.machines.run_machine import RunMachine
     from acts.plan.planned_call import PlannedCall
     from acts.tree.records import VersionedRecord
+
+# Well above the activity's own limit of 2 s per queue, all of which are asked at once
+QUEUE_CHECK_SECONDS: Final = 10.0
 
 
 class TasksInFlight:
@@ -122,6 +128,15 @@ class TasksInFlight:
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - the machine decides
             failure = call_error(error, model_calls.OPTIONS, workflow.info().task_queue)
             return ModelFailed(failure, model_calls.usage_of(error))
+
+    async def check_queues(self, command: CheckQueues) -> None:
+        task = workflow.start_local_activity(
+            QUEUES, {"queues": command.queues}, result_type=dict, summary="which task queues have workers",
+            start_to_close_timeout=timedelta(seconds=QUEUE_CHECK_SECONDS),
+            retry_policy=RetryPolicy(maximum_attempts=1),
+        )  # fmt: skip
+        self._count_activity(is_local=True)
+        self._watch(QUEUES, task, _queues_checked)
 
     def _watch(self, key: str, task: asyncio.Task[Any], to_event: Callable[[asyncio.Task[Any]], Event]) -> None:
         """What the task comes to is an event."""
@@ -225,3 +240,10 @@ class TasksInFlight:
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - its failure is its outcome
             return CallFailed(node.key, call_error(error, node.tool.options, workflow.info().task_queue))
         return CallDetached(node.key)
+
+
+def _queues_checked(task: asyncio.Task[Any]) -> Event:
+    try:
+        return QueuesChecked(task.result())
+    except (Exception, asyncio.CancelledError):  # noqa: BLE001 - then nothing is known, and nothing is shown
+        return QueuesChecked({})
