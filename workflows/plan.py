@@ -99,7 +99,8 @@ async def plan_setup(value: RawValue, state: PlanState | None, input_type: type[
     else:
         parsed = read_request(raw)
     places = own.places if isinstance(own, InstanceInput) else None
-    prepared = validate_parsed(parsed, capabilities.tools, capabilities.served, places)
+    is_growing = state.walk.get("growing", False) if state is not None else own is not None and own.isGrowing
+    prepared = validate_parsed(parsed, capabilities.tools, capabilities.served, places, is_complete=not is_growing)
     source = own.context if own is not None else None
     position = own.position if own is not None else TreePosition()
     position = position.with_budget(info.workflow_id, parsed.config.budget)

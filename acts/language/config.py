@@ -122,6 +122,7 @@ class Config(_Closed):
     instancesPerChild: int = Field(default=1, ge=1)
     missing: Literal["fail", "wait"] = "fail"
     resolve: Literal["runtime", "upfront"] = "runtime"
+    stream: bool = True
 
 
 def settings_problems(error: ValidationError, model: type[BaseModel], *at: str | int) -> list[Problem]:

@@ -37,6 +37,9 @@ BUDGET_REPORT: Final = "budgetReport"
 RUN_ENDED: Final = "runEnded"
 # … and from a cancelled child to its parent
 CANCELLED_REPORT: Final = "cancelledReport"
+# While a model writes an answer: from the model Activity to its agent, and from there to the run of the plan
+STREAMED_CALLS: Final = "streamedCalls"
+PLAN_EXTENSION: Final = "planExtension"
 
 # Queries
 STATUS: Final = "status"
@@ -90,6 +93,11 @@ NON_RETRYABLE_TYPES: Final = (
 TIMEOUT: Final = "timeout"
 CANCELLED: Final = "cancelled"
 REJECTED: Final = "rejected"
+# A Call of an answer that could not be used, which had not started when that became known
+NOT_RUN: Final = "notRun"
+INVALID_SOLUTION: Final = "invalidSolution"
+# An answer whose Calls had started, and that nobody reads to its end any more
+INTERRUPTED: Final = "modelInterrupted"
 UNRESOLVED: Final = "UnresolvedReference"
 SCHEMA_MISMATCH: Final = "SchemaMismatch"
 WRONG_KIND: Final = "WrongKind"

@@ -11,12 +11,23 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from acts.language.errors import CallError, InvalidRequest, truncate
-from acts.language.wire import APPROVAL_TIMEOUT, APPROVE, EDIT, LIMIT_EXCEEDED, PAUSE, PROVIDE, REJECT, RESUME
-from acts.machines.budget import BudgetRefused, Granted
+from acts.language.wire import (
+    APPROVAL_TIMEOUT,
+    APPROVE,
+    EDIT,
+    LIMIT_EXCEEDED,
+    PAUSE,
+    PLAN_EXTENSION,
+    PROVIDE,
+    REJECT,
+    RESUME,
+)
+from acts.machines.budget import BudgetRefused, Granted, SendRecord
 from acts.machines.events import (
     Begin,
     CancelRequested,
     ChildEnded,
+    ChildStarted,
     Event,
     ModelAnswered,
     ModelFailed,
@@ -27,16 +38,27 @@ from acts.machines.events import (
     StartsReleased,
 )
 from acts.machines.ledger import RequestSize
-from acts.machines.loop import AskModel, AwaitApproval, Finished, Loop, StartPlan, Step
+from acts.machines.loop import AskModel, AwaitApproval, DropRest, Finished, Loop, StartPlan, Step
 from acts.machines.queue_watch import foreign_queues
 from acts.machines.request_size import ContextBytes, planner_request_size
 from acts.machines.run_commands import AskSolution, Finish, SignalChildren, StartPlanRun
 from acts.machines.run_machine import RunMachine
+from acts.machines.streamed_plan import StreamedPlan
 from acts.tree.decisions import Decision
-from acts.tree.records import Capabilities, ContextRef, GrantedRequest, PlanInput, SettledRequest, TreePosition
+from acts.tree.records import (
+    Capabilities,
+    ContextRef,
+    GrantedRequest,
+    PlanExtension,
+    PlanInput,
+    SettledRequest,
+    StreamedCalls,
+    TreePosition,
+    VersionedRecord,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from acts.language.config import Config
     from acts.language.messages import Data, Request
@@ -81,7 +103,10 @@ class AgentRun(RunMachine):
         self._is_paused = False
         self._is_held = False
         self._context_bytes = ContextBytes()
-        self._held_step: AskModel | StartPlan | None = None
+        self._held_step: AskModel | StartPlan | DropRest | None = None
+        self._stream: StreamedPlan | None = None
+        self._extensions: list[PlanExtension] = []  # for a child that has not started yet
+        self._early_end: ChildEnded | None = None  # of a plan whose answer is still being written
         self._step: Step | None = None
         self._settled_before_plan: tuple[SettledRequest, ...] = ()
         self._checked: tuple[Any, ValidatedPlan] | None = None
@@ -109,7 +134,17 @@ class AgentRun(RunMachine):
     @property
     def in_flight(self) -> int:
         """1 while the model is asked or a plan is walked."""
-        return int(isinstance(self._step, (AskModel, StartPlan)) and self._held_step is None)
+        steps = int(isinstance(self._step, (AskModel, StartPlan, DropRest)) and self._held_step is None)
+        return steps + int(isinstance(self._step, AskModel) and self._is_streaming)
+
+    @property
+    def _is_streaming(self) -> bool:
+        return self._stream is not None and self._stream.has_started
+
+    @property
+    def streamed_count(self) -> int:
+        """How many Calls of the answer that is being written have arrived."""
+        return 0 if self._stream is None else self._stream.received
 
     @property
     def price(self) -> tuple[float, float] | None:
@@ -152,6 +187,8 @@ class AgentRun(RunMachine):
         if isinstance(step, AwaitApproval):
             self._phase = "awaiting"
             return list(self.approvals.open("plan", self.version, self.config.approve, now))
+        if isinstance(step, DropRest) or (isinstance(step, StartPlan) and self._is_streaming):
+            return self._end_stream(step, now)
         if self._is_paused or (self._is_held and isinstance(step, AskModel)):
             self._held_step = step
             return []
@@ -161,6 +198,7 @@ class AgentRun(RunMachine):
         self._absorb()
         self._phase = "planning"
         self._step = step = AskModel(step.tick, len(self.loop.request.context))
+        self._stream = StreamedPlan(self.loop) if self.loop.may_stream and not self.budget.limits_calls else None
         return list(self.budget.request([f"tick-{step.tick}"], self._size()))
 
     def _take_held_step(self, now: str) -> list[Any]:
@@ -178,9 +216,9 @@ class AgentRun(RunMachine):
         """The budget allows the request of a tick, or the Calls of its plan."""
         step = self._step
         if isinstance(step, AskModel) and effect.key == f"tick-{step.tick}":
-            return [AskSolution(step.tick, step.message_count, effect.request)]
+            return [AskSolution(step.tick, step.message_count, effect.request, streams=self._stream is not None)]
         if isinstance(step, StartPlan) and effect.key == f"plan-{step.tick}":
-            return self._start_plan(step)
+            return self._start_plan(step.tick, step.request, step.ids)
         return list(self.budget.settle(effect.key, None))
 
     def on_refused(self, effect: BudgetRefused, now: str) -> list[Any]:
@@ -192,19 +230,21 @@ class AgentRun(RunMachine):
             return self._finish(Finished("failed", f"{effect.reason}, and there is no output", LIMIT_EXCEEDED))
         return self._finish(Finished("failed", f"{tick}{effect.reason}", LIMIT_EXCEEDED))
 
-    def _start_plan(self, step: StartPlan) -> list[Any]:
+    def _start_plan(
+        self, tick: int, request: dict[str, Any], ids: Sequence[str], *, is_growing: bool = False
+    ) -> list[Any]:
         """Start the plan, and give it the messages that came after its Request was built."""
         self._settled_before_plan = self.budget.take_unreported()
         forecast, self._forecast = self._forecast, None
         own = PlanInput(
-            request=step.request, position=self.position.child(self.own), part=True,
+            request=request, position=self.position.child(self.own), part=True, isGrowing=is_growing,
             capabilities=self.setup.capabilities.model_copy(update={"tools": {}}),
             context=ContextRef(workflowId=self.own, runId=self.setup.run_id,
                                messageCount=len(self.loop.request.context)),
             approve=(self.setup.raw.get("config") or {}).get("approve"), forecast=forecast,
             settled=self._settled_before_plan,
         )  # fmt: skip
-        start = StartPlanRun(f"plan-{step.tick}", f"tick {step.tick}: {', '.join(step.ids)}", own)
+        start = StartPlanRun(f"plan-{tick}", f"tick {tick}: {', '.join(ids)}", own)
         return [start, *(SignalChildren(PROVIDE, m.raw, has_payload=True) for m in self._provided)]
 
     def _finish(self, end: Finished) -> list[Any]:
@@ -220,22 +260,80 @@ class AgentRun(RunMachine):
         out: list[Any] = list(self.budget.settle(f"tick-{self.loop.tick}", answer["usage"]))
         if self.is_cancelling:
             return out
-        self._absorb()
+        started = self._started_calls()
+        if not started:
+            self._absorb()
         if "unusable" in answer:
-            return out + self._take_step(self.loop.answer_unusable(**answer["unusable"]), now)
-        step = self.loop.answered(answer["solution"])
+            return out + self._take_step(self.loop.answer_unusable(**answer["unusable"], started=started), now)
+        step = self.loop.answered(answer["solution"], started)
         self.version += isinstance(step, AwaitApproval)
         return out + self._take_step(step, now)
 
-    def _model_failed(self, event: ModelFailed, _now: str) -> list[Any]:
+    def _model_failed(self, event: ModelFailed, now: str) -> list[Any]:
         self.usage.add(event.usage)
         out: list[Any] = list(self.budget.settle(f"tick-{self.loop.tick}", event.usage))
         if self.is_cancelling:
             return out
+        if self._is_streaming:
+            step = self.loop.answer_unusable(event.error.code, event.error.message, self._started_calls())
+            return out + self._take_step(step, now)
         text = f"tick {self.loop.tick}: the model gave no answer: {event.error.message}"
         return out + self._finish(Finished("failed", text, event.error.code))
 
+    # -- an answer that is still being written ------------------------------------------------------
+
+    def on_record(self, record: VersionedRecord, now: str) -> list[Any]:
+        """Calls of the answer that is being written: what can start is passed on."""
+        stream, step = self._stream, self._step
+        if not isinstance(record, StreamedCalls) or stream is None or not isinstance(step, AskModel):
+            return []
+        if record.tick != step.tick or self.is_cancelling:
+            return []
+        stream.add(record)
+        if (self._is_paused and not stream.has_started) or self._early_end is not None:
+            return []
+        part = stream.next_part()
+        if isinstance(part, PlanExtension):
+            return self._extend(part)
+        if part is None:
+            return []
+        ids = [call["id"] for call in self.loop.results.walking]
+        return self._start_plan(step.tick, part, [*ids, "…"], is_growing=True)
+
+    def _started_calls(self) -> list[Any]:
+        return [] if self._stream is None else self._stream.started_calls
+
+    def _extend(self, extension: PlanExtension) -> list[Any]:
+        child = self.children.get(f"plan-{self.loop.tick}")
+        if child is None:
+            self._extensions.append(extension)
+            return []
+        return [SendRecord(child, PLAN_EXTENSION, extension)]
+
+    def on_child_started(self, event: ChildStarted) -> list[Any]:
+        """The plan gets what has been written since its start."""
+        extensions, self._extensions = self._extensions, []
+        return [SendRecord(event.workflow_id, PLAN_EXTENSION, extension) for extension in extensions]
+
+    def _end_stream(self, step: StartPlan | DropRest, now: str) -> list[Any]:
+        """The answer is complete: its plan gets the rest, or the word that there is none."""
+        stream, self._stream = self._stream, None
+        early, self._early_end = self._early_end, None
+        self._phase = "running"
+        if early is not None:
+            return self._plan_ended(early, now)
+        if isinstance(step, DropRest) or stream is None:
+            reason = step.reason if isinstance(step, DropRest) else ""
+            return self._extend(PlanExtension(isComplete=True, dropped=reason))
+        return self._extend(stream.complete(step.request))
+
     def _plan_ended(self, event: ChildEnded, now: str) -> list[Any]:
+        if isinstance(self._step, AskModel) and self._stream is not None and not self.is_cancelling:
+            self._early_end = event
+            if event.is_unstarted:
+                self._stream.forget()
+                self._early_end = None
+            return []
         report, tick = event.report or {}, self.loop.tick
         decisions = report.get("decisions") or ()
         if event.accounting is None:

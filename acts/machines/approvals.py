@@ -84,6 +84,7 @@ class Approvals:
         self._unseen: dict[Key, None] = {}  # opened since the last flush
         self._settings: dict[Key, Approve] = {}
         self._since: dict[str, str] = {}  # when something began to wait that has not opened yet, or not again
+        self._carried: set[str] = set()  # what people saw wait in the run before continue-as-new
         self._updates: dict[str, None] = {}  # not answered yet
         self._early = EarlyDecisions(own)
         self.below = PendingBelow(own)
@@ -107,10 +108,13 @@ class Approvals:
             ends = datetime.fromisoformat(since) + timedelta(seconds=settings.timeout)
             left = max(0.001, (ends - datetime.fromisoformat(now)).total_seconds())
             deadline = iso(ends)
-            out.append(StartTimer(_text_key(key), left, f"decision about {call or 'the plan'}"))
+            out.append(StartTimer(_timer_name(key, deadline), left, f"decision about {call or 'the plan'}"))
         self._settings[key] = settings
         self._waits[key] = wait = PendingApproval(self.own, what, version, since, call, instance, deadline, about or {})
-        self._unseen[key] = None
+        if _text_key(key) in self._carried:
+            self._carried.discard(_text_key(key))
+        else:
+            self._unseen[key] = None
         self.reports.add(wait)
         return out + self._judge_early(wait, now)
 
@@ -124,7 +128,7 @@ class Approvals:
         self._early.remember(wait)
         self._unseen.pop(key, None)
         self.reports.has_changes = True
-        return [CancelTimer(_text_key(key))] if settings is not None and settings.timeout is not None else []
+        return [CancelTimer(_timer_name(key, wait.deadline))] if settings is not None and wait.deadline else []
 
     def close_call(self, call: str, instance: str | None) -> list[ApprovalEffect]:
         """A Call does not wait any more, whatever settled it."""
@@ -233,6 +237,7 @@ class Approvals:
         token = self._check(decision)
         if len(self.records) < MAX_RECORDS:
             self.records.append(decision.record(wait, now))
+        self._early.remember(wait)  # what comes after an edit is not about what it made
         out = self.close(wait.what, wait.call, wait.instance) if _closes(decision) else []
         return [*out, Decided(wait, decision, token)]
 
@@ -241,7 +246,7 @@ class Approvals:
         if name == RESEND_TIMER:
             self.reports.has_changes = True
             return []
-        key = next((key for key in self._waits if _text_key(key) == name), None)
+        key = next((key for key, wait in self._waits.items() if _timer_name(key, wait.deadline) == name), None)
         if key is None:
             return []
         wait, on_timeout = self._waits[key], self._settings[key].onTimeout
@@ -378,12 +383,18 @@ class Approvals:
         """Take over a snapshot; ``open`` follows for each wait."""
         self.records = list(data["records"])
         self._since = dict(data["since"])
+        self._carried = set(data["since"])
         self.reports.restore(data["reported"])
         self._early.restore(data)
 
 
 def _closes(decision: Decision) -> bool:
     return decision.decision in (APPROVE, REJECT)
+
+
+def _timer_name(key: Key, deadline: str | None) -> str:
+    """One timer of one wait: a timer that fires beside the decision is none of what waits next."""
+    return f"{_text_key(key)} {deadline}"
 
 
 def _text_key(key: Key) -> str:

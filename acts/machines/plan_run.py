@@ -10,8 +10,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
-from acts.language.errors import CallError, DecisionRefused, InvalidRequest
-from acts.language.wire import APPROVE, CANCELLED, EDIT, ENGINE_ERROR, PAUSE, PROVIDE, REJECT, REJECTED, RESUME
+from acts.language.errors import CallError, DecisionRefused, InvalidRequest, truncate
+from acts.language.wire import APPROVE, CANCELLED, EDIT, ENGINE_ERROR, NOT_RUN, PAUSE, PROVIDE, REJECT, REJECTED, RESUME
 from acts.machines.budget import BudgetRefused, Granted
 from acts.machines.call_starts import CallStarts
 from acts.machines.child_reports import decision_seen_from_above, reported_instances
@@ -30,16 +30,17 @@ from acts.machines.events import (
     StartsHeld,
     StartsReleased,
 )
-from acts.machines.plan_setup import PlanSetup, validate_edit
+from acts.machines.plan_setup import PlanSetup, validate_edit, validate_extended
 from acts.machines.queue_watch import foreign_queues
 from acts.machines.run_commands import Finish, SignalChildren
 from acts.machines.run_machine import RunMachine
+from acts.machines.streamed_plan import extended_request
 from acts.machines.walk import Walk
 from acts.plan.planned_call import UNIT, PlannedCall
 from acts.plan.validate import ValidatedPlan
 from acts.tree.batches import count_calls, expand_template, needs_children, split_into_children
 from acts.tree.decisions import Decision
-from acts.tree.records import InstanceInput
+from acts.tree.records import InstanceInput, PlanExtension
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     from acts.language.messages import Data
     from acts.machines.approval_effects import Decided
     from acts.machines.commands import Command
-    from acts.tree.records import PlanState
+    from acts.tree.records import PlanState, VersionedRecord
 
     Forecast = Callable[[ValidatedPlan], dict[str, Any] | None]
 
@@ -76,6 +77,7 @@ class PlanRun(RunMachine):
         self._starts = CallStarts(self)
         self._checked: tuple[Any, ValidatedPlan] | None = None
         self.notes += [p.text() for p in setup.prepared.warnings if p.code == "limitLowered"]
+        self.walk.growing = setup.input is not None and setup.input.isGrowing
         if setup.input is None:
             self.budget.count_calls(count_calls(setup.prepared))
         else:
@@ -195,6 +197,19 @@ class PlanRun(RunMachine):
             self.note(f"a message was refused: {error.problems[0].message}")
             return [signal]
         return [signal, *self._perform(commands, now)]  # a child that starts now has it in its Request
+
+    def on_record(self, record: VersionedRecord, now: str) -> list[Any]:
+        """More of a plan that is still being written, or the word that no more follows."""
+        if not isinstance(record, PlanExtension) or not self.walk.growing:
+            return []
+        if record.dropped is not None:
+            error = {"code": NOT_RUN, "message": truncate(record.dropped, 300)}
+            return self._perform(self.walk.drop_unstarted(error, now), now)
+        raw = extended_request(self.raw, record)
+        prepared = validate_extended(self.setup, raw, is_complete=record.isComplete)
+        self.raw = raw
+        self.walk.growing = not record.isComplete
+        return self._perform(self.walk.add_calls(prepared, now), now)
 
     def _pause(self, _event: PauseRequested, now: str) -> list[Any]:
         return [*self._perform(self.walk.pause(), now), SignalChildren(PAUSE)]

@@ -43,11 +43,15 @@ class AskOutput:
 
 @dataclass(frozen=True, slots=True)
 class AskSolution:
-    """Ask the model for the Solution of a tick; it is shown the first ``message_count`` messages."""
+    """Ask the model for the Solution of a tick; it is shown the first ``message_count`` messages.
+
+    With ``streams`` each Call of the answer is reported as soon as it is complete.
+    """
 
     tick: int
     message_count: int
     grant: GrantedRequest | None
+    streams: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from acts.language.config import Config
     from acts.machines.run_commands import RunCommand
     from acts.tree.decisions import Decision
+    from acts.tree.records import VersionedRecord
 
 MAX_NOTES: Final = 20
 MAX_NOTE: Final = 300
@@ -135,6 +136,14 @@ class RunMachine:
     def on_refused(self, effect: BudgetRefused, now: str) -> list[Any]:
         """The budget does not allow a purpose."""
         raise NotImplementedError
+
+    def on_child_started(self, event: ChildStarted) -> list[Any]:
+        """A child runs, and can be sent records."""
+        return []
+
+    def on_record(self, record: VersionedRecord, now: str) -> list[Any]:
+        """A record came that only this kind of run takes."""
+        return []
 
     def snapshot_fields(self) -> dict[str, Any]:
         """What this kind of run carries over, beside what all carry."""
@@ -219,7 +228,7 @@ class RunMachine:
 
     def _child_started(self, event: ChildStarted, _now: str) -> list[Any]:
         self.children[event.key] = event.workflow_id
-        return []
+        return self.on_child_started(event)
 
     def _child_ended(self, event: ChildEnded, now: str) -> list[Any]:
         """Take what a child says beside its result, then its result."""
@@ -257,7 +266,7 @@ class RunMachine:
             return list(self.budget.on_grant(record))
         if isinstance(record, CancelledReport):
             self._cancelled[record.workflowId] = record.report
-        return self._forget_run(record.workflowId) if isinstance(record, RunEnded) else []
+        return self._forget_run(record.workflowId) if isinstance(record, RunEnded) else self.on_record(record, now)
 
     def _is_below(self, path: tuple[str, ...]) -> bool:
         """True for the path of a run below this one: the word that its child has started may come later."""

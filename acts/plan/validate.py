@@ -41,6 +41,8 @@ class ValidatedPlan:
 
     The graph of a template (a plan that runs once per instance) is that of its first instance.
     ``unsplit`` is the plan as written, where this one is the part that a single run walks.
+    ``undecided`` are the ranks of the Calls that must not start yet, because the plan is still being
+    written and a Call that is added may write what they read.
     """
 
     request: Request
@@ -49,6 +51,7 @@ class ValidatedPlan:
     literal_outputs: frozenset[int]
     warnings: tuple[Problem, ...]
     unsplit: ValidatedPlan | None = None
+    undecided: frozenset[int] = frozenset()
 
     @property
     def nodes(self) -> tuple[PlannedCall, ...]:
@@ -96,9 +99,9 @@ def validate_request(
 
 def validate_parsed(
     request: Request, registry: Mapping[str, Json] | None = None, served: Iterable[str] = (),
-    indexes: Sequence[int] | None = None,
+    indexes: Sequence[int] | None = None, *, is_complete: bool = True,
 ) -> ValidatedPlan:  # fmt: skip
-    """``validate_request`` for a Request that is parsed already; ``indexes`` as in ``validate_plan``."""
+    """``validate_request`` for a Request that is parsed already; the rest is as in ``validate_plan``."""
     problems = list(request.problems)
     tools = read_tools(request, registry or {}, frozenset(served).__contains__)
     problems.extend(tools.problems)
@@ -110,17 +113,19 @@ def validate_parsed(
     if plan is None:
         raise InvalidRequest(problems)
     at = ("context", plan.index, "plan")
-    return validate_plan(request, tools.by_name, Log(request.data()), at, problems, indexes)
+    return validate_plan(request, tools.by_name, Log(request.data()), at, problems, indexes, is_complete=is_complete)
 
 
 def validate_plan(
     request: Request, tools: Mapping[str, Tool], log: Log, at: Place, earlier_problems: Sequence[Problem] = (),
-    indexes: Sequence[int] | None = None,
+    indexes: Sequence[int] | None = None, *, is_complete: bool = True,
 ) -> ValidatedPlan:  # fmt: skip
     """The latest plan of a Request, checked against its Tools and its context (``log``).
 
     ``at`` is the place of its Calls in the Request. ``indexes`` are the positions that its Calls
     have in a larger plan, if they are a part of one: they keep the ids that they have there.
+    A plan that is not ``is_complete`` is the beginning of one: a reference that nothing satisfies yet
+    makes its Call undecided.
 
     Raises:
         InvalidRequest: with every problem, ``earlier_problems`` included.
@@ -137,9 +142,8 @@ def validate_plan(
     # What an unreadable message would have defined is not missing
     consequences = ("unknownTool", "unknownInstance") if request.is_partial else ()
     problems.extend(p for p in (*reader.problems, *log.problems) if p.code not in consequences)
-    graph, graph_problems = _check_graph(
-        request, calls, log, writes_unknown=reader.writes_unknown or request.is_partial or len(plan.calls) > MAX_CALLS
-    )
+    writes_unknown = reader.writes_unknown or request.is_partial or len(plan.calls) > MAX_CALLS or not is_complete
+    graph, graph_problems = _check_graph(request, calls, log, writes_unknown=writes_unknown)
     problems.extend(graph_problems)
     problems.extend(_check_state_writes(request, graph))
     literal_ranks, dropped = find_literal_outputs(graph, plan.mode)
@@ -147,7 +151,16 @@ def validate_plan(
     problems.extend(_check_latent_calls(request, graph, literal_ranks, reader.unreadable))
     if any(p.fatal for p in problems):
         raise InvalidRequest(problems)
-    return ValidatedPlan(request, tools, graph, literal_ranks, tuple(problems))
+    undecided = frozenset() if is_complete else _undecided_ranks(graph, calls, log)
+    return ValidatedPlan(request, tools, graph, literal_ranks, tuple(problems), undecided=undecided)
+
+
+def _undecided_ranks(graph: Graph, calls: Sequence[PlannedCall], log: Log) -> frozenset[int]:
+    """The ranks of the Calls that the forward rule applies to, or would: a Call listed later may change them."""
+    listing = PlanListing(calls)
+    positions = {read.position for read in unsatisfied_reads(listing, log.has_initially)}
+    indexes = {calls[position].index for position in positions}
+    return frozenset(rank for rank, call in enumerate(graph.order) if call.index in indexes)
 
 
 def is_template(request: Request, calls: Iterable[PlannedCall]) -> bool:

@@ -192,7 +192,8 @@ class PlanInput(VersionedRecord):
 
     ``capabilities`` None: it looks them up itself. ``approve`` is what the person asked for who
     started the tree; ``part`` says that ``request`` holds a part of the context only. ``settled`` are requests
-    that the root has not heard of: this run reports them with its own.
+    that the root has not heard of: this run reports them with its own. ``isGrowing``: the plan is the
+    beginning of one that is still being written; each ``PlanExtension`` brings more of it.
     """
 
     request: dict[str, Any]
@@ -203,6 +204,7 @@ class PlanInput(VersionedRecord):
     part: bool = False
     forecast: dict[str, Any] | None = None
     settled: tuple[SettledRequest, ...] = ()
+    isGrowing: bool = False
 
 
 class InstanceInput(PlanInput):
@@ -381,6 +383,31 @@ class BudgetReport(VersionedRecord):
     accounts: tuple[BudgetAccount, ...] = ()
     settled: tuple[SettledRequest, ...] = ()
     calls: int = 0
+
+
+class StreamedCalls(VersionedRecord):
+    """From the model activity to its agent: Calls of an answer that is still being written.
+
+    ``first`` is the position of the first of them, from 0. ``attempt`` numbers the attempts at the answer.
+    """
+
+    tick: int
+    attempt: int
+    first: int
+    calls: tuple[Any, ...]
+
+
+class PlanExtension(VersionedRecord):
+    """To the run that walks a growing plan: more of its Calls, and the context before them.
+
+    A number in ``context`` is the message that the run has at that index. ``isComplete``: no more Calls
+    follow. ``dropped`` says why the plan is only what has started: the rest of it is void.
+    """
+
+    calls: tuple[Any, ...] = ()
+    context: tuple[Any, ...] = ()
+    isComplete: bool = False
+    dropped: str | None = None
 
 
 class RunEnded(VersionedRecord):

@@ -34,6 +34,7 @@ from acts.language.wire import (
     PENDING,
     PENDING_CHANGED,
     PENDING_PARAMETERS,
+    PLAN_EXTENSION,
     PLAN_QUERY,
     PROMPT_CONTEXT,
     PROVIDE,
@@ -41,7 +42,9 @@ from acts.language.wire import (
     RESUME,
     RUN_ENDED,
     STATUS,
+    STREAMED_CALLS,
 )
+from acts.machines.agent_run import AgentRun
 from acts.machines.approval_effects import AnswerUpdate
 from acts.machines.approvals import problem_of
 from acts.machines.budget import SendRecord
@@ -55,8 +58,10 @@ from acts.tree.records import (
     DecisionAnswer,
     ForwardedDecision,
     PendingChanged,
+    PlanExtension,
     RecordError,
     RunEnded,
+    StreamedCalls,
     VersionedRecord,
 )
 from workflows.runtime.driver import Driver
@@ -266,6 +271,16 @@ class RunWorkflow:
         """A child was cancelled."""
         self._record(value, CancelledReport)
 
+    @workflow.signal(name=STREAMED_CALLS, description="For the engine: calls of an answer that is being written.")
+    def streamed_calls(self, value: RawValue = NOTHING) -> None:
+        """The model activity reports."""
+        self._record(value, StreamedCalls)
+
+    @workflow.signal(name=PLAN_EXTENSION, description="For the engine: more of a plan that is being written.")
+    def plan_extension(self, value: RawValue = NOTHING) -> None:
+        """The agent extends the plan."""
+        self._record(value, PlanExtension)
+
     def _record(self, value: RawValue, type_: type[VersionedRecord]) -> None:
         self._actions.record(SIGNAL)
         try:
@@ -372,6 +387,13 @@ class RunWorkflow:
         if self._view is None:
             return raw(write_json({"messages": []}))
         return raw(write_json(self._view.prompt_context(_query_argument(page), MAX_RESULT)))
+
+    @workflow.query(name=STREAMED_CALLS, description="For the engine: how many calls of the present answer have come.")
+    def streamed_call_count(self, _: RawValue = NOTHING) -> RawValue:
+        """Calls of the answer that is being written."""
+        run = None if self._driver is None else self._driver.run
+        received = sum(isinstance(e, RecordReceived) and isinstance(e.record, StreamedCalls) for e in self._inbox)
+        return raw(write_json(received + (run.streamed_count if isinstance(run, AgentRun) else 0)))
 
     @workflow.query(name=GRAPH, description=f"The latest plan as a Mermaid flowchart. {AS_TEXT}")
     def graph(self, options: RawValue = NOTHING) -> Any:
