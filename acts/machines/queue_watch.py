@@ -47,7 +47,10 @@ class QueueWatch:
         self._has_timer = False
 
     def begin(self) -> list[Any]:
-        """The run begins: the first check."""
+        """The run begins: the first check, unless it is over already."""
+        return [] if self._last_check else self._check()
+
+    def _check(self) -> list[Any]:
         return [CheckQueues(self.queues)] if self.queues else []
 
     def record_check(self, has_workers: Mapping[str, bool], now: str) -> list[str]:
@@ -90,7 +93,7 @@ class QueueWatch:
     def on_timer(self, *, is_busy: bool) -> list[Any]:
         """The time is up: ask, unless nothing is in flight that could wait."""
         self._has_timer = False
-        return self.begin() if is_busy else []
+        return self._check() if is_busy else []
 
     @property
     def notes(self) -> list[str]:

@@ -54,6 +54,7 @@ def test_the_first_check_tells_which_calls_no_worker_has_taken(answer: dict[str,
     run.record_start("1:a", "near")
     run.record_start("2:b", "far")
     assert run.record_check(answer, "12:00") == waiting
+    assert run.begin() == []  # it has been asked
     assert run.waiting_calls == set(waiting)
     assert [word for word in ("near", "far") if f'"{word}"' in "".join(run.notes)] == [
         q for q in ("near", "far") if answer.get(q) is False

@@ -6,7 +6,6 @@ import asyncio
 from typing import Any
 
 import pytest
-from temporalio import activity
 
 from acts.machines import queue_watch
 from tests.support import assert_eventually
@@ -41,10 +40,10 @@ async def test_a_queue_without_a_worker_is_shown_at_once_and_heals_when_one_come
 
     assert await assert_eventually(is_shown)
     details = await handle.query("__temporal_workflow_metadata")
-    assert "no worker polls" in json_text(details)
-    assert foreign.queue in json_text(details)
+    assert "no worker polls" in str(details)
+    assert foreign.queue in str(details)
 
-    async with foreign.serving(activity.defn(name="echo")(echo), activity.defn(name="held")(held)):
+    async with foreign.serving(echo, held):
 
         async def is_healed() -> bool:
             seen = await status(handle)
@@ -55,18 +54,14 @@ async def test_a_queue_without_a_worker_is_shown_at_once_and_heals_when_one_come
         assert (await ended(handle))["state"] == {"here": 1, "there": 1, "x": 1}
 
 
-def json_text(details: Any) -> str:
-    return str(details)
-
-
 async def test_a_backlog_fails_no_call_however_short_its_timeout(foreign: Foreign) -> None:
-    """Twenty Calls behind one slot wait together ten times as long as an attempt may take."""
+    """Twenty Calls behind one slot: the last waits twice as long as an attempt may take."""
 
     async def slow(call: Json, tool: Json, context: Json) -> int:
         await asyncio.sleep(0.05)
         return int(call["value"])
 
-    slow_tool = foreign.tool("slow", options={"timeout": "100ms", "retry": {"maxAttempts": 1}})
+    slow_tool = foreign.tool("slow", options={"timeout": "500ms", "retry": {"maxAttempts": 1}})
     calls = [call("slow", f"†state.n{n}", value=n) for n in range(20)]
     async with foreign.serving(slow, max_concurrent_activities=1):
         result = await foreign.run(*calls, context=[slow_tool])

@@ -112,9 +112,6 @@ class Driver:
         early = [event for event in self.inbox if isinstance(event, (PauseRequested, ResumeRequested, Provided))]
         others = [event for event in self.inbox if event not in early]
         self.inbox.clear()
-        queues = tuple(q for q in self.run.foreign_queues if q != workflow.info().task_queue)
-        if queues and workflow.patched("queue-watch"):  # runs of earlier versions have no such activity
-            self.run.queue_watch.queues = queues
         self.inbox.extend((*early, Begin(), *others))
 
     async def _loop(self, is_over: Callable[[], bool]) -> None:

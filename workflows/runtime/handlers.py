@@ -67,6 +67,7 @@ from acts.tree.records import (
 from workflows.runtime.driver import Driver
 from workflows.runtime.payloads import MAX_RESULT, NOTHING, decode, decode_or_none, decode_record, raw, without_details
 from workflows.runtime.provided import data_message, split_target
+from workflows.runtime.queue_checks import watch_queues
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -115,6 +116,7 @@ class RunWorkflow:
         ``actions`` are those of the runs before this one; none: it is the first.
         """
         self._actions.add(actions or {CHILD_WORKFLOW if run.position.ancestors else WORKFLOW: 1})
+        await watch_queues(run, self._actions, is_first_run=not actions)
         self._view = view
         self._driver = driver = Driver(run, self._inbox, carry, self._show, self._answer, self._actions)
         for text in self._early_notes:

@@ -8,10 +8,9 @@ from __future__ import annotations
 import asyncio
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from temporalio import workflow
-from temporalio.common import RetryPolicy
 from temporalio.exceptions import is_cancelled_exception
 
 from acts.language.errors import CallError
@@ -33,6 +32,7 @@ from workflows.runtime import model_calls
 from workflows.runtime.activity_calls import ActivityCalls, call_error
 from workflows.runtime.children import Children, ended_abruptly, failure_detail, start_background
 from workflows.runtime.payloads import MAX_TASK_BYTES, decode, decode_result, encode_record, payload_bytes
+from workflows.runtime.queue_checks import start_check
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,9 +51,6 @@ if TYPE_CHECKING:
     from acts.machines.run_machine import RunMachine
     from acts.plan.planned_call import PlannedCall
     from acts.tree.records import VersionedRecord
-
-# Well above the activity's own limit of 2 s per queue, all of which are asked at once
-QUEUE_CHECK_SECONDS: Final = 10.0
 
 
 class TasksInFlight:
@@ -130,13 +127,8 @@ class TasksInFlight:
             return ModelFailed(failure, model_calls.usage_of(error))
 
     async def check_queues(self, command: CheckQueues) -> None:
-        task = workflow.start_local_activity(
-            QUEUES, {"queues": command.queues}, result_type=dict, summary="which task queues have workers",
-            start_to_close_timeout=timedelta(seconds=QUEUE_CHECK_SECONDS),
-            retry_policy=RetryPolicy(maximum_attempts=1),
-        )  # fmt: skip
         self._count_activity(is_local=True)
-        self._watch(QUEUES, task, _queues_checked)
+        self._watch(QUEUES, start_check(command.queues), _queues_checked)
 
     def _watch(self, key: str, task: asyncio.Task[Any], to_event: Callable[[asyncio.Task[Any]], Event]) -> None:
         """What the task comes to is an event."""
