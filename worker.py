@@ -38,6 +38,7 @@ from activities.first_attempt import first_attempt
 from activities.load_delegate import Loader
 from activities.providers.http_clients import close_clients
 from activities.registry import Registry, RegistryError, from_environment
+from activities.task_queues import check_queues
 from acts.language.errors import format_choices
 from acts.language.wire import TASK_QUEUE
 from delegates.sources import DelegateSources, DelegateSourcesError
@@ -120,6 +121,7 @@ def build(client: Client, settings: Settings, registry: Registry, executor: Thre
         activities=[
             registry.lookup(),
             ask_model,
+            check_queues,
             first_attempt,
             Loader(settings.delegates).activity(),
             *registry.activities,

@@ -141,7 +141,7 @@ class Checker:
     def at(self, names: tuple[str, ...]) -> Checker:
         """Checks values of the property that ``names`` lead to, by ``properties`` and ``additionalProperties``."""
         part = copy(self)
-        part._names = (*self._names, *names)
+        part._names = (*self._names, *names)  # noqa: SLF001 - a copy of this very object
         return part
 
     def defects(self, value: Json, meter: WorkMeter | None = None) -> list[Defect]:

@@ -58,6 +58,8 @@ PENDING_PARAMETERS: Final = "pendingParameters"
 REGISTRY: Final = "acts.registry"
 # … this one finds the first attempt of a cron run that is retried,
 FIRST_ATTEMPT: Final = "acts.firstAttempt"
+# … this one asks the server which task queues have workers,
+QUEUES: Final = "acts.queues"
 # … this one sends a request to a model
 MODEL: Final = "acts.model"
 # … and this one loads a saved Request (a delegate's definition)

@@ -34,6 +34,7 @@ from acts.machines.events import (
 from acts.machines.ledger import RequestSize
 from acts.machines.loop import AskModel, AwaitApproval, DropRest, Finished, Loop, StartPlan, Step
 from acts.machines.plan_proposal import PlanProposals
+from acts.machines.queue_watch import foreign_queues
 from acts.machines.request_size import ContextBytes, planner_request_size
 from acts.machines.run_commands import AskSolution, Finish, SignalChildren, StartPlanRun
 from acts.machines.run_machine import RunMachine
@@ -145,6 +146,11 @@ class AgentRun(RunMachine):
     def can_continue_as_new(self) -> bool:
         """True between two ticks, and while a plan waits for a person."""
         return self.in_flight == 0 and not isinstance(self._held_step, StartPlan)
+
+    @property
+    def foreign_queues(self) -> tuple[str, ...]:
+        """The task queues of the Tools that may be planned with."""
+        return foreign_queues(self.loop.tools.values())
 
     # -- steps ----------------------------------------------------------------------------------
 

@@ -128,6 +128,7 @@ class CallStarts:
         if node.kind == "delegate":
             return self._start_delegate(command, granted, now)
         if not node.is_detached:
+            self._run.queue_watch.record_start(node.key, node.tool.options.taskQueue)
             return [StartActivity(node, command.call, command.context)]
         options = node.tool.options.model_dump(mode="json")
         own = BackgroundInput(

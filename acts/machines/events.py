@@ -134,6 +134,13 @@ class TimerFired:
 
 
 @dataclass(frozen=True, slots=True)
+class QueuesChecked:
+    """Which task queues have workers, as far as the server says."""
+
+    has_workers: dict[str, bool]
+
+
+@dataclass(frozen=True, slots=True)
 class RecordReceived:
     """Another run sent a record; whether it is one of this tree, its token says."""
 
@@ -158,5 +165,5 @@ class RecordLost:
 Event = (
     Begin | CallCompleted | CallFailed | CallDetached | ChildStarted | ChildEnded | ModelAnswered | ModelFailed
     | DecisionReceived | Provided | PauseRequested | ResumeRequested | StartsHeld | StartsReleased | CancelRequested
-    | TimerFired | RecordReceived | RecordDelivered | RecordLost
+    | TimerFired | QueuesChecked | RecordReceived | RecordDelivered | RecordLost
 )  # fmt: skip

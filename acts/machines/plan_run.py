@@ -31,10 +31,8 @@ from acts.machines.events import (
     StartsReleased,
 )
 from acts.machines.plan_setup import PlanSetup, validate_edit, validate_extended
-from acts.machines.run_commands import (
-    Finish,
-    SignalChildren,
-)
+from acts.machines.queue_watch import foreign_queues
+from acts.machines.run_commands import Finish, SignalChildren
 from acts.machines.run_machine import RunMachine
 from acts.machines.streamed_plan import extended_request
 from acts.machines.walk import Walk
@@ -127,6 +125,16 @@ class PlanRun(RunMachine):
         waiting = self.approvals.below.count_waiting(self.children.values())
         waits = self.walk.running <= waiting and (self.walk.running or self.walk.counts.get("awaiting"))
         return "awaiting" if waits else "running"
+
+    @property
+    def foreign_queues(self) -> tuple[str, ...]:
+        """The task queues of the plan's Tools; the run above asks about those of a part."""
+        part = self.setup.input is not None and self.setup.input.part
+        return () if part else foreign_queues(node.tool for node in self.whole_plan.nodes)
+
+    def mark_changed(self, keys: Iterable[str]) -> None:
+        """The page draws these Calls again."""
+        self.walk.changed += [rank for key in keys if (rank := self.walk.ranks.get(key)) is not None]
 
     def react(self, event: Event, now: str) -> list[Any]:
         """The effects of an event: what it does to the walk, and what the walk wants done."""

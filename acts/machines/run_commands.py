@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from acts.machines.approval_effects import AnswerUpdate, CancelTimer, StartTimer
 from acts.machines.budget import SendRecord
+from acts.machines.queue_watch import CheckQueues
 
 if TYPE_CHECKING:
     from acts.plan.planned_call import PlannedCall
@@ -116,5 +117,5 @@ class Stop:
 
 RunCommand = (
     StartActivity | AskOutput | AskSolution | StartDelegate | StartInstances | StartBackground | StartPlanRun
-    | SignalChildren | SendRecord | StartTimer | CancelTimer | AnswerUpdate | Finish | Stop
+    | SignalChildren | SendRecord | CheckQueues | StartTimer | CancelTimer | AnswerUpdate | Finish | Stop
 )  # fmt: skip

@@ -19,17 +19,21 @@ from acts.machines.approvals import RESEND_TIMER, Approvals
 from acts.machines.budget import BudgetMachine, BudgetRefused, Granted, SendRecord
 from acts.machines.events import (
     Begin,
+    CallCompleted,
+    CallFailed,
     CancelRequested,
     ChildEnded,
     ChildStarted,
     DecisionReceived,
     Event,
+    QueuesChecked,
     RecordDelivered,
     RecordLost,
     RecordReceived,
     ResumeRequested,
     TimerFired,
 )
+from acts.machines.queue_watch import QUEUE_TIMER, QueueWatch
 from acts.machines.run_commands import Stop
 from acts.tree.records import (
     BudgetGrant,
@@ -69,6 +73,7 @@ class RunMachine:
         self.budget = BudgetMachine(own, position, advance)
         self.usage = Usage()
         self.notes: list[str] = []
+        self.queue_watch = QueueWatch()
         self.children: dict[str, str] = {}
         self._cancelled: dict[str, dict[str, Any]] = {}  # by workflow id: what cancelled children had done
         self.finished: str | None = None
@@ -102,6 +107,14 @@ class RunMachine:
     def in_flight(self) -> int:
         """How many activities, children and requests the run waits for."""
         raise NotImplementedError
+
+    @property
+    def foreign_queues(self) -> tuple[str, ...]:
+        """The task queues that the run's Tools name, if it looked up the Tools itself; else the run above asks."""
+        return ()
+
+    def mark_changed(self, keys: Iterable[str]) -> None:
+        """Calls look different now, though nothing happened to them."""
 
     def react(self, event: Event, now: str) -> list[Any]:
         """The effects of an event of this kind of run."""
@@ -142,8 +155,12 @@ class RunMachine:
             return []
         if isinstance(event, Begin):
             self.has_not_begun = False
+        if isinstance(event, (CallCompleted, CallFailed)):
+            self.queue_watch.record_end(event.key)
         shared = _SHARED.get(type(event))
         effects = list(shared(self, event, now) if shared is not None else self.react(event, now))
+        if isinstance(event, Begin):
+            effects += self.queue_watch.begin()
         if isinstance(event, CancelRequested):
             effects += self.approvals.refuse_open_updates("the run was cancelled before the decision was judged")
         if isinstance(event, (CancelRequested, ResumeRequested)):
@@ -153,7 +170,10 @@ class RunMachine:
 
     def flush(self, now: str) -> list[RunCommand]:
         """What the root should hear of after this task: one report each of approvals and of the budget."""
-        return self._apply([*self.approvals.flush(), *self.budget.flush()], now)
+        effects = [*self.approvals.flush(), *self.budget.flush()]
+        if self.finished is None and not self.is_cancelling:
+            effects += self.queue_watch.flush(is_busy=self.in_flight > 0)
+        return self._apply(effects, now)
 
     def flush_at_end(self, now: str) -> list[RunCommand]:
         """At the end: what waited here is closed. What requests cost stands in the result; a cancelled run has none."""
@@ -203,7 +223,18 @@ class RunMachine:
     def _decision_received(self, event: DecisionReceived, now: str) -> list[Any]:
         return self.approvals.decide(event.raw, event.word, now, update=event.update, has_children=bool(self.children))
 
+    @property
+    def all_notes(self) -> list[str]:
+        """What people should know: remarks, and what is wrong with task queues now."""
+        return [*self.notes, *self.queue_watch.notes]
+
+    def _queues_checked(self, event: QueuesChecked, now: str) -> list[Any]:
+        self.mark_changed(self.queue_watch.record_check(event.has_workers, now))
+        return []
+
     def _timer_fired(self, event: TimerFired, now: str) -> list[Any]:
+        if event.name == QUEUE_TIMER:
+            return self.queue_watch.on_timer(is_busy=self.in_flight > 0)
         return list(self.approvals.on_timer(event.name, now))
 
     def _child_started(self, event: ChildStarted, _now: str) -> list[Any]:
@@ -314,6 +345,7 @@ _SHARED: Final[dict[type, Callable[[RunMachine, Any, str], list[Any]]]] = {
     TimerFired: RunMachine._timer_fired,  # noqa: SLF001
     ChildStarted: RunMachine._child_started,  # noqa: SLF001
     ChildEnded: RunMachine._child_ended,  # noqa: SLF001
+    QueuesChecked: RunMachine._queues_checked,  # noqa: SLF001
     RecordReceived: RunMachine._record_received,  # noqa: SLF001
     RecordDelivered: RunMachine._record_delivered,  # noqa: SLF001
     RecordLost: RunMachine._record_lost,  # noqa: SLF001

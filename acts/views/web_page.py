@@ -8,6 +8,7 @@ waits as a whole would do.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,7 +21,7 @@ from acts.views.markdown import MAX_ROWS, code_span, fence, fit_lines, row, tabl
 from acts.views.state_marks import CALL_STATES, STATE_MARKS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from acts.machines.loop import Loop
     from acts.machines.walk import Walk
@@ -75,10 +76,13 @@ def agent_page(
 
 
 class WebPage:
-    """The page of a plan while it is walked. It renders again only the Calls that changed."""
+    """The page of a plan while it is walked. It renders again only the Calls that changed.
 
-    def __init__(self, walk: Walk) -> None:
-        self._walk = walk
+    ``in_queue`` are the keys of Calls that no worker has taken.
+    """
+
+    def __init__(self, walk: Walk, in_queue: Collection[str] = ()) -> None:
+        self._walk, self._in_queue = walk, in_queue
         self._lists_all = len(walk.nodes) <= MAX_ROWS
         self._ranks: list[int] = []
         self._lines: dict[int, tuple[str, str | None]] = {}
@@ -95,7 +99,9 @@ class WebPage:
         for rank in walk.changed:
             self._update(rank)
         walk.changed.clear()
-        counts = ", ".join(f"{walk.counts[state]} {state}" for state in CALL_STATES if walk.counts.get(state))
+        number = Counter(walk.counts)
+        number.update({"ready": len(self._in_queue), "running": -len(self._in_queue)})
+        counts = ", ".join(f"{number[state]} {state}" for state in CALL_STATES if number[state])
         lines = [self._lines[rank] for rank in self._ranks]
         rows = fit_lines((line for line, _ in lines), len(lines), _STATUS)
         remarks = [remark for _, remark in lines if remark]
@@ -109,7 +115,7 @@ class WebPage:
 
     def _update(self, rank: int) -> None:
         """Render one Call again."""
-        run, item = self._walk.calls[rank], call_item(self._walk, rank)
+        run, item = self._walk.calls[rank], call_item(self._walk, rank, self._in_queue)
         if run.state != "awaiting":
             self._awaiting.pop(rank, None)
         elif rank not in self._awaiting and run.resolved is not None:

@@ -42,6 +42,7 @@ _SETTINGS: Final = {
     "timeout": "How long to wait: seconds, or like 30s, 5m, 24h.",
     "onTimeout": "What happens without a decision in time (default reject).",
     "requests": "Model requests.", "tokens": "Tokens in and out.", "cost": "US dollars.", "depth": "Nested delegates.",
+    "queueTimeout": "How long a call may wait for a worker (default: for ever; a backlog is no failure).",
     "taskQueue": "The queue of the worker that runs the Activity (default: that of the plan).",
     "retry": "How often a failing Activity is tried again.",
     "heartbeat": "The longest silence of a running attempt.",

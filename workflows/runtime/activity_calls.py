@@ -44,14 +44,11 @@ if TYPE_CHECKING:
 # A workflow task records the results of its local Activities in one message of at most 4 MiB, beside
 # MAX_TASK_BYTES of commands. Above this number, a ``local`` Activity runs as an ordinary one
 MAX_LOCAL: Final = 8
-# The minimum time in the queue, however short an attempt may be: it lets a restarting worker return,
-# and Temporal does not retry a schedule-to-start timeout
-MIN_QUEUE_SECONDS: Final = 20.0
 # Larger details of a failure are dropped: results and prompts contain them
 MAX_DETAILS_BYTES: Final = 64 * 1024
 
 _TIMEOUT_TEXT: Final = {
-    TimeoutType.SCHEDULE_TO_START: "no worker took it from task queue {queue!r} within {wait:g} s",
+    TimeoutType.SCHEDULE_TO_START: "no worker took it from task queue {queue!r} within {wait:g} s (queueTimeout)",
     TimeoutType.HEARTBEAT: "it sent no heartbeat for {heartbeat:g} s",
     TimeoutType.START_TO_CLOSE: "an attempt took longer than {timeout:g} s",
 }
@@ -124,22 +121,15 @@ class ActivityCalls:
         return policy
 
 
-def queue_seconds(options: Options) -> float:
-    """How long a Call may wait in the queue for a worker."""
-    return max(options.timeout, MIN_QUEUE_SECONDS)
-
-
 def activity_options(options: Options, policy: RetryPolicy) -> dict[str, Any]:
     """Keyword arguments of ``start_activity``.
 
-    The timeout limits each attempt and, separately, the wait for a worker, so that a Call without
-    a worker ends in a clear error.
+    Only the time of an attempt is limited by default. How long a Call waits for a worker depends on what
+    else is in the queue: that is no failure of the Call.
     """
-    out: dict[str, Any] = {
-        "start_to_close_timeout": timedelta(seconds=options.timeout),
-        "schedule_to_start_timeout": timedelta(seconds=queue_seconds(options)),
-        "retry_policy": policy,
-    }
+    out: dict[str, Any] = {"start_to_close_timeout": timedelta(seconds=options.timeout), "retry_policy": policy}
+    if options.queueTimeout is not None:
+        out["schedule_to_start_timeout"] = timedelta(seconds=options.queueTimeout)
     if options.taskQueue is not None:
         out["task_queue"] = options.taskQueue
     if options.heartbeat is not None:
@@ -168,7 +158,7 @@ def call_error(error: BaseException, options: Options, queue: str) -> CallError:
     if isinstance(cause, ActivityTimeout):
         text = _TIMEOUT_TEXT.get(cause.type or TimeoutType.START_TO_CLOSE, "it took too long")
         figures = {
-            "queue": options.taskQueue or queue, "wait": queue_seconds(options), "timeout": options.timeout,
+            "queue": options.taskQueue or queue, "wait": options.queueTimeout or 0, "timeout": options.timeout,
             "heartbeat": options.heartbeat or 0,
         }  # fmt: skip
         return CallError(TIMEOUT, text.format(**figures))

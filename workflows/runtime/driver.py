@@ -42,6 +42,7 @@ from acts.machines.events import (
     TimerFired,
 )
 from acts.machines.lifetime import DRAIN_TIMER, HistorySize, Lifetime
+from acts.machines.queue_watch import CheckQueues
 from acts.machines.run_commands import (
     AskOutput,
     AskSolution,
@@ -334,6 +335,7 @@ _PERFORMERS: Final[dict[type, Performer]] = {
     StartInstances: lambda driver, command: driver.tasks.start_instances(command),
     StartPlanRun: lambda driver, command: driver.tasks.start_plan(command),
     StartBackground: lambda driver, command: driver.tasks.start_background(command),
+    CheckQueues: lambda driver, command: driver.tasks.check_queues(command),
     SignalChildren: Driver._signal_children,  # noqa: SLF001
     SendRecord: Driver._send_record,  # noqa: SLF001
     StartTimer: Driver._start_timer,  # noqa: SLF001

@@ -58,6 +58,7 @@ from workflows.runtime.payloads import (
     without_details,
 )
 from workflows.runtime.provided import data_message, split_target
+from workflows.runtime.queue_checks import watch_queues
 from workflows.runtime.signals import TREE_SIGNALS, WHICH, read_aim, read_input, unknown_signal
 
 if TYPE_CHECKING:
@@ -112,6 +113,7 @@ class RunWorkflow:
         ``actions`` are those of the runs before this one; none: it is the first.
         """
         self._actions.add(actions or {CHILD_WORKFLOW if run.position.ancestors else WORKFLOW: 1})
+        await watch_queues(run, self._actions, is_first_run=not actions)
         self._view = view
         self._lifeline.token = run.position.token
         self._driver = driver = Driver(run, self._inbox, carry, self._show, self._answer, self._actions, self._lifeline)

@@ -13,7 +13,7 @@ from temporalio import workflow
 from temporalio.exceptions import is_cancelled_exception
 
 from acts.language.errors import CallError
-from acts.language.wire import CANCELLED, DELEGATE, INSTANCE, PLAN
+from acts.language.wire import CANCELLED, DELEGATE, INSTANCE, PLAN, QUEUES
 from acts.machines.events import (
     CallCompleted,
     CallDetached,
@@ -23,6 +23,7 @@ from acts.machines.events import (
     Event,
     ModelAnswered,
     ModelFailed,
+    QueuesChecked,
 )
 from acts.simulation.billable_actions import ACTIVITY, CHILD_WORKFLOW, ActionCount
 from acts.tree.records import Accounting
@@ -30,11 +31,13 @@ from workflows.runtime import model_calls
 from workflows.runtime.activity_calls import ActivityCalls, call_error
 from workflows.runtime.children import Children, ended_abruptly, failure_detail
 from workflows.runtime.payloads import decode, decode_result, encode_record, payload_bytes
+from workflows.runtime.queue_checks import start_check
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from acts.language.config import Options
+    from acts.machines.queue_watch import CheckQueues
     from acts.machines.run_commands import (
         AskOutput,
         AskSolution,
@@ -122,6 +125,10 @@ class TasksInFlight:
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - the machine decides
             failure = call_error(error, model_calls.OPTIONS, workflow.info().task_queue)
             return ModelFailed(failure, model_calls.usage_of(error))
+
+    async def check_queues(self, command: CheckQueues) -> None:
+        self._count_activity(is_local=True)
+        self._watch(QUEUES, start_check(command.queues), _queues_checked)
 
     def _watch(self, key: str, task: asyncio.Task[Any], to_event: Callable[[asyncio.Task[Any]], Event]) -> None:
         """What the task comes to is an event."""
@@ -211,3 +218,10 @@ class TasksInFlight:
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - its failure is its outcome
             return CallFailed(node.key, call_error(error, node.tool.options, workflow.info().task_queue))
         return CallDetached(node.key)
+
+
+def _queues_checked(task: asyncio.Task[Any]) -> Event:
+    try:
+        return QueuesChecked(task.result())
+    except (Exception, asyncio.CancelledError):  # noqa: BLE001 - then nothing is known, and nothing is shown
+        return QueuesChecked({})
