@@ -77,19 +77,19 @@ if TYPE_CHECKING:
 class Driver:
     """One run. ``inbox`` is filled by the handlers too; ``carry`` gives the state of the next run.
 
-    ``show`` draws the page; ``answer`` takes the outcome of an update, by its id.
+    ``answer`` takes the outcome of an update, by its id.
     """
 
     def __init__(
         self, run: RunMachine, inbox: deque[Event], carry: Callable[[dict[str, int]], VersionedRecord],
-        show: Callable[[], None], answer: Callable[[AnswerUpdate], None], actions: ActionCount,
+        answer: Callable[[AnswerUpdate], None], actions: ActionCount,
     ) -> None:  # fmt: skip
         self.run, self.inbox = run, inbox
         self.actions = actions
         self.outbox = Outbox()
         self.children = Children(self.outbox, run.note)
         self.lifetime = Lifetime()
-        self._carry, self._show, self._answer = carry, show, answer
+        self._carry, self._answer = carry, answer
         self.tasks = TasksInFlight(run, self.children, actions, inbox.append)
         self._timers: dict[str, asyncio.Task[None]] = {}
         self._commands: deque[RunCommand] = deque()
@@ -114,7 +114,6 @@ class Driver:
         self.inbox.extend((*early, Begin(), *others))
 
     async def _loop(self, is_over: Callable[[], bool]) -> None:
-        self._show()
         while not is_over():
             await workflow.wait_condition(lambda: bool(self.inbox) or self._may_renew())
             held = self._hold()
@@ -126,7 +125,6 @@ class Driver:
                 await self._renew()
             if held:
                 await self._handle(StartsReleased())
-            self._show()
 
     async def _empty_outbox(self) -> None:
         """What is on its way would be lost with the run that sent it."""
@@ -161,7 +159,6 @@ class Driver:
             if self._nothing_left():
                 break
             await workflow.wait_condition(lambda: bool(self.inbox) or self._nothing_left())
-        self._show()
 
     def _nothing_left(self) -> bool:
         return workflow.all_handlers_finished() and self.outbox.is_empty and not self.inbox
