@@ -130,7 +130,7 @@ class Checker:
         """
         schema = self.schema
         plain = {"type", "properties", "required", "additionalProperties", "title", "description", "$defs"}
-        if not isinstance(schema, dict) or schema.get("type") != "object" or not set(schema) <= plain:
+        if not isinstance(schema, dict) or "object" not in _types(schema) or not set(schema) <= plain:
             return None
         if not isinstance(schema.get("additionalProperties", True), bool) or not _is_self_contained(schema):
             return None
@@ -141,7 +141,7 @@ class Checker:
         """The checker of a list's items, for a schema with ``items`` alone."""
         schema = self.schema
         plain = {"type", "items", "title", "description", "$defs"}
-        if not isinstance(schema, dict) or schema.get("type") != "array" or not set(schema) <= plain:
+        if not isinstance(schema, dict) or "array" not in _types(schema) or not set(schema) <= plain:
             return None
         if not _is_self_contained(schema):
             return None
@@ -157,6 +157,12 @@ class Checker:
             if key in parts and item is not UNKNOWN:
                 defects.extend(((key, *at), text) for at, text in parts[key].partial_defects(item))
         return defects
+
+
+def _types(schema: dict[str, Any]) -> list[str]:
+    """The types that a schema names; none where it allows any."""
+    types = schema.get("type", [])
+    return types if isinstance(types, list) else [types]
 
 
 def _compile(schema: Json) -> Any:
