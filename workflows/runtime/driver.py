@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from datetime import timedelta
-from functools import partial
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final
 
 from temporalio import workflow
@@ -284,7 +284,12 @@ class Driver:
 
 
 def _now() -> str:
-    return iso(workflow.now())
+    return _date_at(workflow.time_ns())
+
+
+@lru_cache(maxsize=16)  # all events of a workflow task have its time
+def _date_at(nanoseconds: int) -> str:
+    return iso(datetime.fromtimestamp(nanoseconds / 1e9, UTC))
 
 
 _PERFORMERS: Final[dict[type, Performer]] = {

@@ -141,17 +141,18 @@ class TasksInFlight:
 
     async def _make_room(self, size: int) -> None:
         """End this workflow task before its commands outgrow one gRPC message."""
-        self._count_bytes(0)
-        if self._task_bytes and self._task_bytes + size > MAX_TASK_BYTES:
+        used = self._bytes_of_this_task()
+        if used and used + size > MAX_TASK_BYTES:
             await workflow.sleep(timedelta(milliseconds=1), summary="large inputs go in several tasks")
             self._actions.record(TIMER)
-        self._count_bytes(size)
+            used = self._bytes_of_this_task()
+        self._task_bytes = used + size
 
-    def _count_bytes(self, size: int) -> None:
+    def _bytes_of_this_task(self) -> int:
         events = workflow.info().get_current_history_length()
         if events != self._task_events:
             self._task_events, self._task_bytes = events, 0
-        self._task_bytes += size
+        return self._task_bytes
 
     # -- children ------------------------------------------------------------------------------------
 
