@@ -132,10 +132,6 @@ class PlanRun(RunMachine):
         part = self.setup.input is not None and self.setup.input.part
         return () if part else foreign_queues(node.tool for node in self.whole_plan.nodes)
 
-    def mark_changed(self, keys: Iterable[str]) -> None:
-        """The page draws these Calls again."""
-        self.walk.changed += [rank for key in keys if (rank := self.walk.ranks.get(key)) is not None]
-
     def react(self, event: Event, now: str) -> list[Any]:
         """The effects of an event: what it does to the walk, and what the walk wants done."""
         handler = _HANDLERS.get(type(event))

@@ -74,7 +74,6 @@ def load_new_plan(walk: Walk, prepared: ValidatedPlan, same: Mapping[int, int], 
         calls[rank] = CallState(edited=edited) if old is None else keep_call(walk.calls[old])
     ignored = walk.ignored
     walk.load(prepared, walk.provided_data(), calls)
-    walk.changed.extend(calls)
     walk.ignored.extend(ignored)
 
 

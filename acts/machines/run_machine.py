@@ -113,9 +113,6 @@ class RunMachine:
         """The task queues that the run's Tools name, if it looked up the Tools itself; else the run above asks."""
         return ()
 
-    def mark_changed(self, keys: Iterable[str]) -> None:
-        """Calls look different now, though nothing happened to them."""
-
     def react(self, event: Event, now: str) -> list[Any]:
         """The effects of an event of this kind of run."""
         raise NotImplementedError
@@ -229,7 +226,7 @@ class RunMachine:
         return [*self.notes, *self.queue_watch.notes]
 
     def _queues_checked(self, event: QueuesChecked, now: str) -> list[Any]:
-        self.mark_changed(self.queue_watch.record_check(event.has_workers, now))
+        self.queue_watch.record_check(event.has_workers, now)
         return []
 
     def _timer_fired(self, event: TimerFired, now: str) -> list[Any]:

@@ -74,7 +74,7 @@ class Walk:
         self.schemas = prepared.kind_schemas
         self._states = CallStates(self.nodes, states)
         self.calls = self._states.by_rank
-        self.changed, self.ignored = self._states.changed, self._states.ignored
+        self.ignored = self._states.ignored
         self.progress = WriterProgress(prepared.graph, self.calls)
         self.context = WalkContext(prepared, self.calls, provided)
         self._startable: list[int] = []

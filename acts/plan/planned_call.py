@@ -118,7 +118,9 @@ class PlannedCall:
         if self.kind == UNIT:
             text = f"instance {self.id}"
         text = text if self.instance is None else f"{text} [{self.instance}]"
-        return truncate("".join(c if c.isprintable() else "�" for c in text), MAX_LABEL)
+        if not text.isprintable():
+            text = "".join(c if c.isprintable() else "�" for c in text)
+        return truncate(text, MAX_LABEL)
 
     @property
     def is_branching(self) -> bool:

@@ -17,7 +17,7 @@ from acts.tree.plan_request import prompt_context
 from acts.views import approval_page, results
 from acts.views.markdown import code_span
 from acts.views.mermaid import render_graph
-from acts.views.web_page import WebPage, agent_page, approvals_section
+from acts.views.web_page import agent_page, approvals_section, plan_page
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,10 +72,8 @@ class PlanView:
 
     def __init__(self, run: PlanRun) -> None:
         self._run = run
-        self._in_queue = run.queue_watch.waiting_calls
-        self._page = WebPage(run.walk, self._in_queue)
-        self._page_version = run.version
         self._proposal: tuple[int, str] | None = None
+        self._in_queue = run.queue_watch.waiting_calls
 
     def status(self) -> dict[str, Any]:
         """``{phase, calls, usage, instances?, waits?, notes?, decisions?}``."""
@@ -91,9 +89,9 @@ class PlanView:
     def page(self) -> str:
         """The Markdown page in the Web UI."""
         run = self._run
-        if self._page_version != run.version:  # an edit may have moved every Call
-            self._page_version, self._page = run.version, WebPage(run.walk, self._in_queue)
-        page = self._page.page(run.phase, run.all_notes, run.approvals.pending, run.approvals.records)
+        page = plan_page(
+            run.walk, run.phase, run.all_notes, run.approvals.pending, run.approvals.records, self._in_queue
+        )
         return page if run.is_approved or run.finished is not None else page + self._proposed()
 
     def _proposed(self) -> str:

@@ -223,8 +223,7 @@ def test_siblings_share_all_but_their_own_messages() -> None:
     ]  # fmt: skip
     assert halves[0][1] == halves[1][1]
     assert halves[0][0] == {
-        "instances": ["Ann"], "instance": "Ann",
-        "context": [{"type": "state", "state": {"text": "Ann"}, "_instance": "Ann"}],
+        "instances": ["Ann"], "context": [{"type": "state", "state": {"text": "Ann"}, "_instance": "Ann"}],
     }  # fmt: skip
 
 

@@ -58,8 +58,8 @@ class ActivityCalls:
     """Starts the Activities of one run."""
 
     def __init__(self) -> None:
-        self._tools: dict[str, RawValue] = {}
-        self._policies: dict[str, RetryPolicy] = {}
+        self._tools: dict[str, tuple[RawValue, int]] = {}  # by name: what is the same for each Call, with its size
+        self._options: dict[str, dict[str, Any]] = {}
         self._no_context = encode([])
         self._local_running = 0
 
@@ -71,10 +71,12 @@ class ActivityCalls:
         """
         tool = command.node.tool
         if tool.name not in self._tools:
-            self._tools[tool.name] = encode(tool.schema)
-        context = encode(command.context) if command.context else self._no_context
-        args = [encode(command.call), self._tools[tool.name], context]
-        total = sum(payload_bytes(a) for a in args)
+            schema = encode(tool.schema)
+            self._tools[tool.name] = schema, payload_bytes(schema)
+        schema, schema_bytes = self._tools[tool.name]
+        call, context = encode(command.call), encode(command.context) if command.context else self._no_context
+        args = [call, schema, context]
+        total = payload_bytes(call) + schema_bytes + payload_bytes(context)
         if total > MAX_PAYLOAD_BYTES:
             text = f"its parameters, tool and scopes are {total:,} bytes; at most {MAX_PAYLOAD_BYTES:,} can be recorded"
             raise CallError(RESULT_TOO_LARGE, f"{text}: pass a reference to large data")
@@ -91,7 +93,7 @@ class ActivityCalls:
             return self._start_local(node, name, args)
         return workflow.start_activity(
             name, args=args, result_type=RawValue, activity_id=short_id(node.key), summary=node.label,
-            **activity_options(tool.options, self._policy(tool)),
+            **self._options_of(tool),
         )  # fmt: skip
 
     def is_local(self, node: PlannedCall) -> bool:
@@ -103,7 +105,7 @@ class ActivityCalls:
             handle = workflow.start_local_activity(
                 name, args=args, result_type=RawValue, activity_id=short_id(node.key), summary=node.label,
                 start_to_close_timeout=timedelta(seconds=node.tool.options.timeout),
-                retry_policy=self._policy(node.tool),
+                retry_policy=self._options_of(node.tool)["retry_policy"],
             )  # fmt: skip
         except ValueError as error:  # raised by the SDK for an Activity that this worker does not have
             raise CallError(NOT_SERVED, truncate(str(error), 300)) from None
@@ -114,11 +116,11 @@ class ActivityCalls:
     def _local_ended(self, _: Any) -> None:
         self._local_running -= 1
 
-    def _policy(self, tool: Tool) -> RetryPolicy:
-        policy = self._policies.get(tool.name)
-        if policy is None:
-            policy = self._policies[tool.name] = retry_policy(tool.options)
-        return policy
+    def _options_of(self, tool: Tool) -> dict[str, Any]:
+        options = self._options.get(tool.name)
+        if options is None:
+            options = self._options[tool.name] = activity_options(tool.options, retry_policy(tool.options))
+        return options
 
 
 def activity_options(options: Options, policy: RetryPolicy) -> dict[str, Any]:

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from datetime import timedelta
-from functools import partial
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final
 
 from temporalio import workflow
@@ -87,12 +87,12 @@ FROM_OUTSIDE: Final = (DecisionReceived, RecordReceived, Provided, PauseRequeste
 class Driver:
     """One run. ``inbox`` is filled by the handlers too; ``carry`` gives the state of the next run.
 
-    ``show`` draws the page; ``answer`` takes the outcome of an update, by its id.
+    ``answer`` takes the outcome of an update, by its id.
     """
 
     def __init__(
         self, run: RunMachine, inbox: deque[Event], carry: Callable[[dict[str, int]], VersionedRecord],
-        show: Callable[[], None], answer: Callable[[AnswerUpdate], None], actions: ActionCount,
+        answer: Callable[[AnswerUpdate], None], actions: ActionCount,
         lifeline: Lifeline,
     ) -> None:  # fmt: skip
         self.run, self.inbox = run, inbox
@@ -101,7 +101,7 @@ class Driver:
         self.outbox = Outbox(room)
         self.children = Children(self.outbox, run.note, lifeline)
         self.lifetime = Lifetime(is_cron=workflow.info().cron_schedule is not None)
-        self._carry, self._show, self._answer = carry, show, answer
+        self._carry, self._answer = carry, answer
         self._lifeline = lifeline
         self.tasks = TasksInFlight(run, self.children, actions, room, inbox.append)
         self._timers: dict[str, asyncio.Task[None]] = {}
@@ -127,7 +127,6 @@ class Driver:
         self.inbox.extend((*early, Begin(), *others))
 
     async def _loop(self, is_over: Callable[[], bool]) -> None:
-        self._show()
         while not is_over():
             await workflow.wait_condition(lambda: bool(self.inbox) or self._may_renew())
             held = self._hold()
@@ -139,7 +138,6 @@ class Driver:
                 await self._renew()
             if held:
                 await self._handle(StartsReleased())
-            self._show()
 
     async def _empty_outbox(self) -> None:
         """What is on its way would be lost with the run that sent it."""
@@ -188,7 +186,6 @@ class Driver:
             if self._nothing_left():
                 break
             await workflow.wait_condition(lambda: bool(self.inbox) or self._nothing_left())
-        self._show()
 
     def _nothing_left(self) -> bool:
         return workflow.all_handlers_finished() and self.outbox.is_empty and not self.inbox
@@ -324,7 +321,12 @@ class Driver:
 
 
 def _now() -> str:
-    return iso(workflow.now())
+    return _date_at(workflow.time_ns())
+
+
+@lru_cache(maxsize=16)  # all events of a workflow task have its time
+def _date_at(nanoseconds: int) -> str:
+    return iso(datetime.fromtimestamp(nanoseconds / 1e9, UTC))
 
 
 _PERFORMERS: Final[dict[type, Performer]] = {

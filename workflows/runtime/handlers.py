@@ -116,7 +116,7 @@ class RunWorkflow:
         await watch_queues(run, self._actions, is_first_run=not actions)
         self._view = view
         self._lifeline.token = run.position.token
-        self._driver = driver = Driver(run, self._inbox, carry, self._show, self._answer, self._actions, self._lifeline)
+        self._driver = driver = Driver(run, self._inbox, carry, self._answer, self._actions, self._lifeline)
         for text in self._early_notes:
             run.note(text)
         await driver.drive()
@@ -129,9 +129,9 @@ class RunWorkflow:
         if self._driver.run.position.ancestors:
             await self._driver.send_and_wait(self._driver.run.report_cancelled(report))
 
-    def _show(self) -> None:
-        if self._view is not None:
-            workflow.set_current_details(self._view.page())
+    def page(self) -> str | None:
+        """The page of the run in the Web UI; None before the run knows what it does."""
+        return None if self._view is None else self._view.page()
 
     def _answer(self, answer: AnswerUpdate) -> None:
         future = self._updates.pop(answer.id, None)

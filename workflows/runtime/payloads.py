@@ -202,8 +202,14 @@ def decode_detail(value: Any) -> Any:
     return read_json(zlib.decompress(value)) if isinstance(value, bytes) else value
 
 
-def trimmed(result: dict[str, Any], how: str) -> dict[str, Any]:
-    """A result that fits one payload: the bulkiest parts go first, and ``omitted`` says so."""
+def encode_result(result: dict[str, Any], how: str) -> RawValue:
+    """A result as one payload that fits: the bulkiest parts go first, and ``omitted`` says so."""
+    data = write_json(result)
+    limit = MAX_BATCH_RESULT if "instances" in result else MAX_RESULT
+    return raw(data if len(data) <= limit else write_json(_trimmed(result, how)))
+
+
+def _trimmed(result: dict[str, Any], how: str) -> dict[str, Any]:
     out = dict(result)
     omitted: dict[str, int] = {}
     if "instances" in out and len(write_json(out)) > MAX_BATCH_RESULT:
