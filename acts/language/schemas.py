@@ -45,9 +45,9 @@ _MAPPED: Final = ("properties", "patternProperties", "$defs", "definitions", "de
 def _contains_unknown(value: Json) -> bool:
     """True when a part of the value is not known yet."""
     if isinstance(value, dict):
-        return any(_contains_unknown(v) for v in value.values())
+        return any(map(_contains_unknown, value.values()))
     if isinstance(value, list):
-        return any(_contains_unknown(v) for v in value)
+        return any(map(_contains_unknown, value))
     return value is UNKNOWN
 
 
