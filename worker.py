@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import gc
 import os
 import signal
 import sys
@@ -183,7 +184,14 @@ def _runner() -> Callable[[Coroutine[Any, Any, None]], None]:
     return uvloop.run
 
 
+def freeze_imports() -> None:
+    """Take what the imports left (some 70,000 objects) out of every garbage collection to come."""
+    gc.collect()
+    gc.freeze()
+
+
 async def _main(settings: Settings, registry: Registry) -> None:
+    freeze_imports()
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):

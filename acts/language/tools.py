@@ -19,7 +19,8 @@ from pydantic import ValidationError
 
 from acts.language.config import Options, settings_problems
 from acts.language.errors import ExpressionError, Problem, TooComplex, format_choices, suggest, truncate
-from acts.language.messages import METHODS, Request, ToolMessage
+from acts.language.messages import Request, ToolMessage
+from acts.language.output_methods import METHODS
 from acts.language.references import parse
 from acts.language.schema_forms import is_self_contained, with_defs
 from acts.language.schemas import Checker, checker, find_schema_problem

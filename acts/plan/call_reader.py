@@ -15,7 +15,8 @@ from functools import cached_property
 from typing import Any, Final
 
 from acts.language.errors import ExpressionError, Problem, TooComplex, format_choices
-from acts.language.messages import DATA_TYPES, METHODS, TYPES
+from acts.language.messages import DATA_TYPES, TYPES
+from acts.language.output_methods import METHODS
 from acts.language.references import (
     MARK,
     Escape,

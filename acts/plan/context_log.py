@@ -30,6 +30,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from acts.language.errors import CallError, Problem
+from acts.language.output_methods import GROWING_METHODS, OUTPUT_METHODS
 from acts.language.references import Path
 from acts.language.values import ABSENT, UNKNOWN, Json, Names, get, pointer, type_name, with_article
 from acts.language.wire import WRONG_KIND
@@ -89,9 +90,9 @@ class View:
             self._add(path.kind, names, operation, part, rank)
 
     def _without_growth(self, path: Path, method: str, value: Json, rank: int) -> tuple[str, Json]:
-        """The write as a ``set``, where ``push`` or ``concat`` find nothing to extend."""
-        if method in ("push", "concat") and self.type_at(path, rank) in ("nothing", "null"):
-            return "set", [value] if method == "push" else value
+        """The write as a ``set``, where a method that grows a value finds nothing to grow."""
+        if method in GROWING_METHODS and self.type_at(path, rank) in ("nothing", "null"):
+            return "set", [value] if OUTPUT_METHODS[method].adds_element else value
         return method, value
 
     def fold_message(self, message: Data, owned: set[int]) -> CallError | None:
@@ -249,13 +250,7 @@ class View:
         if old in ("nothing", "null", "unknown") or value is UNKNOWN:
             return None
         new = type_name(value)
-        fits = {
-            "push": old == "list",
-            "concat": old == new and old in ("list", "string"),
-            "merge": old == new and old in ("object", "list"),
-            "assign": old == new == "object",
-        }[method]
-        if fits:
+        if OUTPUT_METHODS[method].fits(old, new):
             return None
         return CallError(WRONG_KIND, f"{method} of {with_article(new)} at {path}, which holds {with_article(old)}")
 
@@ -292,7 +287,7 @@ class View:
         if last and max(last) >= (growth or point):
             return "object"
         if growth and growth >= point:
-            return {"push": "list"}.get(growth[3]) or type_name(growth[4])
+            return "list" if OUTPUT_METHODS[growth[3]].adds_element else type_name(growth[4])
         return type_
 
 

@@ -83,6 +83,8 @@ class PlannedCall:
     @property
     def writes(self) -> tuple[Path, ...]:
         """Every path the Call may write, without repeats."""
+        if len(self.outcomes) == 1 == len(self.outcomes[0]):
+            return self.outcomes[0]
         return tuple(dict.fromkeys(p for outcome in self.outcomes for p in outcome))
 
     @property

@@ -60,7 +60,8 @@ class ActivityCalls:
     def __init__(self) -> None:
         self._tools: dict[str, tuple[RawValue, int]] = {}  # by name: what is the same for each Call, with its size
         self._options: dict[str, dict[str, Any]] = {}
-        self._no_context = encode([])
+        empty = encode([])
+        self._no_context = empty, payload_bytes(empty)
         self._local_running = 0
 
     def arguments(self, command: StartActivity) -> tuple[list[RawValue], int]:
@@ -74,9 +75,12 @@ class ActivityCalls:
             schema = encode(tool.schema)
             self._tools[tool.name] = schema, payload_bytes(schema)
         schema, schema_bytes = self._tools[tool.name]
-        call, context = encode(command.call), encode(command.context) if command.context else self._no_context
-        args = [call, schema, context]
-        total = payload_bytes(call) + schema_bytes + payload_bytes(context)
+        context, context_bytes = self._no_context
+        if command.context:
+            context = encode(command.context)
+            context_bytes = payload_bytes(context)
+        call = encode(command.call)
+        args, total = [call, schema, context], payload_bytes(call) + schema_bytes + context_bytes
         if total > MAX_PAYLOAD_BYTES:
             text = f"its parameters, tool and scopes are {total:,} bytes; at most {MAX_PAYLOAD_BYTES:,} can be recorded"
             raise CallError(RESULT_TOO_LARGE, f"{text}: pass a reference to large data")
