@@ -154,7 +154,7 @@ class AgentRun(RunMachine):
             return list(self.budget.request_calls(f"plan-{step.tick}", step.calls))
         self._absorb()
         self._phase = "planning"
-        self._step = step = AskModel(step.tick, len(self.loop.request.context))
+        self._step = step = self.loop.ask()
         return list(self.budget.request([f"tick-{step.tick}"], self._size()))
 
     def _take_held_step(self, now: str) -> list[Any]:
@@ -166,7 +166,8 @@ class AgentRun(RunMachine):
         if not self.budget.limits_requests:
             return RequestSize()
         price, loop = self.setup.capabilities.price, self.loop
-        return planner_request_size(self.config, price, self._context_bytes.count(loop.request.context), loop.tools)
+        shown = self._context_bytes.count(loop.request.context, loop.turn_log.turns)
+        return planner_request_size(self.config, price, shown, loop.tools)
 
     def on_granted(self, effect: Granted, now: str) -> list[Any]:
         """The budget allows the request of a tick, or the Calls of its plan."""

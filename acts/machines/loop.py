@@ -22,6 +22,7 @@ from acts.language.values import MAX_DEPTH, Json, defect, pointer
 from acts.language.wire import LIMIT_EXCEEDED, REJECTED, SCHEMA_MISMATCH, UNRESOLVED
 from acts.machines.agent_context import MAX_ERRORS_SHOWN, AgentContext
 from acts.machines.tick_results import TickResults
+from acts.machines.turn_log import TickOutcome, TurnLog
 from acts.plan.planned_call import approval_needed
 from acts.plan.validate import ValidatedPlan, settings_problems_of, validate_plan
 from acts.planner.solution import DEPTH_RESERVE, output_problems, resolve_output, shape_problems
@@ -110,6 +111,7 @@ class Loop:
         self.tick = 0
         self.usage = Usage()
         self.results = TickResults()
+        self.turn_log = TurnLog()
         self.output: Json = None
         self.plan_tick = 0
         self.prepared: ValidatedPlan | None = None
@@ -136,7 +138,12 @@ class Loop:
             text = f"maxTicks {limit} is reached and there is no output"
             return Finished("failed", f"{text}: raise maxTicks, or see the errors", LIMIT_EXCEEDED)
         self.tick += 1
-        return AskModel(self.tick, len(self.request.context))
+        return self.ask()
+
+    def ask(self) -> AskModel:
+        """The request of this tick, with the context as it is now."""
+        self.turn_log.begin(len(self.request.context))
+        return AskModel(self.tick, self.turn_log.at)
 
     def undo_tick(self) -> None:
         """Take back a tick that was not begun."""
@@ -144,6 +151,7 @@ class Loop:
 
     def answered(self, solution: Json) -> Step:
         """The model's Solution for this tick."""
+        self.turn_log.answer = solution
         problems = list(shape_problems(solution))
         if problems:
             return self._refuse(problems, [])
@@ -164,19 +172,28 @@ class Loop:
         self.prepared, self.plan_tick = prepared, self.tick
         return AwaitApproval(self.tick) if self.asks_for_plan else self.approved()
 
-    def answer_unusable(self, code: str, message: str) -> Step:
-        """The model's answer was no Solution, or none that can be run."""
+    def answer_unusable(self, code: str, message: str, text: str | None = None) -> Step:
+        """The model's answer was no Solution, or none that can be run; ``text`` is one that was no JSON."""
         self.results.walking = []
-        return self._refuse([Problem(code, message)], [])
+        return self._refuse([Problem(code, message)], [], text)
 
     def plan_ended(self, result: Mapping[str, Any]) -> Step:
         """The plan of this tick has been walked; ``result`` is that of a Plan."""
         self.context.append(result.get("context") or ())
+        count = len(self.results.calls)
         failures = self.results.record(result, self.tick)
         self.context.append({"type": "error", "data": data} for data in failures[:MAX_ERRORS_SHOWN])
-        if failures or self._output_wanted is None or self._is_partly_run:
-            return self.next_tick()
-        return self._finish() or self.next_tick()
+        is_withheld = bool(failures) or self._is_partly_run
+        wants_output = self._output_wanted is not None
+        problems = self._output_problems() if wants_output and not is_withheld else []
+        self._append_problems(problems, [])
+        nodes, plan = self.prepared.nodes if self.prepared is not None else (), self.request.plan
+        outcome = TickOutcome(self.results.calls[count:], failures, nodes, self.context)
+        self.turn_log.record_plan(
+            outcome.outcomes(is_partial=self._is_partly_run), problems, plan.calls if plan is not None else (),
+            withholds_output=is_withheld and wants_output,
+        )  # fmt: skip
+        return self.next_tick() if is_withheld or not wants_output or problems else Finished("completed")
 
     def plan_cancelled(self, result: Mapping[str, Any]) -> None:
         """The plan of this tick was cancelled; ``result`` is what it had done, or nothing."""
@@ -214,6 +231,7 @@ class Loop:
         calls, self._proposal = self.proposed_calls, None
         self.context.append([{"type": "plan", "plan": calls, "mode": self.mode}])
         self._append_problems([Problem(REJECTED, reason)], [])
+        self.turn_log.reject(reason, calls)
         return self.next_tick()
 
     def check_edit(self, id_: str | None, changed: Json, plan: tuple[Json, ...] | None) -> ValidatedPlan:
@@ -309,6 +327,7 @@ class Loop:
         problems = self._output_problems()
         if problems:
             self._append_problems(problems, [])
+            self.turn_log.refuse(problems)
             return None
         return Finished("completed")
 
@@ -330,8 +349,9 @@ class Loop:
     def _check(self) -> Checker | None:
         return None if self.output_schema is None else checker(self.output_schema)
 
-    def _refuse(self, problems: list[Problem], calls: list[Json]) -> AskModel | Finished:
+    def _refuse(self, problems: list[Problem], calls: list[Json], text: str | None = None) -> AskModel | Finished:
         self._append_problems(problems, calls)
+        self.turn_log.refuse(problems, text)
         return self.next_tick()
 
     def _append_problems(self, problems: list[Problem], calls: list[Json]) -> None:
@@ -361,6 +381,7 @@ class Loop:
         return {
             "context": self.context.appended(), "tick": self.tick, "usage": self.usage.to_json(),
             "planTick": self.plan_tick, "results": self.results.snapshot(), "proposal": proposal,
+            "conversation": self.turn_log.snapshot(),
         }  # fmt: skip
 
     def restore(self, data: Mapping[str, Any]) -> None:
@@ -369,6 +390,7 @@ class Loop:
         self.tick, self.plan_tick = data["tick"], data["planTick"]
         self.usage.add(data["usage"])
         self.results.restore(data["results"])
+        self.turn_log.restore(data.get("conversation") or {})
         if self.plan_tick and self.request.plan is not None:  # for whoever asks for its drawing
             with contextlib.suppress(InvalidRequest):
                 self.prepared = self._validate(list(self.request.plan.calls))

@@ -108,7 +108,7 @@ class _Definitions:
         properties, required = properties_of(schema), required_of(schema)
         call: dict[str, Json] = {"_tool": {"const": tool.name}}
         call.update({k: allow_references(v) for k, v in properties.items() if k not in META})
-        call.update({k: properties.get(k, v) for k, v in tool.meta.items() if _is_author_choice(tool, k, mode)})
+        call.update({k: properties.get(k, v) for k, v in tool.meta.items() if is_author_choice(tool, k, mode)})
         if instances:
             self.by_name.setdefault(INSTANCE, {"type": "string", "enum": list(instances)})
             call["_instance"] = {"$ref": _LOCAL + INSTANCE}
@@ -149,7 +149,7 @@ class _Definitions:
         return name
 
 
-def _is_author_choice(tool: Tool, key: str, mode: str) -> bool:
+def is_author_choice(tool: Tool, key: str, mode: str) -> bool:
     """True for a meta-property that the author of a Call may set."""
     if key in ("_tool", "_instance", *TOOL_ONLY) or key in tool.consts:
         return False
