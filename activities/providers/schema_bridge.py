@@ -60,6 +60,7 @@ from activities.providers.schema_nodes import (
     UnionNode,
     decode_text,
 )
+from activities.providers.shared_schemas import share_repeated
 from acts.language.schemas import subschemas, with_null
 from acts.language.values import Json
 from acts.planner.answer_schema import properties_of, required_of
@@ -131,7 +132,7 @@ class _Bridge:
                     wires[name] = self.nodes[name].wire
                     pending.append(wires[name])
         order = [*(n for n in self.definitions if n in wires), *(n for n in wires if n not in self.definitions)]
-        return {**root.wire, "$defs": {n: wires[n] for n in order}} if wires else root.wire
+        return share_repeated({**root.wire, "$defs": {n: wires[n] for n in order}}) if wires else root.wire
 
     # -- nodes -----------------------------------------------------------------
 

@@ -183,7 +183,7 @@ class AgentRun(RunMachine):
             return list(self.budget.request_calls(f"plan-{step.tick}", step.calls))
         self._absorb()
         self._phase = "planning"
-        self._step = step = AskModel(step.tick, len(self.loop.request.context))
+        self._step = step = self.loop.ask()
         self._stream = StreamedPlan(self.loop) if self.loop.may_stream and not self.budget.limits_calls else None
         return list(self.budget.request([f"tick-{step.tick}"], self._size()))
 
@@ -196,7 +196,8 @@ class AgentRun(RunMachine):
         if not self.budget.limits_requests:
             return RequestSize()
         price, loop = self.setup.capabilities.price, self.loop
-        return planner_request_size(self.config, price, self._context_bytes.count(loop.request.context), loop.tools)
+        shown = self._context_bytes.count(loop.request.context, loop.turn_log.turns)
+        return planner_request_size(self.config, price, shown, loop.tools)
 
     def on_granted(self, effect: Granted, now: str) -> list[Any]:
         """The budget allows the request of a tick, or the Calls of its plan."""
@@ -264,7 +265,7 @@ class AgentRun(RunMachine):
             return out
         if self._stream is not None and self._is_streaming:
             error = event.error
-            step = self.loop.answer_unusable(error.code, error.message, self._stream.started_calls)
+            step = self.loop.answer_unusable(error.code, error.message, started=self._stream.started_calls)
             return out + self._take_step(step, now)
         text = f"tick {self.loop.tick}: the model gave no answer: {event.error.message}"
         return out + self._finish(Finished("failed", text, event.error.code))

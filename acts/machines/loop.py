@@ -30,6 +30,7 @@ from acts.language.wire import (
 )
 from acts.machines.agent_context import MAX_ERRORS_SHOWN, AgentContext
 from acts.machines.tick_results import TickResults
+from acts.machines.turn_log import ANSWER_REFUSED, NOT_FIRST, TickOutcome, TurnLog
 from acts.plan.planned_call import approval_needed
 from acts.plan.validate import ValidatedPlan, settings_problems_of, validate_plan
 from acts.planner.solution import DEPTH_RESERVE, output_problems, resolve_output, shape_problems
@@ -126,6 +127,7 @@ class Loop:
         self.tick = 0
         self.usage = Usage()
         self.results = TickResults()
+        self.turn_log = TurnLog()
         self.output: Json = None
         self.plan_tick = 0
         self.prepared: ValidatedPlan | None = None
@@ -133,7 +135,7 @@ class Loop:
         self._proposal: tuple[ValidatedPlan, list[Json]] | None = None
         self._output_wanted: Json = None
         self._is_partly_run = False
-        self._dropped: tuple[list[Problem], list[Json]] | None = None
+        self._dropped: tuple[list[Problem], list[Json], str | None] | None = None
 
     @property
     def request(self) -> Request:
@@ -153,7 +155,12 @@ class Loop:
             text = f"maxTicks {limit} is reached and there is no output"
             return Finished("failed", f"{text}: raise maxTicks, or see the errors", LIMIT_EXCEEDED)
         self.tick += 1
-        return AskModel(self.tick, len(self.request.context))
+        return self.ask()
+
+    def ask(self) -> AskModel:
+        """The request of this tick, with the context as it is now."""
+        self.turn_log.begin(len(self.request.context))
+        return AskModel(self.tick, self.turn_log.at)
 
     def undo_tick(self) -> None:
         """Take back a tick that was not begun."""
@@ -161,6 +168,7 @@ class Loop:
 
     def answered(self, solution: Json, started: Sequence[Json] = ()) -> Step:
         """The model's Solution for this tick; ``started`` are its Calls that are walked already."""
+        self.turn_log.answer = solution
         problems = list(shape_problems(solution))
         if problems:
             return self._refuse(problems, [], started)
@@ -184,25 +192,41 @@ class Loop:
         self.prepared, self.plan_tick = prepared, self.tick
         return AwaitApproval(self.tick) if self.asks_for_plan else self.approved()
 
-    def answer_unusable(self, code: str, message: str, started: Sequence[Json] = ()) -> Step:
-        """The model's answer was no Solution, or none that can be run; ``started`` as in ``answered``."""
+    def answer_unusable(self, code: str, message: str, text: str | None = None, started: Sequence[Json] = ()) -> Step:
+        """The model's answer was no Solution, or none that can be run; ``text`` is one that was no JSON.
+
+        ``started`` as in ``answered``.
+        """
         if not started:
             self.results.walking = []
-        return self._refuse([Problem(code, message)], [], started)
+        elif text is None:
+            self.turn_log.answer = {"calls": list(started)}
+        return self._refuse([Problem(code, message)], [], started, text)
 
     def plan_ended(self, result: Mapping[str, Any]) -> Step:
         """The plan of this tick has been walked; ``result`` is that of a Plan."""
         if self._dropped is not None:
             result = self._without_dropped(result)
         self.context.append(result.get("context") or ())
+        count = len(self.results.calls)
         failures = self.results.record(result, self.tick)
         self.context.append({"type": "error", "data": data} for data in failures[:MAX_ERRORS_SHOWN])
+        nodes, plan = self.prepared.nodes if self.prepared is not None else (), self.request.plan
+        outcome = TickOutcome(self.results.calls[count:], failures, nodes, self.context)
         if self._dropped is not None:
-            (problems, calls), self._dropped = self._dropped, None
-            return self._refuse(problems, calls)
-        if failures or self._output_wanted is None or self._is_partly_run:
+            (problems, calls, text), self._dropped = self._dropped, None
+            self._append_problems(problems, calls)
+            self.turn_log.record_broken(outcome.outcomes(ANSWER_REFUSED), problems, text)
             return self.next_tick()
-        return self._finish() or self.next_tick()
+        is_withheld = bool(failures) or self._is_partly_run
+        wants_output = self._output_wanted is not None
+        problems = self._output_problems() if wants_output and not is_withheld else []
+        self._append_problems(problems, [])
+        self.turn_log.record_plan(
+            outcome.outcomes(NOT_FIRST if self._is_partly_run else None), problems,
+            plan.calls if plan is not None else (), withholds_output=is_withheld and wants_output,
+        )  # fmt: skip
+        return self.next_tick() if is_withheld or not wants_output or problems else Finished("completed")
 
     # -- an answer that is still being written -----------------------------------------------------
 
@@ -276,6 +300,7 @@ class Loop:
         calls, self._proposal = self.proposed_calls, None
         self.context.append([{"type": "plan", "plan": calls, "mode": self.mode}])
         self._append_problems([Problem(REJECTED, reason)], [])
+        self.turn_log.reject(reason, calls)
         return self.next_tick()
 
     def check_edit(self, id_: str | None, changed: Json, plan: tuple[Json, ...] | None) -> ValidatedPlan:
@@ -371,6 +396,7 @@ class Loop:
         problems = self._output_problems()
         if problems:
             self._append_problems(problems, [])
+            self.turn_log.refuse(problems)
             return None
         return Finished("completed")
 
@@ -396,13 +422,14 @@ class Loop:
         return None if self.output_schema is None else checker(self.output_schema)
 
     def _refuse(
-        self, problems: list[Problem], calls: list[Json], started: Sequence[Json] = ()
+        self, problems: list[Problem], calls: list[Json], started: Sequence[Json] = (), text: str | None = None
     ) -> AskModel | DropRest | Finished:
         """The problems go back to the model; where Calls have started, once these have ended."""
         if started:
-            self._dropped = (problems, calls)
+            self._dropped = (problems, calls, text)
             return DropRest(self.tick, problems[0].message)
         self._append_problems(problems, calls)
+        self.turn_log.refuse(problems, text)
         return self.next_tick()
 
     def _append_problems(self, problems: list[Problem], calls: list[Json]) -> None:
@@ -432,6 +459,7 @@ class Loop:
         return {
             "context": self.context.appended(), "tick": self.tick, "usage": self.usage.to_json(),
             "planTick": self.plan_tick, "results": self.results.snapshot(), "proposal": proposal,
+            "conversation": self.turn_log.snapshot(),
         }  # fmt: skip
 
     def restore(self, data: Mapping[str, Any]) -> None:
@@ -440,6 +468,7 @@ class Loop:
         self.tick, self.plan_tick = data["tick"], data["planTick"]
         self.usage.add(data["usage"])
         self.results.restore(data["results"])
+        self.turn_log.restore(data.get("conversation") or {})
         if self.plan_tick and self.request.plan is not None:  # for whoever asks for its drawing
             with contextlib.suppress(InvalidRequest):
                 self.prepared = self._validate(list(self.request.plan.calls))

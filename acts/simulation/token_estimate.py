@@ -90,7 +90,7 @@ class TokenEstimator:
         if key not in self._prompt_bytes:
             messages, scoped = self._prepared.request.context, () if node.scopes else None
             prompt = render_latent_prompt(messages, node.tool, {}, node.outcome_texts, scoped)
-            self._prompt_bytes[key] = len("".join((*prompt.system, *prompt.user)).encode())
+            self._prompt_bytes[key] = len(prompt.text.encode())
         return self._prompt_bytes[key]
 
     def _bytes_of_parameters(self, node: PlannedCall, views: Sequence[_View]) -> int:

@@ -231,9 +231,11 @@ class AgentView:
         return context_page(lambda: [m.raw for m in loop.request.context], loop.context.value, page, limit)
 
     def prompt_context(self, page: Any, limit: int) -> dict[str, Any]:
-        """What a model is shown: the context so far, and the Tools."""
+        """What a model is shown: the context so far, the Tools, and the turns."""
         loop = self._run.loop
-        return prompt_context(loop.request, loop.tools.values(), loop.mode, page, limit)
+        start, stop = (page.get("turns") if isinstance(page, dict) else None) or (0, 0)
+        turns = [turn.to_json() for turn in loop.turn_log.turns[start:stop]]
+        return prompt_context(loop.request, loop.tools.values(), loop.mode, page, limit, turns)
 
     def graph(self, options: Any) -> Any:
         """The latest plan as a Mermaid flowchart."""
