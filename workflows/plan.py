@@ -60,6 +60,8 @@ async def walk_plan(
     info = workflow.info()
     run_key = f"{info.namespace}/{info.workflow_id}/{info.first_execution_run_id}"
     run = PlanRun(info.workflow_id, setup, partial(identify, run_key), forecast_plan)
+    if run.has_large_children:
+        run.permits.sizes_leases = workflow.patched("permits")  # earlier versions started as many as maxParallel
     if state is not None:
         run.restore(state, data_message)
     view = PlanView(run)
@@ -103,8 +105,10 @@ async def plan_setup(value: RawValue, state: PlanState | None, input_type: type[
     prepared = validate_parsed(parsed, capabilities.tools, capabilities.served, places, is_complete=not is_growing)
     source = own.context if own is not None else None
     position = own.position if own is not None else TreePosition()
+    lease = state.lease if state is not None else own.lease if own is not None else None
     position = position.with_budget(info.workflow_id, parsed.config.budget)
-    return PlanSetup(raw, prepared, capabilities, position, source or own_context(len(parsed.context)), own)
+    position = position.with_limit(parsed.config.maxParallel, lease)
+    return PlanSetup(raw, prepared, capabilities, position, source or own_context(len(parsed.context)), own, lease)
 
 
 def identify(run_key: str, node: PlannedCall) -> str:

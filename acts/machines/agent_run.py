@@ -49,6 +49,7 @@ from acts.tree.records import (
     Capabilities,
     ContextRef,
     GrantedRequest,
+    PermitLease,
     PlanExtension,
     PlanInput,
     SettledRequest,
@@ -71,7 +72,8 @@ if TYPE_CHECKING:
 class AgentSetup:
     """What an agent knows before it begins. ``raw`` is its Request as JSON; ``run_id`` that of this run.
 
-    ``advance`` is the request to a model that it begins with, ``refusal`` the reason why it has none.
+    ``advance`` is the request to a model that it begins with, ``refusal`` the reason why it has none, ``lease`` its
+    permits.
     """
 
     raw: dict[str, Any]
@@ -81,13 +83,14 @@ class AgentSetup:
     run_id: str
     advance: GrantedRequest | None = None
     refusal: str | None = None
+    lease: PermitLease | None = None
 
 
 class AgentRun(RunMachine):
     """``forecast`` says what a proposed plan will cost: of the part that is walked, and the bytes it is sent as."""
 
     def __init__(self, own: str, setup: AgentSetup, forecast: Callable[[ValidatedPlan], dict[str, Any] | None]) -> None:
-        super().__init__(own, setup.position, setup.advance)
+        super().__init__(own, setup.position, setup.advance, setup.lease)
         if setup.refusal is not None:
             self.budget.refuse_first(setup.refusal)
         self.setup = setup
@@ -304,7 +307,10 @@ class AgentRun(RunMachine):
         return [] if self._stream is None else self._stream.started_calls
 
     def _extend(self, extension: PlanExtension) -> list[Any]:
-        child = self.children.get(f"plan-{self.loop.tick}")
+        key = f"plan-{self.loop.tick}"
+        if extension.isComplete:  # the plan gets the permit of the request, too
+            extension = extension.model_copy(update={"permits": self.permits.hand_over_more(key)})
+        child = self.children.get(key)
         if child is None:
             self._extensions.append(extension)
             return []

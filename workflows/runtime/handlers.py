@@ -34,6 +34,9 @@ from acts.language.wire import (
     PENDING,
     PENDING_CHANGED,
     PENDING_PARAMETERS,
+    PERMIT_GRANT,
+    PERMIT_REQUEST,
+    PERMIT_RETURN,
     PLAN_EXTENSION,
     PLAN_QUERY,
     PROMPT_CONTEXT,
@@ -50,6 +53,7 @@ from acts.machines.approvals import problem_of
 from acts.machines.budget import SendRecord
 from acts.machines.events import DecisionReceived, Event, PauseRequested, Provided, RecordReceived, ResumeRequested
 from acts.simulation.billable_actions import CHILD_WORKFLOW, SIGNAL, UPDATE, WORKFLOW, ActionCount
+from acts.tree.permit_records import PermitGrant, PermitRequest, PermitReturn
 from acts.tree.records import (
     BudgetGrant,
     BudgetReport,
@@ -116,11 +120,11 @@ class RunWorkflow:
         ``actions`` are those of the runs before this one; none: it is the first.
         """
         self._actions.add(actions or {CHILD_WORKFLOW if run.position.ancestors else WORKFLOW: 1})
-        await watch_queues(run, self._actions, is_first_run=not actions)
         self._view = view
         self._driver = driver = Driver(run, self._inbox, carry, self._show, self._answer, self._actions)
         for text in self._early_notes:
             run.note(text)
+        await watch_queues(run, self._actions, is_first_run=not actions)
         await driver.drive()
         return self._actions
 
@@ -262,6 +266,21 @@ class RunWorkflow:
     def budget_report(self, value: RawValue = NOTHING) -> None:
         """A run below reports."""
         self._record(value, BudgetReport)
+
+    @workflow.signal(name=PERMIT_REQUEST, description="For the engine: a run below has more calls than permits.")
+    def permit_request(self, value: RawValue = NOTHING) -> None:
+        """A run below asks for permits."""
+        self._record(value, PermitRequest)
+
+    @workflow.signal(name=PERMIT_GRANT, description="For the engine: permits for calls of this run.")
+    def permit_grant(self, value: RawValue = NOTHING) -> None:
+        """A run above gives permits."""
+        self._record(value, PermitGrant)
+
+    @workflow.signal(name=PERMIT_RETURN, description="For the engine: a run below returns permits.")
+    def permit_return(self, value: RawValue = NOTHING) -> None:
+        """A run below returns permits."""
+        self._record(value, PermitReturn)
 
     @workflow.signal(name=RUN_ENDED, description="For the engine: a run below ended without a last word.")
     def run_ended(self, value: RawValue = NOTHING) -> None:
