@@ -18,6 +18,10 @@ from acts.language.values import Json, pointer
 _DURATION: Final = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(ms|s|m|h|d)\s*")
 _UNIT_SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
+# Calls in flight in a tree of runs, unless a Request says otherwise
+DEFAULT_PARALLEL: Final = 100
+# The server allows a run 2,000 activities in flight
+MAX_PARALLEL: Final = 2_000
 # Temporal shows names of task queues in columns and puts them into ids
 MAX_QUEUE: Final = 200
 # Temporal stores durations as 64-bit nanoseconds; ten years are beyond any use and well within that
@@ -118,7 +122,7 @@ class Config(_Closed):
     step: Literal["plan", "call"] = "plan"
     approve: Approve = Approve()
     budget: Budget = Budget()
-    maxParallel: int = Field(default=100, ge=1)
+    maxParallel: int = Field(default=DEFAULT_PARALLEL, ge=1)
     instancesPerChild: int = Field(default=1, ge=1)
     missing: Literal["fail", "wait"] = "fail"
     resolve: Literal["runtime", "upfront"] = "runtime"

@@ -45,6 +45,7 @@ from acts.tree.records import (
     Capabilities,
     ContextRef,
     GrantedRequest,
+    PermitLease,
     PlanExtension,
     PlanInput,
     SettledRequest,
@@ -67,7 +68,8 @@ if TYPE_CHECKING:
 class AgentSetup:
     """What an agent knows before it begins. ``raw`` is its Request as JSON; ``run_id`` that of this run.
 
-    ``advance`` is the request to a model that it begins with, ``refusal`` the reason why it has none.
+    ``advance`` is the request to a model that it begins with, ``refusal`` the reason why it has none, ``lease`` its
+    permits.
     """
 
     raw: dict[str, Any]
@@ -77,13 +79,14 @@ class AgentSetup:
     run_id: str
     advance: GrantedRequest | None = None
     refusal: str | None = None
+    lease: PermitLease | None = None
 
 
 class AgentRun(RunMachine):
     """``forecast`` says what a proposed plan will cost: of the part that is walked, and the bytes it is sent as."""
 
     def __init__(self, own: str, setup: AgentSetup, forecast: Callable[[ValidatedPlan], dict[str, Any] | None]) -> None:
-        super().__init__(own, setup.position, setup.advance)
+        super().__init__(own, setup.position, setup.advance, setup.lease)
         if setup.refusal is not None:
             self.budget.refuse_first(setup.refusal)
         self.setup = setup
@@ -295,9 +298,13 @@ class AgentRun(RunMachine):
         stream.is_over = True
         if stream.early_end is not None:
             return self._plan_ended(stream.early_end, now)
-        if isinstance(step, DropRest):
-            return stream.send(PlanExtension(isComplete=True, dropped=step.reason))
-        return stream.send(stream.complete(step.request))
+        last = (
+            PlanExtension(isComplete=True, dropped=step.reason)
+            if isinstance(step, DropRest)
+            else stream.complete(step.request)
+        )
+        permits = self.permits.hand_over_more(f"plan-{step.tick}")  # the plan gets the permit of the request, too
+        return stream.send(last.model_copy(update={"permits": permits}))
 
     def _plan_ended(self, event: ChildEnded, now: str) -> list[Any]:
         if isinstance(self._step, AskModel) and self._stream is not None and not self.is_cancelling:

@@ -15,7 +15,7 @@ from acts.machines.call_state import SETTLED
 from acts.machines.request_size import ContextBytes, latent_request_size
 from acts.machines.run_commands import AskOutput, StartActivity, StartBackground, StartDelegate, StartInstances
 from acts.plan.planned_call import UNIT, PlannedCall
-from acts.tree.batches import Batch
+from acts.tree.batches import Batch, widest_instance
 from acts.tree.delegation import build_delegate_input, depth_problem
 from acts.tree.records import BackgroundInput, InstanceInput
 
@@ -36,12 +36,26 @@ class CallStarts:
         self._run = run
         self._waiting: dict[str, StartCall] = {}
         self._batch: tuple[ValidatedPlan, Batch] | None = None
+        self._widest: tuple[ValidatedPlan, int] | None = None
         self._context_bytes = ContextBytes()
 
     @property
     def is_waiting(self) -> bool:
         """True while a Call waits for its grant."""
         return bool(self._waiting)
+
+    @property
+    def widest_instance(self) -> int:
+        """How many Calls of one instance may run at once."""
+        whole = self._run.whole_plan
+        if self._widest is None or self._widest[0] is not whole:
+            self._widest = (whole, widest_instance(whole))
+        return self._widest[1]
+
+    @property
+    def has_room(self) -> bool:
+        """False while as many Calls wait for their grant as may be in flight: more would only take memory."""
+        return len(self._waiting) < self._run.permits.limit
 
     def start(self, commands: Iterable[StartCall], now: str) -> list[Any]:
         """The effects that start these Calls, or ask the budget first."""
@@ -97,6 +111,8 @@ class CallStarts:
         detached = [c for c in commands if c.node.is_detached]
         requests = [c for c in commands if not c.node.is_detached]
         self._waiting |= {c.node.key: c for c in commands}
+        for command in commands:  # others may need the permit that a Call without a grant cannot use
+            self._run.permits.release(command.node.key)
         for command in detached:
             out += self._run.budget.request_share(command.node.key, 1 + max(1, self._open_detached()))
         if requests:

@@ -58,7 +58,7 @@ class DelegateMachine(RunMachine):
     """A delegate without a planner: ``result`` is what it came to, ``failure`` why it failed."""
 
     def __init__(self, own: str, own_input: DelegateInput, position: TreePosition, request: Request) -> None:
-        super().__init__(own, position, own_input.grant)
+        super().__init__(own, position, own_input.grant, own_input.lease)
         self.request = request
         self.result: dict[str, Any] = {}
         self.failure: CallError | None = None

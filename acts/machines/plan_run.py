@@ -66,16 +66,16 @@ class PlanRun(RunMachine):
     """
 
     def __init__(self, own: str, setup: PlanSetup, identify: Callable[[PlannedCall], str], forecast: Forecast) -> None:
-        super().__init__(own, setup.position)
+        super().__init__(own, setup.position, lease=setup.lease)
         self.setup = setup
         self.price = setup.capabilities.price
         self.raw = setup.raw
-        self.walk = Walk(self._own_part(setup.prepared), identify)
+        self._starts = CallStarts(self)
+        self.walk = Walk(self._own_part(setup.prepared), identify, self._may_start)
         self.version = 1
         self.is_approved = not asks_for_plan(setup.prepared)
         self.forecast: dict[str, Any] | None = None if setup.input is None else setup.input.forecast
         self._forecast_plan = forecast
-        self._starts = CallStarts(self)
         self._checked: tuple[Any, ValidatedPlan] | None = None
         self.notes += [p.text() for p in setup.prepared.warnings if p.code == "limitLowered"]
         self.walk.growing = setup.input is not None and setup.input.isGrowing
@@ -159,7 +159,8 @@ class PlanRun(RunMachine):
         return self.on_call(event.key, lambda rank: self.walk.detached(rank, now), now)
 
     def on_call(self, key: str, event: Callable[[int], list[Command]], now: str) -> list[Any]:
-        """Hand the walk an event about a Call, by the rank that the Call has now."""
+        """Hand the walk the end of a Call, by the rank that the Call has now."""
+        self.permits.release(key)
         rank = self.walk.ranks.get(key)
         return [] if rank is None else self._perform(event(rank), now)
 
@@ -192,6 +193,8 @@ class PlanRun(RunMachine):
 
     def on_record(self, record: TreeSignal, now: str) -> list[Any]:
         """More of a plan that is still being written, or the word that no more follows."""
+        if isinstance(record, PlanExtension):
+            self.permits.add(record.permits)
         if not isinstance(record, PlanExtension) or not self.walk.growing:
             return []
         if record.dropped is not None:
@@ -227,6 +230,26 @@ class PlanRun(RunMachine):
     def _cancelled_before_start(self, now: str) -> Callable[[int], list[Command]]:
         error = CallError(CANCELLED, "the call was cancelled before it was started")
         return lambda rank: self.walk.failed(rank, error, now)
+
+    # -- permits ------------------------------------------------------------------------------------
+
+    def _may_start(self, node: PlannedCall) -> bool:
+        """Take the permits of the next Call. One that has waited for its grant of the budget comes before it."""
+        if len(self.gate.waiting) >= self.permits.usable:
+            return False
+        if node.kind == UNIT:
+            members, waiting = len(node.members), self.walk.startable
+            return self.permits.reserve_for_child(node.key, members, members * self._starts.widest_instance, waiting)
+        return self._starts.has_room and self.permits.reserve(node.key)
+
+    @property
+    def waiting_starts(self) -> int:
+        """The Calls that are ready, beside what waits at the gate."""
+        return super().waiting_starts + self.walk.startable
+
+    def start_held_calls(self, now: str) -> list[Any]:
+        """Start ready Calls, as far as there are permits."""
+        return self._perform(self.walk.start_more(), now)
 
     # -- what the walk wants done -----------------------------------------------------------------
 

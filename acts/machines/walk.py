@@ -56,12 +56,18 @@ class Walk:
     """One plan, being walked. Feed it events; perform the commands that they return.
 
     ``identify`` gives a Call the ``_id`` it is started with: stable, and different for every Call of every
-    run. ``dry`` makes it a dry run, in which results may be ``UNKNOWN`` and no human is asked. ``nodes`` are
-    the planned Calls and ``calls`` their states, by rank; ``ranks`` has the rank of each key.
+    run. ``dry`` makes it a dry run, in which results may be ``UNKNOWN`` and no human is asked. ``may_start`` is
+    called for the next Call that could start; False holds it and those behind it until ``start_more`` (without
+    one, ``maxParallel`` of the plan is the limit). ``nodes`` are the planned Calls and ``calls`` their states, by
+    rank; ``ranks`` has the rank of each key.
     """
 
-    def __init__(self, prepared: ValidatedPlan, identify: Callable[[PlannedCall], str], *, dry: bool = False) -> None:
+    def __init__(
+        self, prepared: ValidatedPlan, identify: Callable[[PlannedCall], str],
+        may_start: Callable[[PlannedCall], bool] | None = None, *, dry: bool = False,
+    ) -> None:  # fmt: skip
         self.identify = identify
+        self.may_start = may_start
         self.dry = dry
         self.paused = self.draining = self.cancelling = self.growing = False
         self.load(prepared, (), {})
@@ -161,6 +167,10 @@ class Walk:
         """Start Calls again."""
         self.paused = False
         return self._commands()
+
+    def start_more(self) -> list[Command]:
+        """Start what ``may_start`` held back."""
+        return self._commands() if self._startable else []
 
     def drain(self, *, on: bool) -> list[Command]:
         """Hold back new Calls (before a snapshot), or stop holding them back."""
@@ -285,7 +295,7 @@ class Walk:
         """What the shell is to do: ask humans, start Calls in plan order, end the plan."""
         out: list[Command] = list(self._questions)
         self._questions.clear()
-        while self._startable and not self.paused and not self.draining and self.running < self.prepared.max_parallel:
+        while self.startable and self._has_room(self.nodes[self._startable[0]]):
             rank = heapq.heappop(self._startable)
             self._states.move(rank, "started")
             out.append(StartCall(rank, self.nodes[rank], self.calls[rank].resolved or {}, scoped_messages(self, rank)))
@@ -294,12 +304,20 @@ class Walk:
             out.append(PlanFinished(self.status))
         return out
 
+    def _has_room(self, node: PlannedCall) -> bool:
+        return self.running < self.prepared.max_parallel if self.may_start is None else self.may_start(node)
+
     # -- what can be seen ------------------------------------------------------
 
     @property
     def running(self) -> int:
         """How many Calls run."""
         return self._states.running
+
+    @property
+    def startable(self) -> int:
+        """How many Calls are ready and could start now."""
+        return 0 if self.paused or self.draining else len(self._startable)
 
     @property
     def open(self) -> int:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
+from acts.language.config import MAX_PARALLEL
 from acts.language.errors import InvalidRequest, Problem, TooComplex, format_choices
 from acts.language.messages import Request, read_request
 from acts.language.references import Path
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
 # A plan is part of the run's input, which Temporal limits to 2 MB: about as many Calls of the
 # smallest size. More belong into instances or several plans.
 MAX_CALLS: Final = 20_000
-# Temporal limits the pending activities of one workflow to this number
-MAX_PARALLEL: Final = 2_000
 
 
 @dataclass(frozen=True)

@@ -113,12 +113,12 @@ class RunWorkflow:
         ``actions`` are those of the runs before this one; none: it is the first.
         """
         self._actions.add(actions or {CHILD_WORKFLOW if run.position.ancestors else WORKFLOW: 1})
-        await watch_queues(run, self._actions, is_first_run=not actions)
         self._view = view
         self._lifeline.token = run.position.token
         self._driver = driver = Driver(run, self._inbox, carry, self._answer, self._actions, self._lifeline)
         for text in self._early_notes:
             run.note(text)
+        await watch_queues(run, self._actions, is_first_run=not actions)
         await driver.drive()
         return self._actions
 

@@ -28,8 +28,9 @@ MAX_ERRORS: Final = 20
 
 
 def accounting(run: RunMachine, actions: ActionCount) -> dict[str, Any]:
-    """What the work of this run adds to the run above: requests that the root has not heard of, and actions."""
-    return Accounting(settled=run.budget.take_unreported(), actions=actions.to_json()).to_json()
+    """What the work of this run adds to the run above: requests that the root has not heard of, actions, permits."""
+    permits = run.permits.take_all()
+    return Accounting(settled=run.budget.take_unreported(), actions=actions.to_json(), permits=permits).to_json()
 
 
 def plan_result(run: PlanRun, view: PlanView, actions: ActionCount) -> RawValue:
