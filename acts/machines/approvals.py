@@ -82,6 +82,7 @@ class Approvals:
         self._check = check
         self._waits: dict[Key, PendingApproval] = {}
         self._unseen: dict[Key, None] = {}  # opened since the last flush
+        self._open_before: dict[str, None] = {}  # waited in the run before this one: people have seen it
         self._settings: dict[Key, Approve] = {}
         self._since: dict[str, str] = {}  # when something began to wait that has not opened yet, or not again
         self._updates: dict[str, None] = {}  # not answered yet
@@ -110,7 +111,8 @@ class Approvals:
             out.append(StartTimer(_text_key(key), left, f"decision about {call or 'the plan'}"))
         self._settings[key] = settings
         self._waits[key] = wait = PendingApproval(self.own, what, version, since, call, instance, deadline, about or {})
-        self._unseen[key] = None
+        if _text_key(key) not in self._open_before:
+            self._unseen[key] = None
         self.reports.add(wait)
         return out + self._judge_early(wait, now)
 
@@ -123,6 +125,7 @@ class Approvals:
             return []
         self._early.remember(wait)
         self._unseen.pop(key, None)
+        self._open_before.pop(_text_key(key), None)
         self.reports.has_changes = True
         return [CancelTimer(_text_key(key))] if settings is not None and settings.timeout is not None else []
 
@@ -371,13 +374,15 @@ class Approvals:
         """What the next run must know; the waits are opened again by the run."""
         return {
             "records": self.records, "since": self._since | {_text_key(k): w.since for k, w in self._waits.items()},
-            "reported": self.reports.snapshot(), **self._early.snapshot(),
+            "open": [_text_key(key) for key in self._waits], "reported": self.reports.snapshot(),
+            **self._early.snapshot(),
         }  # fmt: skip
 
     def restore(self, data: Mapping[str, Any]) -> None:
         """Take over a snapshot; ``open`` follows for each wait."""
         self.records = list(data["records"])
         self._since = dict(data["since"])
+        self._open_before = dict.fromkeys(data.get("open", ()))
         self.reports.restore(data["reported"])
         self._early.restore(data)
 
