@@ -220,7 +220,9 @@ def _trimmed(result: dict[str, Any], how: str) -> dict[str, Any]:
             omitted[key] = len(write_json(out[key]))
             out[key] = kept
             out["omitted"] = {"bytes": omitted, "how": f"{how}; each instance's child has its own result"}
-    for key, empty in (("context", []), ("calls", []), ("state", {}), ("errors", None)):
+    for key, empty in (("context", []), ("calls", []), ("state", {}), ("decisions", []), ("errors", None)):
+        if key not in out:
+            continue
         if len(write_json(out)) <= MAX_RESULT:
             break
         omitted[key] = len(write_json(out[key]))
