@@ -86,11 +86,13 @@ async def prompt_of_run(name: str, tick: int | None, ask: Callable[[Json], Await
         context.add_page(page)
         if (len(context.messages), len(context.turns)) == have:
             break
-    last = len(context.turns) + 1
+    # The turn of the last answer is there once its plan has ended
+    is_answered = bool(context.turns) and context.turns[-1].at == settings["at"]
+    last = len(context.turns) + (not is_answered)
     number = last if tick is None else tick
     if not 1 <= number <= last:
         raise command_error(f"this run has come to tick {last}, not {number}", where="--tick", hint=f"1 to {last}")
-    end = context.turns[number - 1].at if number < last else settings["at"]
+    end = context.turns[number - 1].at if number <= len(context.turns) else settings["at"]
     turns: list[Turn] = context.turns[: number - 1]
     return _show(replace(context, messages=context.messages[:end], turns=turns), str(settings["model"]), number)
 
