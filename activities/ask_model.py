@@ -33,11 +33,11 @@ from activities.call_stream import CallStream
 from activities.context_reader import UNAVAILABLE, ContextPart, ContextReader, PromptContext
 from activities.heartbeat import heartbeat
 from activities.json_result import ResultTooLarge, encode_result
+from activities.planner_request import build_planner_request, room_of
 from activities.providers import select
 from activities.providers.interface import ModelError, ModelRequest, ModelResponse, ModelTurn, PromptBlock, RepairTurn
-from activities.providers.prices import context_window, price_per_token
+from activities.providers.prices import price_per_token
 from acts.language.errors import TooComplex, truncate
-from acts.language.messages import output_schema
 from acts.language.schemas import checker
 from acts.language.usage import Usage
 from acts.language.values import Json, pointer
@@ -50,16 +50,13 @@ from acts.language.wire import (
     STREAMED_CALLS,
     TOO_COMPLEX,
 )
-from acts.planner.answer_schema import compose_latent_schema, compose_solution_schema
+from acts.planner.answer_schema import compose_latent_schema
 from acts.planner.conversation import PromptTurn
 from acts.planner.prompt import (
-    PlannerView,
     Prompt,
     render_latent_prompt,
-    render_planner_prompt,
     render_repair_turn,
 )
-from acts.planner.request_estimate import conversation_room
 from acts.planner.turns import MAX_TEXT
 
 # A provider may ask for hours; a person should see sooner that nothing moves
@@ -129,9 +126,8 @@ async def ask_model(request: dict[str, Any]) -> RawValue:
         stream = CallStream(agent, request["tick"], attempt, request["token"])
     part = ContextPart(source["workflowId"], source["runId"], source["upto"], request.get("tick", 1) - 1)
     context = await _contexts.read(activity.client(), part)
-    window = await asyncio.to_thread(context_window, request["model"])
     build_task = _solution_task if request["ask"] == "solution" else _latent_task
-    task = build_task(request, context, conversation_room(request["model"], window))
+    task = build_task(request, context, await asyncio.to_thread(room_of, request["model"]))
     log = RequestLog()
     # Providers may think for minutes before the first word
     async with heartbeat(lambda: {"calls": log.calls}):
@@ -227,14 +223,7 @@ async def _require_price(request: dict[str, Any]) -> None:
 
 
 def _solution_task(request: dict[str, Any], context: PromptContext, room: float) -> _Task:
-    schema = compose_solution_schema(
-        context.tools, output_schema(context.output), mode=context.mode, instances=context.instances
-    )
-    view = PlannerView(
-        context.tools, context.mode, context.step, is_last=request["tick"] >= context.max_ticks,
-        room=room,
-    )  # fmt: skip
-    prompt = render_planner_prompt(context.messages, context.turns, view)
+    prompt, schema = build_planner_request(context, request["tick"], room)
     model_request = _model_request(request, prompt, schema, "solution", f"tick {request['tick']}")
     # The agent validates the Calls as a plan; their problems go back to the planner in the next tick
     return _Task(model_request, lambda _: [], lambda value: {"solution": value}, is_planning=True)

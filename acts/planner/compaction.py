@@ -24,6 +24,7 @@ from acts.planner.conversation import (
     PromptTurn,
     answered_calls,
     first_turn,
+    proposed_plan,
     read_exchanges,
     text_parts,
 )
@@ -103,7 +104,7 @@ class _Cutter:
         messages = self._messages[:end]
         words = [part for m in messages if isinstance(m, Instruction) for part in text_parts(m)]
         given = next((m for m in self._messages[: self._first_end] if isinstance(m, PlanMessage) and m.calls), None)
-        plan = [PromptPart("data", f"<plan>\n{data_json(list(given.calls))}\n</plan>")] if given is not None else []
+        plan = [proposed_plan(given)] if given is not None else []
         data = _current_values([m for m in messages if isinstance(m, Data)], self._low * _DATA_SHARE)
         return PromptTurn("user", (*words, *plan, *data, *self._effects(start)))
 

@@ -144,11 +144,17 @@ def _message_parts(messages: Iterable[Message], room: DisplayRoom) -> Iterator[P
             if room.takes(message):
                 yield PromptPart("data", render_data(message, room.value_bytes))
         elif isinstance(message, PlanMessage) and message.calls:
-            yield PromptPart("data", f"<plan>\n{data_json(list(message.calls))}\n</plan>")
+            yield proposed_plan(message)
         elif isinstance(message, ErrorMessage):
             yield PromptPart("data", f"<error>\n{data_json(in_part(message.data, None, room.value_bytes))}\n</error>")
     if note := room.note():
         yield PromptPart("data", note)
+
+
+def proposed_plan(message: PlanMessage) -> PromptPart:
+    """A plan that the Request proposes to its planner."""
+    head = "A plan that the request proposes; nothing of it has run:"
+    return PromptPart("data", f"<plan>\n{head}\n{data_json(list(message.calls))}\n</plan>")
 
 
 def text_parts(message: Instruction) -> Iterator[PromptPart]:

@@ -235,7 +235,8 @@ class AgentView:
         loop = self._run.loop
         start, stop = (page.get("turns") if isinstance(page, dict) else None) or (0, 0)
         turns = [turn.to_json() for turn in loop.turn_log.turns[start:stop]]
-        return prompt_context(loop.request, loop.tools.values(), loop.mode, page, limit, turns)
+        out = prompt_context(loop.request, loop.tools.values(), loop.mode, page, limit, turns)
+        return {**out, "model": self._run.config.model, "at": loop.turn_log.at} if "tools" in out else out
 
     def graph(self, options: Any) -> Any:
         """The latest plan as a Mermaid flowchart."""
