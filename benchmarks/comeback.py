@@ -31,7 +31,7 @@ from temporalio.common import RawValue
 
 from acts.language.wire import PLAN
 from benchmarks import live
-from benchmarks.live import Bench, Process
+from benchmarks.live import Bench
 from benchmarks.tables import Table, print_progress, run_program
 from workflows.runtime.payloads import decode
 
@@ -148,10 +148,12 @@ async def _timeouts(bench: Bench, id_: str) -> int:
     """Workflow tasks in the history of a run that took longer than the server allows."""
     timed_out = EventType.EVENT_TYPE_WORKFLOW_TASK_TIMED_OUT
     events = bench.client.get_workflow_handle(id_).fetch_history_events()
-    return sum([
-        event.event_type == timed_out and event.workflow_task_timed_out_event_attributes.timeout_type == 1
-        async for event in events
-    ])
+    return sum(
+        [
+            event.event_type == timed_out and event.workflow_task_timed_out_event_attributes.timeout_type == 1
+            async for event in events
+        ]
+    )
 
 
 if __name__ == "__main__":

@@ -88,8 +88,11 @@ class TaskSlots(CustomSlotSupplier):
         self.wake_all()
 
     def wake_all(self) -> None:
-        """Let those that wait look again; from any thread."""
-        if (self._queues[True] or self._queues[False]) and self._loop is not None:
+        """Let those that wait look again; from any thread.
+
+        Always by way of the loop: whoever looked a moment ago in vain has queued by then.
+        """
+        if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._wake_both)
 
     def _take(self, is_sticky: bool) -> bool:  # noqa: FBT001 - the SDK's flag

@@ -66,7 +66,7 @@ MAX_LOST_THREADS: Final = 8
 MAX_OFFENDERS: Final = 1_000
 
 
-class StopTask(BaseException):  # noqa: N818 - a command to a thread, as KeyboardInterrupt is; no handler of ours stops it
+class StopTask(BaseException):
     """Raised in the thread of a workflow task that computes for too long."""
 
 
@@ -99,7 +99,8 @@ class WorkflowWatch:
     def __init__(self, notes: CrashNotes | None = None, set_aside: Sequence[str] = ()) -> None:
         self.count = 0
         self.lost_threads = 0
-        self.on_stuck: Callable[[], None] = lambda: None
+        self.on_wait: Callable[[], None] = lambda: None
+        self._waiting = 0
         self._notes = notes
         self._running: dict[int, RunningTask] = {}
         self._offences: Counter[str] = Counter(dict.fromkeys(set_aside, ATTEMPTS))
@@ -143,7 +144,32 @@ class WorkflowWatch:
                 return _empty_completion()
             raise self._verdict(task)
         assert completion is not None  # noqa: S101 - only a stopped task has none
+        self._count_local(instance, act, completion, is_eviction=task.is_eviction)
         return completion
+
+    def _count_local(
+        self, instance: WatchedInstance, act: WorkflowActivation, completion: WorkflowActivationCompletion,
+        *, is_eviction: bool,
+    ) -> None:  # fmt: skip
+        """Count the tasks that wait for local Activities: they hold a slot, and need no interpreter meanwhile."""
+        before = instance.local_running
+        if is_eviction:
+            instance.local_running = 0
+        else:
+            instance.local_running += sum(c.HasField("schedule_local_activity") for c in completion.successful.commands)
+            if before:
+                ended = sum(j.HasField("resolve_activity") and j.resolve_activity.is_local for j in act.jobs)
+                instance.local_running = max(0, instance.local_running - ended)
+        change = bool(instance.local_running) - bool(before)
+        if change:
+            with _counting:
+                self._waiting += change
+        if change > 0:
+            self.on_wait()
+
+    def count_waiting(self) -> int:
+        """How many tasks wait for local Activities now."""
+        return self._waiting
 
     def _end(self, task: RunningTask) -> None:
         with task.lock:
@@ -213,7 +239,6 @@ class WorkflowWatch:
             why, _name(task.info), task.place, self.count, format_stack(frame),
         )  # fmt: skip
         _raise_in_thread(task.thread_id, StopTask)
-        self.on_stuck()
 
     def _leave_behind(self, task: RunningTask) -> None:
         """Let the SDK go on without this thread, which waits where no exception reaches it."""
@@ -280,6 +305,7 @@ class WatchedInstance(WorkflowInstance):
     def __init__(self, watch: WorkflowWatch, inner: WorkflowInstance) -> None:
         self.inner = inner
         self.is_lost = False
+        self.local_running = 0
         self._watch = watch
         # What the SDK asks for per payload goes straight to the inner instance
         self.get_serialization_context = inner.get_serialization_context  # type: ignore[method-assign]
@@ -323,7 +349,7 @@ def lift_deadlock_timeout(worker: Any) -> None:
     and heartbeats of the worker. There is no public setting for the timeout alone.
     """
     inner = getattr(worker, "_workflow_worker", None)
-    if not hasattr(inner, "_deadlock_timeout_seconds"):
+    if inner is None or not hasattr(inner, "_deadlock_timeout_seconds"):
         raise RuntimeError(
             "this version of temporalio keeps the timeout of its deadlock detector elsewhere; 1.35 has it as "
             "_WorkflowWorker._deadlock_timeout_seconds"
@@ -343,6 +369,7 @@ def _settle(outcome: Future[Any], *, result: Any = None, error: BaseException | 
 
 
 _settling: Final = threading.Lock()
+_counting: Final = threading.Lock()
 
 
 def _empty_completion() -> WorkflowActivationCompletion:

@@ -17,7 +17,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-DRAIN_EVENTS: Final = 15_000
+# A replay takes about 0.2 ms per event: 1.2 s, so that fifty runs return within a minute, one after the other. 15,000
+# events took 3 s, and 15 % less CPU for a plan of 10,000 Calls, whose state is written down and read half as often
+DRAIN_EVENTS: Final = 6_000
 DRAIN_BYTES: Final = 15_000_000
 DRAIN_SECONDS: Final = 20.0
 LAST_EVENTS: Final = 40_000
