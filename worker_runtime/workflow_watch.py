@@ -10,7 +10,8 @@ thread that waits (a lock, a sleep, a socket) cannot be stopped from outside: it
 the task's end in its place. Either way,
 
 * the first time, the task fails, and the server begins it again: the cause may be gone;
-* the second time, the run fails with an error that names the place and says what to do;
+* the second time, the run fails with an error that names the place and says what to do: with this task, or, where
+  the server has given it up meanwhile, with the next one, before it computes anything;
 * during a replay a run cannot fail (its history says that it went on), so the task fails each time, and from the
   second time on without computing anything: the run is *set aside* until a corrected worker replays it.
 
@@ -50,8 +51,8 @@ logger = logging.getLogger(__name__)
 
 # Parts of the task's timeout. A task that computes for half of it is reported: it still may end in time
 REPORT_SHARE: Final = 0.5
-# A task that computes for all of it is lost in any case
-COMPUTE_SHARE: Final = 1.0
+# A task that computes for nearly all of it is lost in any case; the rest is for the answer
+COMPUTE_SHARE: Final = 0.8
 # A thread that neither computes nor ends waits for something; three timeouts are more than any paging or throttling
 WAIT_SHARE: Final = 3.0
 # How long a thread may take to leave its loop after the exception, before it is left behind
@@ -103,7 +104,8 @@ class WorkflowWatch:
         self._waiting = 0
         self._notes = notes
         self._running: dict[int, RunningTask] = {}
-        self._offences: Counter[str] = Counter(dict.fromkeys(set_aside, ATTEMPTS))
+        self._offences: Counter[str] = Counter()
+        self._replay_offences: Counter[str] = Counter(dict.fromkeys(set_aside, ATTEMPTS))
         self._places: dict[str, str] = dict.fromkeys(set_aside, "a task during which the process died twice")
         self._local = threading.local()
 
@@ -121,9 +123,18 @@ class WorkflowWatch:
             bool(kinds) and all(kind == "query_workflow" for kind in kinds), is_eviction,
             time.monotonic(), time.thread_time(),
         )  # fmt: skip
-        if self._offences and not is_eviction and self._offences[info.run_id] >= ATTEMPTS:
+        if not is_eviction and self._is_hopeless(task):
             raise self._verdict(task)
         return self._watched(task, instance, act)
+
+    def _is_hopeless(self, task: RunningTask) -> bool:
+        """True for a task that was stuck twice, in a replay or after it."""
+        if not self._offences and not self._replay_offences:
+            return False
+        if self._replay_offences[task.info.run_id] >= ATTEMPTS:
+            return True
+        is_live = not task.is_replaying and not task.is_query
+        return is_live and self._offences[task.info.run_id] >= ATTEMPTS
 
     def _watched(
         self, task: RunningTask, instance: WatchedInstance, act: WorkflowActivation
@@ -231,8 +242,9 @@ class WorkflowWatch:
         frame: FrameType | None = find_frame(task.thread_id)
         task.place, task.stop_time, task.is_stopped = describe_place(frame), now, True
         self.count += 1
-        if not task.is_query and not task.is_eviction and len(self._offences) < MAX_OFFENDERS:
-            self._offences[task.info.run_id] += 1
+        offences = self._replay_offences if task.is_replaying else self._offences
+        if not task.is_query and not task.is_eviction and len(offences) < MAX_OFFENDERS:
+            offences[task.info.run_id] += 1
             self._places[task.info.run_id] = task.place
         logger.error(
             "a workflow task is stuck and is stopped: it %s; %s, at %s; stuck tasks of this process so far: %d\n%s",
@@ -264,13 +276,13 @@ class WorkflowWatch:
         """What the SDK is to do: an ApplicationError that is not retryable fails the run, all else the task."""
         place = self._places.get(task.info.run_id, task.place)
         text = f"a workflow task of this run did not end: it was stopped at {place}"
-        if task.is_query or self._offences[task.info.run_id] < ATTEMPTS:
-            return RuntimeError(text)
-        if task.is_replaying:
+        if self._replay_offences[task.info.run_id] >= ATTEMPTS:
             return RuntimeError(
                 f"{text}. The run is set aside: its history cannot be replayed. Its next tasks fail at once, until a "
                 "worker with corrected code is started"
             )
+        if task.is_query or task.is_replaying or self._offences[task.info.run_id] < ATTEMPTS:
+            return RuntimeError(text)
         return ApplicationError(
             f"{text}, twice. The run was ended, so that it does not stop others. Activities that have ended keep "
             "their effects. A smaller plan, smaller values, or a simpler schema may avoid it; please report this "
