@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import gc
 import os
 import signal
 import sys
@@ -34,11 +35,13 @@ from temporalio.envconfig import ClientConfig
 from temporalio.worker import FixedSizeSlotSupplier, Worker, WorkerTuner
 
 from activities.ask_model import ask_model
+from activities.first_attempt import first_attempt
 from activities.load_delegate import Loader
 from activities.providers.http_clients import close_clients
-from activities.registry import Registry, RegistryError, from_environment
+from activities.registry import Registry, RegistryError, activity_name, from_environment
+from activities.task_queues import check_queues
 from acts.language.errors import format_choices
-from acts.language.wire import LOAD_DELEGATE, MODEL, REGISTRY, TASK_QUEUE
+from acts.language.wire import TASK_QUEUE
 from delegates.sources import DelegateSources, DelegateSourcesError
 from delegates.sources import from_environment as delegates_from_environment
 from worker_runtime.process_watch import ProcessWatch, limit_stop
@@ -58,8 +61,6 @@ if TYPE_CHECKING:
 
 # A stop without patience still lets the server know of it
 MIN_STOP_SECONDS: Final = 1.0
-# Activities of our own: they do not block, so they run in the worker's loop
-OWN_ACTIVITIES: Final = (REGISTRY, MODEL, LOAD_DELEGATE)
 # Threads of workflow tasks: slots bound how many work at once, and those left behind by stuck tasks come on top
 TASK_THREADS: Final = 100
 # Local Activities at once: the SDK's own default
@@ -149,15 +150,17 @@ def build(
     Each number has its reason in ``docs/performance.md``.
     """
     watches = watches or Watches()
+    # They do not block, so they run in the worker's own loop; Tools run beside it
+    own = [registry.lookup(), ask_model, check_queues, first_attempt, Loader(settings.delegates).activity()]
     slots = TaskSlots(watches.tasks.count_waiting)
     watches.tasks.on_wait = slots.wake_all
     worker = Worker(
         client,
         task_queue=settings.task_queue,
         workflows=WORKFLOWS,
-        activities=[registry.lookup(), ask_model, Loader(settings.delegates).activity(), *registry.activities],
+        activities=[*own, *registry.activities],
         activity_executor=executor,
-        interceptors=[SanitizingInterceptor(), ToolLoopInterceptor(watches.tools, OWN_ACTIVITIES)],
+        interceptors=[SanitizingInterceptor(), ToolLoopInterceptor(watches.tools, map(activity_name, own))],
         # One generic, reviewed workflow needs no sandbox; it would cost half of the CPU
         workflow_runner=WatchedRunner(watches.tasks),
         workflow_task_executor=TaskThreads(watches.tasks, TASK_THREADS),
@@ -168,6 +171,9 @@ def build(
             nexus_supplier=FixedSizeSlotSupplier(1),
         ),
         max_cached_workflows=CACHED_WORKFLOWS,
+        # The SDK would fail, for ever, each task in which it has to refuse an update of more than 2 MB: it sends
+        # the whole update back. The server drops such an update alone. All else that we send is measured before
+        disable_payload_error_limit=True,
         max_eager_activity_reservations_per_workflow_task=settings.max_activities,
         # After a crash, tasks wait this long for the dead worker before another takes them
         sticky_queue_schedule_to_start_timeout=timedelta(seconds=1),
@@ -221,7 +227,14 @@ def _runner() -> Callable[[Coroutine[Any, Any, None]], None]:
     return uvloop.run
 
 
+def freeze_imports() -> None:
+    """Take what the imports left (some 70,000 objects) out of every garbage collection to come."""
+    gc.collect()
+    gc.freeze()
+
+
 async def _main(settings: Settings, registry: Registry) -> None:
+    freeze_imports()
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
 

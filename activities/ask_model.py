@@ -16,6 +16,7 @@ made, within what is ``reserved`` (tokens, US dollars) for both. ``usage`` sums 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -23,21 +24,32 @@ from datetime import timedelta
 from typing import Any, Final
 
 from temporalio import activity
+from temporalio.client import WorkflowHandle, WorkflowQueryFailedError, WorkflowQueryRejectedError
 from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError
 
-from activities.context_reader import ContextReader, PromptContext
+from activities.call_stream import CallStream
+from activities.context_reader import UNAVAILABLE, ContextReader, PromptContext
 from activities.heartbeat import heartbeat
 from activities.json_result import ResultTooLarge, encode_result
 from activities.providers import select
 from activities.providers.interface import ModelError, ModelRequest, ModelResponse, PromptBlock, RepairTurn
 from activities.providers.prices import price_per_token
-from acts.language.errors import truncate
+from acts.language.errors import TooComplex, truncate
 from acts.language.messages import output_schema
 from acts.language.schemas import checker
 from acts.language.usage import Usage
 from acts.language.values import Json, pointer
-from acts.language.wire import INVALID_ANSWER, MAX_PAYLOAD_BYTES, MODEL, RESULT_TOO_LARGE
+from acts.language.wire import (
+    INTERRUPTED,
+    INVALID_ANSWER,
+    MAX_PAYLOAD_BYTES,
+    MODEL,
+    RESULT_TOO_LARGE,
+    STREAMED_CALLS,
+    TOO_COMPLEX,
+)
 from acts.planner.answer_schema import compose_latent_schema, compose_solution_schema
 from acts.planner.prompt import Prompt, render_latent_prompt, render_planner_prompt, render_repair_turn
 
@@ -47,6 +59,7 @@ MAX_RETRY_AFTER_SECONDS: Final = 300.0
 _REPAIRABLE: Final = ("modelNotJson", "modelTruncated", INVALID_ANSWER)
 # An agent continues with the next tick, which shows the planner the fault
 _REPORTED_TO_PLANNER: Final = ("modelNotJson", "modelTruncated", RESULT_TOO_LARGE)
+_INTERRUPTED_TEXT: Final = "the answer broke off while calls of it had started: the worker that read it has stopped"
 # Defects of an answer that an error lists
 _MAX_DEFECTS: Final = 5
 
@@ -97,6 +110,14 @@ class RequestLog:
 async def ask_model(request: dict[str, Any]) -> RawValue:
     """One question to a model; see the top of the file."""
     source = request["source"]
+    stream: CallStream | None = None
+    if request.get("streams"):
+        agent = activity.client().get_workflow_handle(source["workflowId"], run_id=source["runId"])
+        attempt = activity.info().attempt
+        if attempt > 1 and await _count_streamed_calls(agent):
+            # Its Calls have started: another answer would be about what they do
+            return _encode({"unusable": {"code": INTERRUPTED, "message": _INTERRUPTED_TEXT}}, RequestLog())
+        stream = CallStream(agent, request["tick"], attempt, request["token"])
     context = await _contexts.read(activity.client(), source["workflowId"], source["runId"], source["upto"])
     task = _solution_task(request, context) if request["ask"] == "solution" else _latent_task(request, context)
     log = RequestLog()
@@ -104,30 +125,53 @@ async def ask_model(request: dict[str, Any]) -> RawValue:
     async with heartbeat(lambda: {"calls": log.calls}):
         try:
             await _require_price(request)
-            response = await _ask_with_repair(request, task, log)
+            async with stream or contextlib.nullcontext():
+                response = await _ask_with_repair(request, task, log, stream)
             return _encode(task.read_answer(response.value), log)
         except ModelError as error:
-            if not task.is_planning or error.code not in _REPORTED_TO_PLANNER:
+            has_started = stream is not None and stream.has_reported
+            if not task.is_planning or not (has_started or error.code in _REPORTED_TO_PLANNER):
                 raise _application_error(error, log.usage) from error
             return _encode({"unusable": {"code": error.code, "message": error.message}}, log)
 
 
-async def _ask_with_repair(request: dict[str, Any], task: _Task, log: RequestLog) -> ModelResponse:
-    """The answer, after one repair turn if the first cannot be used.
+async def _count_streamed_calls(agent: WorkflowHandle[Any, Any]) -> int:
+    """How many Calls of this answer an earlier attempt has reported.
+
+    Raises:
+        ApplicationError: ``ContextUnavailable``, the agent does not answer; retryable.
+    """
+    try:
+        return int(await agent.query(STREAMED_CALLS))
+    except (WorkflowQueryFailedError, WorkflowQueryRejectedError, RPCError) as error:
+        raise ApplicationError(f"the agent does not answer now: {error}", type=UNAVAILABLE) from error
+
+
+async def _ask_with_repair(
+    request: dict[str, Any], task: _Task, log: RequestLog, stream: CallStream | None
+) -> ModelResponse:
+    """The answer, after one repair turn if the first cannot be used and nothing of it has started.
 
     Raises:
         ModelError: there is none.
     """
     model_request = task.request
+
+    def receive_call(index: int, call: Json) -> None:
+        log.count_call(index, call)
+        if stream is not None:
+            stream.add(index, call)
+
     while True:
         log.calls = 0
         try:
-            response = await select.ask(request["model"], model_request, log.count_call if task.is_planning else None)
+            response = await select.ask(request["model"], model_request, receive_call if task.is_planning else None)
             log.add(response)
             _require_fit(response, task)
         except ModelError as error:
             log.add_failed(error)
             is_last = bool(model_request.repairs) or not _may_repair(request, log.usage)
+            is_last = is_last or (stream is not None and stream.has_reported)
             if is_last or error.code not in _REPAIRABLE:
                 raise
             repair = RepairTurn(error.text, render_repair_turn([error.message]))
@@ -150,7 +194,10 @@ def _limit(reserved: dict[str, Any], name: str) -> float:
 
 
 def _require_fit(response: ModelResponse, task: _Task) -> None:
-    defects = task.find_defects(response.value)
+    try:
+        defects = task.find_defects(response.value)
+    except TooComplex as error:
+        raise ModelError(TOO_COMPLEX, f"the answer: {error}", retryable=False, text=response.text) from error
     if defects:
         text = f"the answer does not fit what was asked for: {'; '.join(defects[:_MAX_DEFECTS])}"
         raise ModelError(INVALID_ANSWER, text, retryable=False, text=response.text)

@@ -31,6 +31,7 @@ from temporalio.common import RawValue
 
 from acts.language.wire import PLAN
 from benchmarks import live
+from benchmarks.instances import peak_memory
 from benchmarks.live import Bench
 from benchmarks.tables import Table, print_progress, run_program
 from workflows.runtime.payloads import decode
@@ -124,7 +125,7 @@ async def come_back(bench: Bench, herd: Herd, **environment: str) -> dict[str, A
             live.worker(bench.server.address, queue=herd.queue, BENCH_GATE=str(herd.gate), **environment)
         )
         ends = sorted(await asyncio.gather(*[_end(bench, id_, start) for id_ in herd.ids]))
-        peak = live.peak_memory(process.pid)
+        peak = peak_memory(process.pid)
     timeouts = sum([await _timeouts(bench, id_) for id_ in herd.ids])
     return {
         "runs": len(herd.ids), "events": herd.events, "first": ends[0], "half": ends[len(ends) // 2],

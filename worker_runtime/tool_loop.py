@@ -26,7 +26,7 @@ from temporalio.worker import ActivityInboundInterceptor, ActivityOutboundInterc
 from worker_runtime.thread_stacks import describe_place, find_frame, format_stack
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Iterable
 
 logger = logging.getLogger(__name__)
 
@@ -178,7 +178,7 @@ class ToolLoops:
 class ToolLoopInterceptor(Interceptor):
     """Sends ``async def`` Tools to the loops; ``own`` are the engine's Activities, which stay in the worker's loop."""
 
-    def __init__(self, loops: ToolLoops, own: Collection[str]) -> None:
+    def __init__(self, loops: ToolLoops, own: Iterable[str]) -> None:
         self._loops, self._own = loops, frozenset(own)
 
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:  # noqa: A002 - the SDK's name

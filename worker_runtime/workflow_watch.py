@@ -15,7 +15,7 @@ the task's end in its place. Either way,
 * during a replay a run cannot fail (its history says that it went on), so the task fails each time, and from the
   second time on without computing anything: the run is *set aside* until a corrected worker replays it.
 
-C code that holds the interpreter lock stops this watch as well; the supervisor notices that (``supervisor.py``).
+C code that holds the interpreter lock stops this watch as well, and the whole process with it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from temporalio.worker import WorkflowInstanceDetails
     from temporalio.workflow import Info
 
-    from worker_runtime.crash_notes import CrashNotes
 
 logger = logging.getLogger(__name__)
 
@@ -61,8 +60,6 @@ UNWIND_SECONDS: Final = 5.0
 IDLE_SECONDS: Final = 0.005
 # The first may be chance; a run that fails is lost, so it takes a second time
 ATTEMPTS: Final = 2
-# Threads left behind by waiting tasks, each with its stack and its run, before the process should be renewed
-MAX_LOST_THREADS: Final = 8
 # More runs than can be stuck in one process before it is renewed
 MAX_OFFENDERS: Final = 1_000
 
@@ -97,16 +94,15 @@ class RunningTask:
 class WorkflowWatch:
     """The tasks that run now, and the runs that were stuck. ``look`` is called about once per second."""
 
-    def __init__(self, notes: CrashNotes | None = None, set_aside: Sequence[str] = ()) -> None:
+    def __init__(self) -> None:
         self.count = 0
         self.lost_threads = 0
         self.on_wait: Callable[[], None] = lambda: None
         self._waiting = 0
-        self._notes = notes
         self._running: dict[int, RunningTask] = {}
         self._offences: Counter[str] = Counter()
-        self._replay_offences: Counter[str] = Counter(dict.fromkeys(set_aside, ATTEMPTS))
-        self._places: dict[str, str] = dict.fromkeys(set_aside, "a task during which the process died twice")
+        self._replay_offences: Counter[str] = Counter()
+        self._places: dict[str, str] = {}
         self._local = threading.local()
 
     # -- in the threads of workflow tasks ----------------------------------------------------------
@@ -141,8 +137,6 @@ class WorkflowWatch:
     ) -> WorkflowActivationCompletion:
         completion = None
         self._running[task.thread_id] = task
-        if self._notes is not None:
-            self._notes.write(task.info.run_id)
         try:
             try:
                 completion = instance.inner.activate(act)
@@ -189,8 +183,6 @@ class WorkflowWatch:
                 _clear_exception(task.thread_id)
         if not task.instance.is_lost:
             self._running.pop(task.thread_id, None)
-        if self._notes is not None:
-            self._notes.clear()
 
     def run_with_outcome(self, outcome: Future[Any], function: Callable[..., Any], *args: Any) -> None:
         """Run a function of the SDK in this thread; its result goes to ``outcome``, unless that has one already."""
@@ -266,11 +258,6 @@ class WorkflowWatch:
                 _settle(task.outcome, result=_empty_completion())
             else:
                 _settle(task.outcome, error=self._verdict(task))
-
-    @property
-    def should_renew(self) -> bool:
-        """True when so many threads were left behind that a new process is better."""
-        return self.lost_threads >= MAX_LOST_THREADS
 
     def _verdict(self, task: RunningTask) -> Exception:
         """What the SDK is to do: an ApplicationError that is not retryable fails the run, all else the task."""

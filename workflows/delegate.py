@@ -26,7 +26,7 @@ from workflows.runtime import results
 from workflows.runtime.handlers import RunWorkflow
 from workflows.runtime.model_calls import own_context
 from workflows.runtime.payloads import NOTHING, decode_record, record_type
-from workflows.runtime.startup import load_definition
+from workflows.runtime.startup import complete_position, load_definition
 
 
 @workflow.defn(name=DELEGATE, failure_exception_types=FATAL)
@@ -40,10 +40,11 @@ class DelegateWorkflow(RunWorkflow):
 
     async def _run(self, value: RawValue) -> RawValue:
         if record_type(value) == AgentState.__name__:
-            state = decode_record(value, AgentState)
-            run, view, actions = await go_on(self, state)
-            return results.agent_delegate_result(run, view, state.definition, actions)
+            definition = decode_record(value, AgentState).definition
+            run, view, actions = await go_on(self, value)
+            return results.agent_delegate_result(run, view, definition, actions)
         own = decode_record(value, DelegateInput)
+        own = own.model_copy(update={"position": await complete_position(own.position, value)})
         if own.delegate == ANONYMOUS:
             return await self._make_one_call(own)
         workflow.set_current_details("**loading** the definition")

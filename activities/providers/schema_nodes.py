@@ -7,11 +7,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
+from acts.language.strict_json import read_json
 from acts.language.values import Json
 
 OMITTED: Final = "(left out)"
@@ -73,13 +73,9 @@ def decode_text(value: Json) -> Json:
     if not isinstance(value, str):
         return value
     try:
-        return json.loads(value, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError):
+        return read_json(value)
+    except ValueError:
         return value
-
-
-def _refuse_constant(name: str) -> Json:
-    raise ValueError(name)
 
 
 _IS_TYPE: Final[dict[str, Callable[[Json], bool]]] = {

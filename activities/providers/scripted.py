@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from activities.providers.interface import CallReceiver, ModelError, ModelRequest, ModelResponse, TokenCounts
 from acts.language.errors import format_choices, truncate
+from acts.language.strict_json import read_json
 from acts.language.values import Json
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def _find_script(name: str) -> Path:
 def _read_answers(name: str) -> Iterator[dict[str, Any]]:
     file = _find_script(name)
     try:
-        script = json.loads(file.read_text(encoding="utf-8"))
+        script = read_json(file.read_bytes())
         answers = script["answers"]
         wrong = next((i for i, a in enumerate(answers) if set(a) - _KEYS), None)
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -117,8 +118,8 @@ def _respond(answer: dict[str, Any], prompt: str, on_call: CallReceiver | None) 
         raise ModelError(error["code"], error["message"], retryable=is_retryable, tokens=tokens, cost=cost, text=text)
     if "text" in answer:
         try:
-            value = json.loads(text)
-        except (ValueError, RecursionError) as reason:
+            value = read_json(text)
+        except ValueError as reason:
             message = f"the answer is not JSON: {reason}"
             raise ModelError("modelNotJson", message, retryable=False, tokens=tokens, cost=cost, text=text) from reason
     if on_call is not None and isinstance(value, dict) and isinstance(value.get("calls"), list):

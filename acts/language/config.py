@@ -73,14 +73,15 @@ def _check_queue(name: str) -> str:
 class Options(_Closed):
     """``_options`` of a Tool: where its Activity runs, and how long it may take.
 
-    ``timeout`` bounds one attempt and, separately, the wait for a worker to start it; for a
-    delegate it bounds the whole run, and only if it is set. ``heartbeat`` is the longest time
-    between two heartbeats of an attempt. All are in seconds. ``resolve`` says when the definition
-    of a delegate is loaded.
+    ``timeout`` bounds one attempt; for a delegate it bounds the whole run, and only if it is set.
+    ``queueTimeout`` bounds the wait for a worker (None: a Call waits for ever, since a backlog is no
+    failure). ``heartbeat`` is the longest time between two heartbeats of an attempt. All are in
+    seconds. ``resolve`` says when the definition of a delegate is loaded.
     """
 
     taskQueue: Annotated[str, AfterValidator(_check_queue)] | None = None
     timeout: Duration = 300.0
+    queueTimeout: Duration | None = None
     retry: Retry = Retry()
     heartbeat: Duration | None = None
     local: bool = False
@@ -121,6 +122,7 @@ class Config(_Closed):
     instancesPerChild: int = Field(default=1, ge=1)
     missing: Literal["fail", "wait"] = "fail"
     resolve: Literal["runtime", "upfront"] = "runtime"
+    stream: bool = True
 
 
 def settings_problems(error: ValidationError, model: type[BaseModel], *at: str | int) -> list[Problem]:

@@ -19,13 +19,13 @@ from pydantic import ValidationError
 
 from acts.language.config import Config, settings_problems
 from acts.language.errors import ExpressionError, InvalidRequest, Problem, suggest
+from acts.language.output_methods import METHODS
 from acts.language.references import Path, parse
 from acts.language.values import ABSENT, Json, defect, pointer, type_name
 
 DATA_TYPES: Final = ("data", "input", "state")
 TYPES: Final = ("system", "text", *DATA_TYPES, "tool", "plan", "error")
 PROVENANCE: Final = ("_call", "_date", "_outputPath", "_outputMethod")
-METHODS: Final = ("set", "merge", "assign", "push", "concat")
 
 # Keys of an inline data-like message that are not part of its payload
 _FRAME: Final = frozenset({"type", "kind", "schema", "description", "_instance", *PROVENANCE})

@@ -1,339 +1,306 @@
-"""JSON Schema (2020-12) checks, before and after references resolve.
+"""JSON Schema (2020-12) checks, before and after references resolve: the one door to them.
 
-Two libraries share the work: ``jsonschema-rs`` accepts values (a hundred times faster), and
-``jsonschema`` explains why a value was not accepted. Neither ever fetches a remote ``$ref``.
+Two ways lead to an answer. ``jsonschema-rs`` says yes or no a hundred times faster than Python could, and cannot be
+stopped; so it is asked where the load of the schema and the size of the value say that it takes milliseconds.
+``Evaluation`` explains a no, knows parts that are not known yet, counts its steps and stops. Neither backtracks in a
+pattern, and neither ever fetches a ``$ref``.
 
-*Relaxed* checks let a reference, or a value that a dry run cannot know, satisfy any type.
-OpenAPI's ``nullable: true`` means that null is allowed too.
+*Relaxed* checks let a reference, or a value that a dry run cannot know, satisfy any type. OpenAPI's ``nullable: true``
+means that null is allowed too.
+
+What is compiled is kept in caches that are bounded in bytes: a ``Checker`` holds a schema and a key, nothing more.
 """
 
 from __future__ import annotations
 
-from functools import cached_property, lru_cache
+import hashlib
+from copy import copy
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 import jsonschema_rs
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import SchemaError, best_match, relevance
-from jsonschema.validators import extend
-from referencing import Registry
-from referencing.exceptions import Unresolvable
 
-from acts.language.errors import find_similar, format_choices, truncate
-from acts.language.references import is_reference, unescape
-from acts.language.strict_json import read_json, write_json
-from acts.language.values import UNKNOWN, Json, pointer, type_name
+from acts.language.byte_cache import ByteCache
+from acts.language.errors import Problem, TooComplex, truncate
+from acts.language.patterns import OPTIONS
+from acts.language.references import MARK, is_reference, unescape
+from acts.language.schema_defects import Defect
+from acts.language.schema_evaluation import Evaluation
+from acts.language.schema_forms import follow, part_of, subschemas, with_defs, with_null
+from acts.language.schema_graph import SchemaError, SchemaGraph
+from acts.language.schema_load import Load, measure_load
+from acts.language.strict_json import write_json
+from acts.language.values import UNKNOWN, UNKNOWN_TEXT, Json, Place, defect, pointer
+from acts.language.wire import TOO_COMPLEX
+from acts.language.work_meter import MAX_CHECK_STEPS, WorkMeter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Container
 
-Defect = tuple[tuple[str | int, ...], str]
-"""The place in the value (keys and indexes), and what is wrong, in words."""
+__all__ = [
+    "MAX_DEFECTS", "Checker", "Defect", "checker", "find_schema_problem", "follow", "part_of", "schema_defect",
+    "subschemas", "with_defs", "with_null",
+]  # fmt: skip
 
 MAX_DEFECTS: Final = 20
-# The verdict on a larger schema is not cached: a thousand of these take 32 MB at most
-MAX_CACHED_BYTES: Final = 32 * 1024
-_REGISTRY: Final[Registry[Any]] = Registry()
-_NESTED: Final = (
-    "additionalProperties", "contains", "else", "if", "items", "not", "propertyNames", "then",
-    "unevaluatedItems", "unevaluatedProperties",
-)  # fmt: skip
-_LISTED: Final = ("allOf", "anyOf", "oneOf", "prefixItems")
-_MAPPED: Final = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
+# Steps to read one schema: 20,000 subschemas with their references, patterns and load
+MAX_SCHEMA_STEPS: Final = 400_000
+# Bytes of all compiled schemas of a process; the estimate of one is by its subschemas, measured at 2 kB each in both
+# libraries together, and by its text
+_COMPILED_BYTES: Final = 64 * 1024 * 1024
+_SUBSCHEMA_BYTES: Final = 2_000
+_TEXT_FACTOR: Final = 12
+# Bytes of all verdicts, some 300 each
+_VERDICT_BYTES: Final = 4 * 1024 * 1024
+_VERDICT_SIZE: Final = 300
+# Up to this load every value may take the fast way, unmeasured: 2 MiB of the smallest parts take a third of a second
+_FREE_LOAD: Final = 16
+# Looks of the fast library in one check, at 20 to 40 ns each
+_MAX_FAST_LOOKS: Final = 4_000_000
+# Positions of patterns times characters in one check, at 8 ns each at worst
+_MAX_FAST_POSITIONS: Final = 20_000_000
 
 
-def _contains_unknown(value: Json) -> bool:
-    """True when a part of the value is not known yet."""
-    if isinstance(value, dict):
-        return any(_contains_unknown(v) for v in value.values())
-    if isinstance(value, list):
-        return any(_contains_unknown(v) for v in value)
-    return value is UNKNOWN
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Why a schema cannot be used (None: it can), whether a limit is the reason, and the steps that took."""
+
+    reason: str | None
+    is_too_complex: bool
+    steps: int
 
 
-def _with_unknowns(value: Json) -> Json:
-    """A planned value with UNKNOWN in place of each reference, and ``††x`` unescaped."""
-    if isinstance(value, str):
-        return UNKNOWN if is_reference(value) else unescape(value)
-    if isinstance(value, dict):
-        return {k: _with_unknowns(v) for k, v in value.items()}
-    return [_with_unknowns(v) for v in value] if isinstance(value, list) else value
+class _Compiled:
+    """A schema, ready to check with. ``size`` is an estimate of its bytes."""
+
+    def __init__(self, schema: Json, text_bytes: int) -> None:
+        meter = WorkMeter("reading the schema", MAX_SCHEMA_STEPS)
+        self.schema = with_null(schema)
+        self.graph = SchemaGraph(self.schema, meter)
+        self.load = measure_load(self.graph, meter)
+        self.size = len(self.graph.nodes) * _SUBSCHEMA_BYTES + text_bytes * _TEXT_FACTOR + 2 * self.graph.pattern_bytes
+        self.steps = meter.spent
+
+    @cached_property
+    def fast(self) -> Any:
+        """The validator of the fast library, or None where it does not take the schema."""
+        schema = self.schema
+        if isinstance(schema, dict) and "$schema" in schema:  # read as 2020-12, whatever it says
+            schema = {k: v for k, v in schema.items() if k != "$schema"}
+        try:
+            return jsonschema_rs.Draft202012Validator(schema, retriever=_refuse, pattern_options=OPTIONS)
+        except (ValueError, TypeError, RecursionError):
+            return None
+
+    def accepts(self, value: Json) -> bool:
+        """True when the fast library accepts a value; False where it does not, or is not asked."""
+        if self.load is None or not _is_bounded(self.load, value) or self.fast is None:
+            return False
+        try:
+            return bool(self.fast.is_valid(value))
+        except (ValueError, TypeError, OverflowError):
+            return False  # the evaluation says why
 
 
-def _relaxed_rule(keyword: str, strict: Any) -> Any:
-    """The check of a keyword that skips what is not known yet.
-
-    Keywords that look at a whole value (``const``, ``not`` …) are skipped when any part of it is
-    unknown; ``oneOf`` then needs only one branch that fits.
-    """
-    rule = Draft202012Validator.VALIDATORS["anyOf"] if keyword == "oneOf" else strict
-    checks_whole = keyword in ("not", "if", "const", "enum", "uniqueItems", "contains")
-
-    def check(validator: Any, argument: Any, instance: Any, schema: Any) -> Iterator[Any]:
-        if instance is UNKNOWN or (checks_whole and _contains_unknown(instance)):
-            return
-        applicable = rule if keyword != "oneOf" or _contains_unknown(instance) else strict
-        yield from applicable(validator, argument, instance, schema) or ()
-
-    return check
-
-
-_Relaxed: Final[Any] = extend(  # type: ignore[no-untyped-call]
-    Draft202012Validator, {k: _relaxed_rule(k, rule) for k, rule in Draft202012Validator.VALIDATORS.items()}
-)
+def _is_bounded(load: Load, value: Json) -> bool:
+    """True when the fast library checks a value within milliseconds, or a third of a second at the very worst."""
+    if load.looks <= _FREE_LOAD and load.characters <= _FREE_LOAD:
+        return True
+    most_parts = _MAX_FAST_LOOKS // load.looks
+    most_characters = _MAX_FAST_POSITIONS // load.characters if load.characters else None
+    stack, parts, characters = [value], 0, 0
+    while stack:
+        part = stack.pop()
+        parts += 1
+        if isinstance(part, dict):
+            stack.extend(part.values())
+            characters += sum(map(len, part)) if most_characters is not None else 0
+        elif isinstance(part, list):
+            stack.extend(part)
+        elif isinstance(part, str):
+            characters += len(part)
+        if parts + len(stack) > most_parts or (most_characters is not None and characters > most_characters):
+            return False
+    return True
 
 
 class Checker:
-    """One schema, compiled. Use ``checker`` to build it, so that equal schemas share one."""
+    """Checks values with one schema. Use ``checker`` to build it; equal schemas share what is compiled."""
+
+    __slots__ = ("_is_trivial", "_key", "_names", "_text_bytes", "schema")
 
     def __init__(self, schema: Json) -> None:
-        self.schema = with_null(schema)
-        self._trivial = schema is True or schema == {}
-        self._fast = _compile(self.schema)
-        self._strict = Draft202012Validator(self.schema, registry=_REGISTRY)
-        self._relaxed = _Relaxed(self.schema, registry=_REGISTRY)
+        text = write_json(schema)
+        self.schema = schema
+        self._is_trivial = schema is True or schema == {}
+        self._key = _key_of(text)
+        self._text_bytes = len(text)
+        self._names: tuple[str, ...] = ()
 
-    def defects(self, value: Json) -> list[Defect]:
-        """Why a resolved value does not fit; empty when it does."""
-        if self._trivial or self._accepts(value):
-            return []
-        return _explain(self._strict, value)
-
-    def open_defects(self, planned: Json) -> list[Defect]:
-        """Why a planned value cannot fit, whatever its references resolve to."""
-        return self.partial_defects(_with_unknowns(planned))
-
-    def partial_defects(self, value: Json) -> list[Defect]:
-        """Why a value cannot fit, whatever its UNKNOWN parts turn out to be."""
-        if not _contains_unknown(value):
-            return self.defects(value)
-        parts = self._flat
-        if parts is not None and isinstance(value, dict):
-            return self._by_part(parts, value)
-        item = self._item
-        if item is not None and isinstance(value, list):
-            return [((i, *at), text) for i, v in enumerate(value) for at, text in item.partial_defects(v)]
-        return _explain(self._relaxed, value)
-
-    def _accepts(self, value: Json) -> bool:
-        try:
-            return self._fast is not None and bool(self._fast.is_valid(value))
-        except (ValueError, TypeError, OverflowError):
-            return False  # the slower library says why
-
-    @cached_property
-    def _flat(self) -> dict[str, Checker] | None:
-        """A checker per property, for a schema without keywords that look at several properties.
-
-        Almost every Tool is such a flat object. Checking its properties one by one keeps the
-        fast path for the values without references.
-        """
-        schema = self.schema
-        plain = {"type", "properties", "required", "additionalProperties", "title", "description", "$defs"}
-        if not isinstance(schema, dict) or schema.get("type") != "object" or not set(schema) <= plain:
-            return None
-        if not isinstance(schema.get("additionalProperties", True), bool) or not _is_self_contained(schema):
-            return None
-        return {key: checker(with_defs(part, schema)) for key, part in schema.get("properties", {}).items()}
-
-    @cached_property
-    def _item(self) -> Checker | None:
-        """The checker of a list's items, for a schema with ``items`` alone."""
-        schema = self.schema
-        plain = {"type", "items", "title", "description", "$defs"}
-        if not isinstance(schema, dict) or schema.get("type") != "array" or not set(schema) <= plain:
-            return None
-        if not _is_self_contained(schema):
-            return None
-        return checker(with_defs(schema.get("items", True), schema))
-
-    def _by_part(self, parts: dict[str, Checker], value: dict[str, Json]) -> list[Defect]:
-        if any(key not in value for key in self.schema.get("required", ())):
-            return _explain(self._relaxed, value)
-        if self.schema.get("additionalProperties") is False and any(key not in parts for key in value):
-            return _explain(self._relaxed, value)
-        defects: list[Defect] = []
-        for key, item in value.items():
-            if key in parts and item is not UNKNOWN:
-                defects.extend(((key, *at), text) for at, text in parts[key].partial_defects(item))
-        return defects
-
-
-def _compile(schema: Json) -> Any:
-    """The fast checker, or None for a schema that its library does not accept."""
-    try:
-        return jsonschema_rs.validator_for(schema, retriever=_refuse)
-    except (ValueError, TypeError, RecursionError, jsonschema_rs.ValidationError):
-        return None
-
-
-def _is_self_contained(schema: Json) -> bool:
-    """True when every ``$ref`` leads into ``$defs``: a part can be checked with these alone."""
-    return all(str(part.get("$ref", "#/$defs/")).startswith("#/$defs/") for part in subschemas(schema))
-
-
-def part_of(part: Json, schema: dict[str, Any]) -> Json:
-    """A part of a schema with all that it refers to, or None when that is more than ``$defs``."""
-    if not isinstance(part, dict):
+    def at(self, names: tuple[str, ...]) -> Checker:
+        """Checks values of the property that ``names`` lead to, by ``properties`` and ``additionalProperties``."""
+        part = copy(self)
+        part._names = (*self._names, *names)  # noqa: SLF001 - a copy of this very object
         return part
-    complete = with_defs(part, schema)
-    return complete if _is_self_contained(complete) else None
+
+    def defects(self, value: Json, meter: WorkMeter | None = None) -> list[Defect]:
+        """Why a resolved value does not fit; empty when it does. ``meter`` is for several checks together.
+
+        Raises:
+            TooComplex: the check takes more steps than are allowed.
+            ValueError: the schema is not valid (``schema_defect``).
+        """
+        if self._is_trivial:
+            return []
+        compiled = self._compiled()
+        is_fit = not self._names and compiled.accepts(value)
+        return [] if is_fit else self._explain(compiled, value, (), meter)
+
+    def open_defects(self, planned: Json, meter: WorkMeter | None = None) -> list[Defect]:
+        """Why a planned value cannot fit, whatever its references resolve to. Raises as ``defects``."""
+        unknown: set[int] = set()
+        value = _with_unknowns(planned, unknown)
+        return self._partial_defects(value, unknown, meter)
+
+    def partial_defects(self, value: Json, meter: WorkMeter | None = None) -> list[Defect]:
+        """Why a value cannot fit, whatever its UNKNOWN parts turn out to be. Raises as ``defects``."""
+        unknown: set[int] = set()
+        _add_unknown_containers(value, unknown)
+        return self._partial_defects(value, unknown, meter)
+
+    def _partial_defects(self, value: Json, unknown: set[int], meter: WorkMeter | None) -> list[Defect]:
+        if not unknown and not _is_unknown(value):
+            return self.defects(value, meter)
+        return [] if self._is_trivial else self._explain(self._compiled(), value, unknown, meter)
+
+    def _explain(
+        self, compiled: _Compiled, value: Json, unknown: Container[int], meter: WorkMeter | None
+    ) -> list[Defect]:
+        meter = meter or WorkMeter("checking the value with its schema")
+        root = compiled.graph.find_property(self._names)
+        evaluation = Evaluation(root, meter, unknown, remembers=compiled.load is None)
+        try:
+            return evaluation.defects(value)[:MAX_DEFECTS]
+        except RecursionError as error:
+            raise TooComplex("the value is nested too deeply to be checked") from error
+
+    def _compiled(self) -> _Compiled:
+        """The compiled schema.
+
+        Raises:
+            ValueError, TooComplex: the schema cannot be used.
+        """
+
+        def build() -> tuple[_Compiled, int]:
+            compiled = _Compiled(self.schema, self._text_bytes)
+            return compiled, compiled.size
+
+        return _compiled_schemas.get_or_build(self._key, build)
 
 
-def with_defs(part: Json, schema: dict[str, Any]) -> Json:
-    """A part of a schema, with the ``$defs`` of the whole."""
-    return {**part, "$defs": schema["$defs"]} if "$defs" in schema and isinstance(part, dict) else part
+_compiled_schemas: Final[ByteCache[_Compiled]] = ByteCache(_COMPILED_BYTES)
+_verdicts: Final[ByteCache[Verdict]] = ByteCache(_VERDICT_BYTES)
 
 
 def checker(schema: Json) -> Checker:
-    """The shared checker of a valid schema (see ``schema_defect``; an invalid one raises ValueError)."""
-    return _compiled(write_json(schema))
+    """The checker of a valid schema (see ``schema_defect``)."""
+    return Checker(schema)
 
 
-@lru_cache(maxsize=4096)
-def _compiled(data: bytes) -> Checker:
-    return Checker(read_json(data))
+def judge_schema(schema: Json) -> Verdict:
+    """Whether a schema can be used. Cached: it takes up to milliseconds, and the same Tools come again and again."""
+    try:
+        text = write_json(schema)
+    except (RecursionError, TypeError, ValueError) as error:
+        return Verdict(f"a schema is JSON: {truncate(str(error), 200)}", is_too_complex=False, steps=1)
+    return _verdicts.get_or_build(_key_of(text), lambda: (_judge(schema, len(text)), _VERDICT_SIZE))
+
+
+def _judge(schema: Json, text_bytes: int) -> Verdict:
+    base = text_bytes // 100
+    broken = defect(schema)
+    if broken:
+        return Verdict(f"{broken[0] or 'the schema'}: {broken[1]}", is_too_complex=False, steps=base)
+    try:
+        return Verdict(None, is_too_complex=False, steps=base + _Compiled(schema, text_bytes).steps)
+    except TooComplex as error:
+        return Verdict(str(error), is_too_complex=True, steps=MAX_CHECK_STEPS // 10)
+    except SchemaError as error:
+        return Verdict(str(error), is_too_complex=False, steps=base)
 
 
 def schema_defect(schema: Json) -> str | None:
-    """Why this is no usable schema, or None.
+    """Why this is no usable schema, or None."""
+    return judge_schema(schema).reason
 
-    The check takes milliseconds, and the same Tools come with every instance and every tick: it is cached.
+
+def find_schema_problem(
+    schema: Json, at: Place, code: str, *, subject: str = "", meter: WorkMeter | None = None
+) -> Problem | None:
+    """The Problem of a schema that cannot be used; ``subject`` is what it is of, for the message.
+
+    Raises:
+        TooComplex: the meter has run out.
     """
-    try:
-        data = write_json(schema)
-    except (RecursionError, TypeError, ValueError) as error:
-        return _defect(schema) or f"a schema is JSON: {truncate(str(error), 200)}"
-    return _cached_defect(data) if len(data) <= MAX_CACHED_BYTES else _defect(schema)
+    verdict = judge_schema(schema)
+    if meter is not None:
+        meter.spend(verdict.steps)
+    if verdict.reason is None:
+        return None
+    return Problem(TOO_COMPLEX if verdict.is_too_complex else code, f"{subject}{verdict.reason}", pointer(*at))
 
 
-@lru_cache(maxsize=1024)
-def _cached_defect(data: bytes) -> str | None:
-    return _defect(read_json(data))
-
-
-def _defect(schema: Json) -> str | None:
-    if not isinstance(schema, (dict, bool)):
-        return f"a schema is an object, not {type_name(schema)}"
-    remote = _remote(schema)
-    if remote:
-        return f'$ref {remote!r} leads out of the schema; only "#…" is followed'
-    try:
-        Draft202012Validator.check_schema(with_null(schema))
-        jsonschema_rs.validator_for(with_null(schema), retriever=_refuse)
-    except SchemaError as error:
-        return f"{pointer(*error.absolute_path) or 'the schema'}: {truncate(error.message, 200)}"
-    except (ValueError, TypeError, RecursionError, Unresolvable, jsonschema_rs.ValidationError) as error:
-        return truncate(str(error).split("\n", 1)[0], 200)
-    return None
-
-
-def with_null(schema: Json) -> Json:
-    """The schema with ``nullable: true`` written as JSON Schema. Values (``const``, ``enum`` …) stay."""
-    if not isinstance(schema, dict):
-        return schema
-    out = dict(schema)
-    for key in _NESTED:
-        if key in out:
-            out[key] = with_null(out[key])
-    for key in _LISTED:
-        if isinstance(out.get(key), list):
-            out[key] = [with_null(s) for s in out[key]]
-    for key in _MAPPED:
-        if isinstance(out.get(key), dict):
-            out[key] = {k: with_null(v) for k, v in out[key].items()}
-    return _nullable(out) if out.pop("nullable", None) is True else out
-
-
-def _nullable(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema, with null allowed. Every part keeps its place, which a ``$ref`` may lead to."""
-    out = dict(schema)
-    if "type" in out:
-        kinds = out["type"] if isinstance(out["type"], list) else [out["type"]]
-        out["type"] = [*kinds, "null"] if "null" not in kinds else kinds
-    if isinstance(out.get("enum"), list):
-        out["enum"] = [*out["enum"], None]
-    if "const" in out:
-        out["enum"] = [out.pop("const"), None]
-    for key in ("anyOf", "oneOf"):
-        if isinstance(out.get(key), list):
-            out[key] = [*out[key], {"type": "null"}]
-    if "$ref" in out or "allOf" in out:
-        moved = {k: out.pop(k) for k in ("$ref", "allOf") if k in out}
-        rest = out.pop("anyOf", None)
-        out["anyOf"] = [moved if rest is None else {**moved, "anyOf": rest}, {"type": "null"}]
-    return out
-
-
-def subschemas(schema: Json) -> Iterator[Json]:
-    """The schema and every schema inside it, depth first."""
-    if not isinstance(schema, dict):
-        return
-    yield schema
-    for key in _NESTED:
-        yield from subschemas(schema.get(key))
-    for key in _LISTED:
-        for part in schema.get(key) or ():
-            yield from subschemas(part)
-    for key in _MAPPED:
-        for part in (schema.get(key) or {}).values():
-            yield from subschemas(part)
-
-
-def _remote(schema: Json) -> str | None:
-    try:
-        for part in subschemas(schema):
-            for key in ("$ref", "$dynamicRef"):
-                target = part.get(key)
-                if isinstance(target, str) and not target.startswith("#"):
-                    return target
-    except AttributeError:
-        return None  # no schema at all: the metaschema says why
-    return None
+def _key_of(text: bytes) -> bytes:
+    return hashlib.blake2b(text, digest_size=16).digest()
 
 
 def _refuse(uri: str) -> Any:
     raise ValueError(f"{uri} is not fetched")
 
 
-def _explain(validator: Any, value: Json) -> list[Defect]:
-    """What ``validator`` finds wrong: a whole before its parts, list items in their order, keys by name."""
-    try:
-        errors = sorted(validator.iter_errors(value), key=relevance, reverse=True)
-    except RecursionError:
-        return [((), "nested too deeply to be checked")]
-    except Unresolvable as error:
-        return [((), f"the schema has a reference that leads nowhere: {truncate(str(error), 120)}")]
-    errors.sort(key=lambda error: list(error.absolute_path))
-    inner = [best_match([error]) or error for error in errors[:MAX_DEFECTS]]
-    return [(tuple(error.absolute_path), _error_text(error)) for error in inner]
+# -- what is not known yet -------------------------------------------------------
 
 
-def _error_text(error: Any) -> str:
-    if error.validator == "anyOf":
-        return f"{truncate(repr(error.instance), 80)} fits none of the alternatives"
-    if error.validator == "additionalProperties" and error.validator_value is False:
-        return _unknown_keys(error.instance, error.schema) or truncate(error.message, 240)
-    return truncate(error.message, 240)
+def _is_unknown(value: Json) -> bool:
+    return value is UNKNOWN or value is UNKNOWN_TEXT
 
 
-def _unknown_keys(value: dict[str, Json], schema: dict[str, Any]) -> str | None:
-    """The keys that a closed object does not allow, and those that it does; None where patterns allow more."""
-    allowed = schema.get("properties", {})
-    unknown = [key for key in value if key not in allowed]
-    if schema.get("patternProperties"):
-        return None
-    names = ", ".join(f'"{truncate(key, 40)}"' for key in unknown[:MAX_DEFECTS])
-    text = f"{names} {'is' if len(unknown) == 1 else 'are'} not allowed; allowed: {format_choices(allowed)}"
-    similar = find_similar(unknown[0], allowed)
-    return f'{text}; did you mean "{similar}"?' if similar is not None else text
+def _with_unknowns(value: Json, unknown: set[int]) -> Json:
+    """A planned value with UNKNOWN in place of each reference, and ``††x`` unescaped.
+
+    ``unknown`` gets the ids of the lists and objects in it that have an unknown part.
+    """
+    if isinstance(value, str):
+        return value if value[:1] != MARK else UNKNOWN if is_reference(value) else unescape(value)
+    if not isinstance(value, (dict, list)):
+        return value
+    out = value.copy()
+    has_unknown = False
+    for key, child in value.items() if isinstance(value, dict) else enumerate(value):
+        if isinstance(child, str):
+            if child[:1] != MARK:
+                continue
+        elif not isinstance(child, (dict, list)):
+            has_unknown = has_unknown or _is_unknown(child)
+            continue
+        out[key] = part = _with_unknowns(child, unknown)
+        has_unknown = has_unknown or _is_unknown(part) or id(part) in unknown
+    if has_unknown:
+        unknown.add(id(out))
+    return out
 
 
-def follow(root: Json, ref: str) -> Json:
-    """The part of a schema that a ``$ref`` of ``#/…`` leads to; True (anything) where it leads nowhere."""
-    value = root
-    for token in ref.removeprefix("#").strip("/").split("/"):
-        key = token.replace("~1", "/").replace("~0", "~")
-        if key:
-            value = value.get(key, True) if isinstance(value, dict) else True
-    return value
+def _add_unknown_containers(value: Json, unknown: set[int]) -> bool:
+    """Add the ids of the lists and objects that have an unknown part to ``unknown``; True when there is one."""
+    if not isinstance(value, (dict, list)):
+        return _is_unknown(value)
+    has_unknown = False
+    for child in value.values() if isinstance(value, dict) else value:
+        if isinstance(child, (dict, list)):
+            has_unknown = _add_unknown_containers(child, unknown) or has_unknown
+        elif _is_unknown(child):
+            has_unknown = True
+    if has_unknown:
+        unknown.add(id(value))
+    return has_unknown

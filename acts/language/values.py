@@ -1,7 +1,8 @@
 """JSON values: access by path, merging, and what makes a value unfit to be stored.
 
 Values are never changed in place. ``ABSENT`` is the value of a key that does not exist.
-``UNKNOWN`` is a value that a dry run cannot know; everything below it is UNKNOWN too.
+``UNKNOWN`` is a value that a dry run cannot know; everything below it is UNKNOWN too. ``UNKNOWN_TEXT``
+is a string that it cannot know.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ class _Marker:
 
 ABSENT: Final = _Marker("ABSENT")
 UNKNOWN: Final = _Marker("UNKNOWN")
+UNKNOWN_TEXT: Final = _Marker("UNKNOWN_TEXT")
 
 # No list with an index of more digits fits into memory
 MAX_INDEX_DIGITS: Final = 9
@@ -150,9 +152,9 @@ def defect(value: Json, depth_limit: int = MAX_DEPTH) -> tuple[str, str] | None:
             if depth >= depth_limit:
                 return pointer(*path[:8]) + "/…", f"nested deeper than {depth_limit} levels"
             for key, child in item.items() if isinstance(item, dict) else enumerate(item):
-                if isinstance(key, str) and not is_unicode(key):
+                if isinstance(key, str) and not (key.isascii() or is_unicode(key)):
                     return pointer(*path), "a key is not valid Unicode: it holds a lone surrogate"
-                if child is not None and type(child) is not int:
+                if not (child is None or type(child) is int or (type(child) is str and child.isascii())):
                     stack.append((child, depth + 1, (*path, key)))
         else:
             reason = _scalar_defect(item)

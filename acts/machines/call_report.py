@@ -7,18 +7,23 @@ from typing import TYPE_CHECKING, Any, Final
 from acts.plan.planned_call import UNIT
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from acts.machines.walk import Walk
 
 _FAILED: Final = ("failed", "rejected")
 
 
-def call_item(walk: Walk, rank: int) -> dict[str, Any]:
-    """``{id, tool, state, instance?, outputPath?, error?, call?, waitsFor?}`` of one Call.
+def call_item(walk: Walk, rank: int, in_queue: Collection[str] = ()) -> dict[str, Any]:
+    """``{id, tool, state, instance?, outputPath?, error?, call?, waitsFor?, taskQueue?}`` of one Call.
 
     ``call`` is the Call as planned, if a person put it into the plan and it failed: no plan message has it.
+    ``in_queue`` are the keys of Calls that no worker has taken: they are ``ready``, in their ``taskQueue``.
     """
     node, call = walk.nodes[rank], walk.calls[rank]
     out: dict[str, Any] = {"id": node.id, "tool": node.tool.name, "state": call.state}
+    if call.state == "running" and node.key in in_queue:
+        out |= {"state": "ready", "taskQueue": node.tool.options.taskQueue}
     if node.instance is not None:
         out["instance"] = node.instance
     path = walk.path_written(rank)
@@ -33,10 +38,10 @@ def call_item(walk: Walk, rank: int) -> dict[str, Any]:
     return out
 
 
-def calls(walk: Walk) -> list[dict[str, Any]]:
-    """Every Call, in the order in which the plan lists them; batch children are none."""
+def calls(walk: Walk, in_queue: Collection[str] = ()) -> list[dict[str, Any]]:
+    """Every Call, in the order in which the plan lists them; batch children are none. ``in_queue``: ``call_item``."""
     ranks = [rank for rank, node in enumerate(walk.nodes) if node.kind != UNIT]
-    return [call_item(walk, rank) for rank in sorted(ranks, key=lambda rank: walk.nodes[rank].index)]
+    return [call_item(walk, rank, in_queue) for rank in sorted(ranks, key=lambda rank: walk.nodes[rank].index)]
 
 
 def error_item(walk: Walk, rank: int) -> dict[str, Any] | None:

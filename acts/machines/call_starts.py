@@ -128,11 +128,12 @@ class CallStarts:
         if node.kind == "delegate":
             return self._start_delegate(command, granted, now)
         if not node.is_detached:
+            self._run.queue_watch.record_start(node.key, node.tool.options.taskQueue)
             return [StartActivity(node, command.call, command.context)]
         options = node.tool.options.model_dump(mode="json")
         own = BackgroundInput(
             label=node.label, activity=node.tool.activity, options=options, call=command.call,
-            tool=dict(node.tool.schema), context=tuple(command.context),
+            tool=dict(node.tool.schema), context=tuple(command.context), token=self._run.position.token,
         )  # fmt: skip
         return [StartBackground(node, own)]
 
@@ -146,7 +147,11 @@ class CallStarts:
             settled = list(run.budget.settle(node.key, None))
             return settled + run.on_call(node.key, lambda rank: run.walk.failed(rank, error, now), now)
         config = {**(run.raw.get("config") or {}), "approve": run.setup.approve}
-        position = run.position.detached() if node.is_detached else run.position.delegate(run.own, node.instance)
+        identity = command.call["_id"]
+        if node.is_detached:
+            position = run.position.detached(identity)
+        else:
+            position = run.position.delegate(run.own, node.instance, identity)
         share = granted.share if granted is not None and granted.share else None
         own = build_delegate_input(
             command.call, command.context, node, config, position, run.setup.capabilities.pins, share
@@ -154,7 +159,7 @@ class CallStarts:
         more: dict[str, Any] = {"grant": run.budget.hand_on(node.key), "refusal": refusal}
         own = own.model_copy(update={**more, "price": run.price if node.delegate == ANONYMOUS else None})
         if node.is_detached:
-            return [StartBackground(node, BackgroundInput(label=node.label, delegate=own))]
+            return [StartBackground(node, BackgroundInput(label=node.label, delegate=own, token=position.token))]
         return [StartDelegate(node, own)]
 
     def _instance_input(self, node: PlannedCall) -> InstanceInput:

@@ -112,14 +112,12 @@ class CallState:
 class CallStates:
     """The states of all Calls of a plan, by rank.
 
-    ``unsettled`` is how many have not settled. ``changed`` are the ranks that have moved since a reader cleared
-    the list; ``ignored`` describes the last events that changed nothing.
+    ``unsettled`` is how many have not settled; ``ignored`` describes the last events that changed nothing.
     """
 
     def __init__(self, nodes: Sequence[PlannedCall], states: Mapping[int, CallState]) -> None:
         self._nodes = nodes
         self.by_rank = [states.get(rank) or CallState() for rank in range(len(nodes))]
-        self.changed: list[int] = []
         self.ignored: list[str] = []
         self.unsettled = sum(call.stage not in SETTLED for call in self.by_rank)
         self._in_stage = dict.fromkeys(STAGES, 0)
@@ -140,7 +138,6 @@ class CallStates:
         self._in_stage[stage] += 1
         self.unsettled -= stage in SETTLED
         call.stage = stage
-        self.changed.append(rank)
         return True
 
     def _ignore(self, event: str, reason: str) -> None:

@@ -62,10 +62,25 @@ class EarlyDecisions:
         self._own = own
         self._kept: list[ReceivedDecision] = []
         self._seen: dict[_Seen, tuple[str, ...]] = {}  # with the ancestors of the run
+        self._unseen: dict[_Seen, PendingApproval] = {}  # opened in this workflow task
 
     def remember(self, wait: PendingApproval, ancestors: Sequence[str] = ()) -> None:
         """This has waited: a decision about it that comes later is late."""
         self._seen[wait.workflow_id, wait.call, wait.instance] = tuple(ancestors)
+
+    def add_unseen(self, wait: PendingApproval) -> None:
+        """This has just opened: nobody can have seen it before the task ends."""
+        self._unseen[wait.workflow_id, wait.call, wait.instance] = wait
+
+    def is_unseen(self, wait: PendingApproval) -> bool:
+        """True for what opened in this task."""
+        return (wait.workflow_id, wait.call, wait.instance) in self._unseen
+
+    def end_task(self) -> None:
+        """From now on people see what has opened."""
+        for wait in self._unseen.values():
+            self.remember(wait)
+        self._unseen.clear()
 
     def is_early(self, item: ReceivedDecision, waits: Iterable[PendingApproval]) -> bool:
         """True when a decision fits nothing that waits now or has waited before."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from acts.language.errors import CallError
     from acts.language.messages import Data
-    from acts.tree.records import Accounting, VersionedRecord
+    from acts.tree.records import Accounting, TreeSignal
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,10 +134,17 @@ class TimerFired:
 
 
 @dataclass(frozen=True, slots=True)
-class RecordReceived:
-    """Another run of the tree sent a record."""
+class QueuesChecked:
+    """Which task queues have workers, as far as the server says."""
 
-    record: VersionedRecord
+    has_workers: dict[str, bool]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordReceived:
+    """Another run sent a record; whether it is one of this tree, its token says."""
+
+    record: TreeSignal
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,5 +165,5 @@ class RecordLost:
 Event = (
     Begin | CallCompleted | CallFailed | CallDetached | ChildStarted | ChildEnded | ModelAnswered | ModelFailed
     | DecisionReceived | Provided | PauseRequested | ResumeRequested | StartsHeld | StartsReleased | CancelRequested
-    | TimerFired | RecordReceived | RecordDelivered | RecordLost
+    | TimerFired | QueuesChecked | RecordReceived | RecordDelivered | RecordLost
 )  # fmt: skip

@@ -13,13 +13,21 @@ import contextlib
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from acts.language.errors import DecisionRefused, EngineError, InvalidRequest, Problem
+from acts.language.errors import DecisionRefused, EngineError, InvalidRequest, Problem, TooComplex
 from acts.language.messages import Data, Request, output_schema, parse_message
-from acts.language.schemas import Checker, checker, schema_defect
+from acts.language.schemas import Checker, checker, find_schema_problem
 from acts.language.tools import Tool, read_tools
 from acts.language.usage import Usage
 from acts.language.values import MAX_DEPTH, Json, defect, pointer
-from acts.language.wire import LIMIT_EXCEEDED, REJECTED, SCHEMA_MISMATCH, UNRESOLVED
+from acts.language.wire import (
+    INVALID_SOLUTION,
+    LIMIT_EXCEEDED,
+    NOT_RUN,
+    REJECTED,
+    SCHEMA_MISMATCH,
+    TOO_COMPLEX,
+    UNRESOLVED,
+)
 from acts.machines.agent_context import MAX_ERRORS_SHOWN, AgentContext
 from acts.machines.tick_results import TickResults
 from acts.plan.planned_call import approval_needed
@@ -29,7 +37,7 @@ from acts.tree.decisions import DECISION_KEYS
 from acts.tree.plan_request import full_request, minimal_request
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from acts.plan.planned_call import PlannedCall
 
@@ -73,7 +81,15 @@ class AwaitApproval:
     tick: int
 
 
-Step = AskModel | AwaitApproval | StartPlan | Finished
+@dataclass(frozen=True, slots=True)
+class DropRest:
+    """The answer cannot be used, and Calls of it have started: the plan of this tick is what has started."""
+
+    tick: int
+    reason: str
+
+
+Step = AskModel | AwaitApproval | StartPlan | DropRest | Finished
 
 
 class Loop:
@@ -97,9 +113,9 @@ class Loop:
             hint = f"set config.model, e.g. {models}; a plan without a planner is a Plan"
             problems.append(Problem("noModel", "an agent needs a model to plan", "/config/model", hint=hint))
         self.output_schema = output_schema(request.schema)
-        why = None if self.output_schema is None else schema_defect(self.output_schema)
-        if why and not any(p.pointer == "/schema" for p in problems):
-            problems.append(Problem("invalidSchema", why, "/schema"))
+        if self.output_schema is not None and not any(p.pointer == "/schema" for p in problems):
+            problem = find_schema_problem(self.output_schema, ("schema",), "invalidSchema")
+            problems.extend([problem] if problem is not None else [])
         self.context = AgentContext(request)
         problems.extend(self.context.log.problems)
         if any(p.fatal for p in problems):
@@ -117,6 +133,7 @@ class Loop:
         self._proposal: tuple[ValidatedPlan, list[Json]] | None = None
         self._output_wanted: Json = None
         self._is_partly_run = False
+        self._dropped: tuple[list[Problem], list[Json]] | None = None
 
     @property
     def request(self) -> Request:
@@ -142,13 +159,16 @@ class Loop:
         """Take back a tick that was not begun."""
         self.tick -= 1
 
-    def answered(self, solution: Json) -> Step:
-        """The model's Solution for this tick."""
+    def answered(self, solution: Json, started: Sequence[Json] = ()) -> Step:
+        """The model's Solution for this tick; ``started`` are its Calls that are walked already."""
         problems = list(shape_problems(solution))
         if problems:
-            return self._refuse(problems, [])
+            return self._refuse(problems, [], started)
         calls, self._output_wanted = solution.get("calls") or [], solution.get("output")
         problems = list(output_problems(self._output_wanted))
+        if started and calls[: len(started)] != list(started):
+            text = "the answer does not begin with the calls that had started while it was written"
+            return self._refuse([Problem(INVALID_SOLUTION, text, "/calls")], calls, started)
         if not calls:
             return self._refuse(problems, calls) if problems else self._finish() or self.next_tick()
         refusal = self._refusal_of(calls)
@@ -157,26 +177,68 @@ class Loop:
         try:
             prepared = self._validate(calls)
         except InvalidRequest as error:
-            return self._refuse([*problems, *(p for p in error.problems if p.fatal)], calls)
+            return self._refuse([*problems, *(p for p in error.problems if p.fatal)], calls, started)
         if problems:
-            return self._refuse(problems, calls)
+            return self._refuse(problems, calls, started)
         self._proposal = (prepared, calls)
         self.prepared, self.plan_tick = prepared, self.tick
         return AwaitApproval(self.tick) if self.asks_for_plan else self.approved()
 
-    def answer_unusable(self, code: str, message: str) -> Step:
-        """The model's answer was no Solution, or none that can be run."""
-        self.results.walking = []
-        return self._refuse([Problem(code, message)], [])
+    def answer_unusable(self, code: str, message: str, started: Sequence[Json] = ()) -> Step:
+        """The model's answer was no Solution, or none that can be run; ``started`` as in ``answered``."""
+        if not started:
+            self.results.walking = []
+        return self._refuse([Problem(code, message)], [], started)
 
     def plan_ended(self, result: Mapping[str, Any]) -> Step:
         """The plan of this tick has been walked; ``result`` is that of a Plan."""
+        if self._dropped is not None:
+            result = self._without_dropped(result)
         self.context.append(result.get("context") or ())
         failures = self.results.record(result, self.tick)
         self.context.append({"type": "error", "data": data} for data in failures[:MAX_ERRORS_SHOWN])
+        if self._dropped is not None:
+            (problems, calls), self._dropped = self._dropped, None
+            return self._refuse(problems, calls)
         if failures or self._output_wanted is None or self._is_partly_run:
             return self.next_tick()
         return self._finish() or self.next_tick()
+
+    # -- an answer that is still being written -----------------------------------------------------
+
+    @property
+    def may_stream(self) -> bool:
+        """True when Calls may start while the model still writes: nothing is asked first, and no instances."""
+        config = self.request.config
+        is_whole = config.step == "plan" and not self.request.instances()
+        return config.stream and self.mode == "eager" and is_whole and not self.asks_for_plan
+
+    def validate_beginning(self, calls: list[Json]) -> ValidatedPlan:
+        """The first Calls of an answer as the beginning of a plan.
+
+        Raises:
+            InvalidRequest: whatever follows, the answer has these problems.
+        """
+        broken = defect(calls, MAX_DEPTH - DEPTH_RESERVE)
+        if broken:
+            raise InvalidRequest([Problem(INVALID_SOLUTION, broken[1], "/calls" + broken[0])])
+        return self._validate(calls, is_complete=False)
+
+    def streamed_request(self, prepared: ValidatedPlan) -> dict[str, Any]:
+        """The Request of the beginning of a plan, which is walked from now on."""
+        nodes = self._next_nodes(prepared)
+        self.prepared, self.plan_tick = prepared, self.tick
+        self.results.begin(nodes, self.tick)
+        return self._plan_request(prepared, nodes)
+
+    def _without_dropped(self, result: Mapping[str, Any]) -> dict[str, Any]:
+        """The result of a plan without the Calls that had not started; the others are the plan."""
+        calls = [call for call in result["calls"] if (call.get("error") or {}).get("code") != NOT_RUN]
+        places = {int(call["id"].partition(":")[0]) - 1 for call in calls}
+        plan = self.prepared.request.plan if self.prepared is not None else None
+        started = [call for i, call in enumerate(plan.calls if plan is not None else ()) if i in places]
+        self.context.append([{"type": "plan", "plan": started, "mode": self.mode}])
+        return {**result, "calls": calls}
 
     def plan_cancelled(self, result: Mapping[str, Any]) -> None:
         """The plan of this tick was cancelled; ``result`` is what it had done, or nothing."""
@@ -228,7 +290,7 @@ class Loop:
             raise InvalidRequest([Problem("limitExceeded", refusal, "/calls")])
         broken = defect(calls, MAX_DEPTH - DEPTH_RESERVE)
         if broken:
-            raise InvalidRequest([Problem("invalidSolution", broken[1], "/calls" + broken[0])])
+            raise InvalidRequest([Problem(INVALID_SOLUTION, broken[1], "/calls" + broken[0])])
         return self._validate(calls)
 
     def _with_changed_call(self, id_: str | None, changed: Json) -> list[Json]:
@@ -262,12 +324,12 @@ class Loop:
 
     # -- parts ------------------------------------------------------------------------------------
 
-    def _validate(self, calls: list[Json]) -> ValidatedPlan:
+    def _validate(self, calls: list[Json], *, is_complete: bool = True) -> ValidatedPlan:
         plan = parse_message({"type": "plan", "plan": calls, "mode": self.mode}, len(self.request.context))
         unlimited = self.request.config.budget.model_copy(update={"calls": None})
         config = self.request.config.model_copy(update={"budget": unlimited})
         request = replace(self.request, config=config, context=(*self.request.context, plan))
-        return validate_plan(request, self.tools, self.context.log, ("calls",))
+        return validate_plan(request, self.tools, self.context.log, ("calls",), is_complete=is_complete)
 
     def pending_plan_request(self) -> tuple[ValidatedPlan, dict[str, Any]]:
         """What of the proposal would be walked, and the Request that it would be walked by."""
@@ -322,7 +384,10 @@ class Loop:
             return [Problem(UNRESOLVED, f"the output refers to {listed}, and nothing is there", "/output")]
         if output is None:
             return [Problem("emptySolution", "the output refers to null: that is no output", "/output")]
-        defects = self._check.defects(output) if self._check is not None else []
+        try:
+            defects = self._check.defects(output) if self._check is not None else []
+        except TooComplex as error:
+            return [Problem(TOO_COMPLEX, f"the output: {error}", "/output")]
         self.output = None if defects else output
         return [Problem(SCHEMA_MISMATCH, f"the output: {why}", pointer("output", *at)) for at, why in defects]
 
@@ -330,7 +395,13 @@ class Loop:
     def _check(self) -> Checker | None:
         return None if self.output_schema is None else checker(self.output_schema)
 
-    def _refuse(self, problems: list[Problem], calls: list[Json]) -> AskModel | Finished:
+    def _refuse(
+        self, problems: list[Problem], calls: list[Json], started: Sequence[Json] = ()
+    ) -> AskModel | DropRest | Finished:
+        """The problems go back to the model; where Calls have started, once these have ended."""
+        if started:
+            self._dropped = (problems, calls)
+            return DropRest(self.tick, problems[0].message)
         self._append_problems(problems, calls)
         return self.next_tick()
 

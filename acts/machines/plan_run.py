@@ -10,8 +10,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
-from acts.language.errors import CallError, DecisionRefused, InvalidRequest
-from acts.language.wire import APPROVE, CANCELLED, EDIT, ENGINE_ERROR, PAUSE, PROVIDE, REJECT, REJECTED, RESUME
+from acts.language.errors import CallError, DecisionRefused, InvalidRequest, truncate
+from acts.language.wire import APPROVE, CANCELLED, EDIT, ENGINE_ERROR, NOT_RUN, PAUSE, PROVIDE, REJECT, REJECTED, RESUME
 from acts.machines.budget import BudgetRefused, Granted
 from acts.machines.call_starts import CallStarts
 from acts.machines.child_reports import decision_seen_from_above, reported_instances
@@ -30,18 +30,17 @@ from acts.machines.events import (
     StartsHeld,
     StartsReleased,
 )
-from acts.machines.plan_setup import PlanSetup, validate_edit
-from acts.machines.run_commands import (
-    Finish,
-    SignalChildren,
-)
+from acts.machines.plan_setup import PlanSetup, validate_edit, validate_extended
+from acts.machines.queue_watch import foreign_queues
+from acts.machines.run_commands import Finish, SignalChildren
 from acts.machines.run_machine import RunMachine
+from acts.machines.streamed_plan import extended_request
 from acts.machines.walk import Walk
 from acts.plan.planned_call import UNIT, PlannedCall
 from acts.plan.validate import ValidatedPlan
 from acts.tree.batches import count_calls, expand_template, needs_children, split_into_children
 from acts.tree.decisions import Decision
-from acts.tree.records import InstanceInput
+from acts.tree.records import InstanceInput, PlanExtension
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -50,7 +49,7 @@ if TYPE_CHECKING:
     from acts.language.messages import Data
     from acts.machines.approval_effects import Decided
     from acts.machines.commands import Command
-    from acts.tree.records import PlanState
+    from acts.tree.records import PlanState, TreeSignal
 
     Forecast = Callable[[ValidatedPlan], dict[str, Any] | None]
 
@@ -69,6 +68,7 @@ class PlanRun(RunMachine):
     def __init__(self, own: str, setup: PlanSetup, identify: Callable[[PlannedCall], str], forecast: Forecast) -> None:
         super().__init__(own, setup.position)
         self.setup = setup
+        self.price = setup.capabilities.price
         self.raw = setup.raw
         self.walk = Walk(self._own_part(setup.prepared), identify)
         self.version = 1
@@ -78,6 +78,7 @@ class PlanRun(RunMachine):
         self._starts = CallStarts(self)
         self._checked: tuple[Any, ValidatedPlan] | None = None
         self.notes += [p.text() for p in setup.prepared.warnings if p.code == "limitLowered"]
+        self.walk.growing = setup.input is not None and setup.input.isGrowing
         if setup.input is None:
             self.budget.count_calls(count_calls(setup.prepared))
         else:
@@ -99,11 +100,6 @@ class PlanRun(RunMachine):
     def in_flight(self) -> int:
         """Activities, children and requests that the walk waits for."""
         return self.walk.running
-
-    @property
-    def price(self) -> tuple[float, float] | None:
-        """US dollars per token of the model, as the worker knew it when the run began."""
-        return self.setup.capabilities.price
 
     @property
     def is_paused(self) -> bool:
@@ -129,6 +125,12 @@ class PlanRun(RunMachine):
         waiting = self.approvals.below.count_waiting(self.children.values())
         waits = self.walk.running <= waiting and (self.walk.running or self.walk.counts.get("awaiting"))
         return "awaiting" if waits else "running"
+
+    @property
+    def foreign_queues(self) -> tuple[str, ...]:
+        """The task queues of the plan's Tools; the run above asks about those of a part."""
+        part = self.setup.input is not None and self.setup.input.part
+        return () if part else foreign_queues(node.tool for node in self.whole_plan.nodes)
 
     def react(self, event: Event, now: str) -> list[Any]:
         """The effects of an event: what it does to the walk, and what the walk wants done."""
@@ -187,6 +189,19 @@ class PlanRun(RunMachine):
             self.note(f"a message was refused: {error.problems[0].message}")
             return [signal]
         return [signal, *self._perform(commands, now)]  # a child that starts now has it in its Request
+
+    def on_record(self, record: TreeSignal, now: str) -> list[Any]:
+        """More of a plan that is still being written, or the word that no more follows."""
+        if not isinstance(record, PlanExtension) or not self.walk.growing:
+            return []
+        if record.dropped is not None:
+            error = {"code": NOT_RUN, "message": truncate(record.dropped, 300)}
+            return self._perform(self.walk.drop_unstarted(error, now), now)
+        raw = extended_request(self.raw, record)
+        prepared = validate_extended(self.setup, raw, is_complete=record.isComplete)
+        self.raw = raw
+        self.walk.growing = not record.isComplete
+        return self._perform(self.walk.add_calls(prepared, now), now)
 
     def _pause(self, _event: PauseRequested, now: str) -> list[Any]:
         return [*self._perform(self.walk.pause(), now), SignalChildren(PAUSE)]
@@ -338,7 +353,8 @@ class PlanRun(RunMachine):
         """The fields of ``PlanState`` that a plan fills."""
         own = self.setup.input
         return {
-            "request": self.raw, "capabilities": self.setup.capabilities, "walk": self.walk.snapshot(),
+            "request": self.raw, "position": self.position, "capabilities": self.setup.capabilities,
+            "walk": self.walk.snapshot(),
             "input": None if own is None else own.model_copy(update=_NOT_CARRIED).to_json(),
             "usage": self.usage.to_json(), "version": self.version, "isApproved": self.is_approved,
             "forecast": self.forecast,

@@ -76,3 +76,13 @@ def validate_edit(setup: PlanSetup, raw: dict[str, Any], current: ValidatedPlan,
         calls[at] = keep_instance(calls[at], decision.call_with, node.instance)
     request = edited_request(raw, plan.index, calls)
     return validate_parsed(parse_request(request), setup.capabilities.tools, setup.capabilities.served, places)
+
+
+def validate_extended(setup: PlanSetup, raw: dict[str, Any], *, is_complete: bool) -> ValidatedPlan:
+    """A plan that is still being written, with more of its Calls.
+
+    Raises:
+        InvalidRequest: never for what an agent sends, which has validated it.
+    """
+    request = parse_request(raw)
+    return validate_parsed(request, setup.capabilities.tools, setup.capabilities.served, is_complete=is_complete)

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from acts.language.errors import CallError
-from acts.language.schemas import Checker, Defect, checker
+from acts.language.errors import CallError, TooComplex
+from acts.language.schemas import Checker, Defect
 from acts.language.scopes import scoped_context
 from acts.language.values import Json, pointer
-from acts.language.wire import SCHEMA_MISMATCH, UNRESOLVED
+from acts.language.wire import SCHEMA_MISMATCH, TOO_COMPLEX, UNRESOLVED
 from acts.plan.planned_call import PlannedCall, approval_needed
-from acts.plan.validate import state_schema
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,7 +49,11 @@ def assess_call(walk: Walk, rank: int) -> Assessment:
     parameters, missing = node.resolve_parameters(walk.context.reader(rank))
     if missing:
         return _assess_missing(walk, rank, missing)
-    defects = _defects(node.tool.parameters, parameters, dry=walk.dry)
+    try:
+        defects = _defects(node.tool.parameters, parameters, dry=walk.dry)
+    except TooComplex as error:
+        text = f'parameters of "{node.tool.name}": {error}'
+        return Assessment("start_failed", error=CallError(TOO_COMPLEX, text))
     if defects:
         text = "; ".join(f"{pointer(*at) or 'the parameters'}: {why}" for at, why in defects)
         return Assessment("start_failed", error=CallError(SCHEMA_MISMATCH, f'parameters of "{node.tool.name}": {text}'))
@@ -94,23 +97,27 @@ def check_writes(walk: Walk, node: PlannedCall, writes: Writes) -> None:
     """Check what a result writes against the Tool's ``_output`` and the schemas of the context.
 
     Raises:
-        CallError: ``SchemaMismatch``, with the defects of the first value that has any.
+        CallError: ``SchemaMismatch``, with the defects of the first value that has any, or ``tooComplex``.
     """
     checked: list[Json] = []
     for path, value in writes:
         output = node.tool.output_check
         if output is not None and not any(value is other for other in checked):
             checked.append(value)
-            _require(output, value, f'the result of "{node.tool.name}" breaks its _output', dry=walk.dry)
+            subject = f'the result of "{node.tool.name}"'
+            _require(output, value, subject, f"{subject} breaks its _output", dry=walk.dry)
         if walk.schemas and node.method == "set":
-            schema = state_schema(walk.schemas, path)
-            if isinstance(schema, dict):
+            check = walk.schemas.check_at(path)
+            if check is not None:
                 text = f"the schema of {path.kind} does not allow this at {path}"
-                _require(checker(schema), value, text, dry=walk.dry)
+                _require(check, value, f"the value for {path}", text, dry=walk.dry)
 
 
-def _require(check: Checker, value: Json, violation: str, *, dry: bool) -> None:
-    defects = _defects(check, value, dry=dry)
+def _require(check: Checker, value: Json, subject: str, violation: str, *, dry: bool) -> None:
+    try:
+        defects = _defects(check, value, dry=dry)
+    except TooComplex as error:
+        raise CallError(TOO_COMPLEX, f"{subject}: {error}") from error
     if defects:
         text = "; ".join(f"{pointer(*at) + ': ' if at else ''}{why}" for at, why in defects)
         raise CallError(SCHEMA_MISMATCH, f"{violation}: {text}")

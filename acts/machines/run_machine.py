@@ -13,23 +13,28 @@ from typing import TYPE_CHECKING, Any, Final
 
 from acts.language.errors import truncate
 from acts.language.usage import Usage
-from acts.language.wire import RUN_ENDED
-from acts.machines.approval_effects import Decided, Note, StartTimer
+from acts.language.wire import CANCELLED_REPORT, ENGINE_ERROR, RUN_ENDED
+from acts.machines.approval_effects import AnswerUpdate, Decided, Note, StartTimer
 from acts.machines.approvals import RESEND_TIMER, Approvals
 from acts.machines.budget import BudgetMachine, BudgetRefused, Granted, SendRecord
 from acts.machines.events import (
     Begin,
+    CallCompleted,
+    CallFailed,
     CancelRequested,
     ChildEnded,
     ChildStarted,
     DecisionReceived,
     Event,
+    QueuesChecked,
     RecordDelivered,
     RecordLost,
     RecordReceived,
     ResumeRequested,
     TimerFired,
 )
+from acts.machines.queue_watch import QUEUE_TIMER, QueueWatch
+from acts.machines.run_commands import Stop
 from acts.tree.records import (
     BudgetGrant,
     BudgetReport,
@@ -40,6 +45,7 @@ from acts.tree.records import (
     GrantedRequest,
     PendingChanged,
     RunEnded,
+    Superseded,
     TreePosition,
 )
 
@@ -49,6 +55,7 @@ if TYPE_CHECKING:
     from acts.language.config import Config
     from acts.machines.run_commands import RunCommand
     from acts.tree.decisions import Decision
+    from acts.tree.records import TreeSignal
 
 MAX_NOTES: Final = 20
 MAX_NOTE: Final = 300
@@ -61,10 +68,12 @@ class RunMachine:
 
     def __init__(self, own: str, position: TreePosition, advance: GrantedRequest | None = None) -> None:
         self.own, self.position = own, position
+        self.price: tuple[float, float] | None = None  # US dollars per token of the model's input and output
         self.approvals = Approvals(own, position, self.check_decision)
         self.budget = BudgetMachine(own, position, advance)
         self.usage = Usage()
         self.notes: list[str] = []
+        self.queue_watch = QueueWatch()
         self.children: dict[str, str] = {}
         self._cancelled: dict[str, dict[str, Any]] = {}  # by workflow id: what cancelled children had done
         self.finished: str | None = None
@@ -78,11 +87,6 @@ class RunMachine:
     def config(self) -> Config:
         """The settings of the run's Request."""
         raise NotImplementedError
-
-    @property
-    def price(self) -> tuple[float, float] | None:
-        """US dollars per token of input and of output, where a budget needs the model's price."""
-        return None
 
     @property
     def phase(self) -> str:
@@ -104,6 +108,11 @@ class RunMachine:
         """How many activities, children and requests the run waits for."""
         raise NotImplementedError
 
+    @property
+    def foreign_queues(self) -> tuple[str, ...]:
+        """The task queues that the run's Tools name, if it looked up the Tools itself; else the run above asks."""
+        return ()
+
     def react(self, event: Event, now: str) -> list[Any]:
         """The effects of an event of this kind of run."""
         raise NotImplementedError
@@ -123,6 +132,14 @@ class RunMachine:
         """The budget does not allow a purpose."""
         raise NotImplementedError
 
+    def on_child_started(self, event: ChildStarted) -> list[Any]:
+        """A child runs, and can be sent records."""
+        return []
+
+    def on_record(self, record: TreeSignal, now: str) -> list[Any]:
+        """A record came that only this kind of run takes."""
+        return []
+
     def snapshot_fields(self) -> dict[str, Any]:
         """What this kind of run carries over, beside what all carry."""
         raise NotImplementedError
@@ -135,8 +152,12 @@ class RunMachine:
             return []
         if isinstance(event, Begin):
             self.has_not_begun = False
+        if isinstance(event, (CallCompleted, CallFailed)):
+            self.queue_watch.record_end(event.key)
         shared = _SHARED.get(type(event))
         effects = list(shared(self, event, now) if shared is not None else self.react(event, now))
+        if isinstance(event, Begin):
+            effects += self.queue_watch.begin()
         if isinstance(event, CancelRequested):
             effects += self.approvals.refuse_open_updates("the run was cancelled before the decision was judged")
         if isinstance(event, (CancelRequested, ResumeRequested)):
@@ -146,11 +167,23 @@ class RunMachine:
 
     def flush(self, now: str) -> list[RunCommand]:
         """What the root should hear of after this task: one report each of approvals and of the budget."""
-        return self._apply([*self.approvals.flush(), *self.budget.flush()], now)
+        effects = [*self.approvals.flush(), *self.budget.flush()]
+        if self.finished is None and not self.is_cancelling:
+            effects += self.queue_watch.flush(is_busy=self.in_flight > 0)
+        return self._apply(effects, now)
 
     def flush_at_end(self, now: str) -> list[RunCommand]:
         """At the end: what waited here is closed. What requests cost stands in the result; a cancelled run has none."""
         return self.flush(now) if self.is_cancelling else self._apply(self.approvals.flush(), now)
+
+    def refuse_update(self, id_: str, text: str) -> list[RunCommand]:
+        """Answer an update that could not be handled."""
+        return [AnswerUpdate(id_, DecisionAnswer(id=id_, type=ENGINE_ERROR, message=text))]
+
+    def report_cancelled(self, report: dict[str, Any]) -> SendRecord:
+        """The message that tells the parent what this cancelled run had done."""
+        record = CancelledReport(workflowId=self.own, report=report)
+        return self._signed(SendRecord(self.position.ancestors[-1], CANCELLED_REPORT, record))
 
     def child_of_instance(self, instance: str) -> str:
         """The name of the child that walks an instance."""
@@ -164,10 +197,14 @@ class RunMachine:
             effect = queue.popleft()
             own = _OWN_EFFECTS.get(type(effect))
             if own is None:
-                out.append(effect)
+                out.append(self._signed(effect) if isinstance(effect, SendRecord) else effect)
             else:
                 queue.extendleft(reversed(own(self, effect, now)))
         return out
+
+    def _signed(self, effect: SendRecord) -> SendRecord:
+        """A message with the token of the tree, which its receiver asks for."""
+        return replace(effect, record=effect.record.model_copy(update={"token": self.position.token}))
 
     def note(self, text: str) -> None:
         """A remark for ``status`` and the page; the last few are kept."""
@@ -183,12 +220,23 @@ class RunMachine:
     def _decision_received(self, event: DecisionReceived, now: str) -> list[Any]:
         return self.approvals.decide(event.raw, event.word, now, update=event.update, has_children=bool(self.children))
 
+    @property
+    def all_notes(self) -> list[str]:
+        """What people should know: remarks, and what is wrong with task queues now."""
+        return [*self.notes, *self.queue_watch.notes]
+
+    def _queues_checked(self, event: QueuesChecked, now: str) -> list[Any]:
+        self.queue_watch.record_check(event.has_workers, now)
+        return []
+
     def _timer_fired(self, event: TimerFired, now: str) -> list[Any]:
+        if event.name == QUEUE_TIMER:
+            return self.queue_watch.on_timer(is_busy=self.in_flight > 0)
         return list(self.approvals.on_timer(event.name, now))
 
     def _child_started(self, event: ChildStarted, _now: str) -> list[Any]:
         self.children[event.key] = event.workflow_id
-        return []
+        return self.on_child_started(event)
 
     def _child_ended(self, event: ChildEnded, now: str) -> list[Any]:
         """Take what a child says beside its result, then its result."""
@@ -211,22 +259,18 @@ class RunMachine:
 
     def _record_received(self, event: RecordReceived, now: str) -> list[Any]:
         record = event.record
-        if isinstance(record, PendingChanged):
-            is_below = self.position.is_root and self._is_below((*record.ancestors, record.workflowId))
-            return list(self.approvals.on_pending_changed(record, now)) if is_below else []
-        if isinstance(record, ForwardedDecision):
-            return list(self.approvals.on_forwarded(record, now))
-        if isinstance(record, DecisionAnswer):
-            return list(self.approvals.on_answer(record))
-        if isinstance(record, BudgetRequest):
-            return list(self.budget.on_request(record))
-        if isinstance(record, BudgetReport):
-            return list(self.budget.on_report(record))
-        if isinstance(record, BudgetGrant):
-            return list(self.budget.on_grant(record))
-        if isinstance(record, CancelledReport):
-            self._cancelled[record.workflowId] = record.report
-        return self._forget_run(record.workflowId) if isinstance(record, RunEnded) else []
+        if record.token != self.position.token:
+            return [Note(f"a {type(record).__name__} was ignored: it does not come from a run of this tree")]
+        take = _RECORDS.get(type(record))
+        return self.on_record(record, now) if take is None else take(self, record, now)
+
+    def _pending_changed(self, record: PendingChanged, now: str) -> list[Any]:
+        is_below = self.position.is_root and self._is_below((*record.ancestors, record.workflowId))
+        return list(self.approvals.on_pending_changed(record, now)) if is_below else []
+
+    def _keep_cancelled(self, record: CancelledReport, _now: str) -> list[Any]:
+        self._cancelled[record.workflowId] = record.report
+        return []
 
     def _is_below(self, path: tuple[str, ...]) -> bool:
         """True for the path of a run below this one: the word that its child has started may come later."""
@@ -298,9 +342,21 @@ _SHARED: Final[dict[type, Callable[[RunMachine, Any, str], list[Any]]]] = {
     TimerFired: RunMachine._timer_fired,  # noqa: SLF001
     ChildStarted: RunMachine._child_started,  # noqa: SLF001
     ChildEnded: RunMachine._child_ended,  # noqa: SLF001
+    QueuesChecked: RunMachine._queues_checked,  # noqa: SLF001
     RecordReceived: RunMachine._record_received,  # noqa: SLF001
     RecordDelivered: RunMachine._record_delivered,  # noqa: SLF001
     RecordLost: RunMachine._record_lost,  # noqa: SLF001
+}
+_RECORDS: Final[dict[type, Callable[[RunMachine, Any, str], list[Any]]]] = {
+    PendingChanged: RunMachine._pending_changed,  # noqa: SLF001
+    ForwardedDecision: lambda run, record, now: list(run.approvals.on_forwarded(record, now)),
+    DecisionAnswer: lambda run, record, _: list(run.approvals.on_answer(record)),
+    BudgetRequest: lambda run, record, _: list(run.budget.on_request(record)),
+    BudgetReport: lambda run, record, _: list(run.budget.on_report(record)),
+    BudgetGrant: lambda run, record, _: list(run.budget.on_grant(record)),
+    CancelledReport: RunMachine._keep_cancelled,  # noqa: SLF001
+    RunEnded: lambda run, record, _: run._forget_run(record.workflowId),  # noqa: SLF001
+    Superseded: lambda _run, record, _now: [Stop(record.runId)],
 }
 _OWN_EFFECTS: Final[dict[type, Callable[[RunMachine, Any, str], list[Any]]]] = {
     Decided: lambda run, effect, now: run.on_decided(effect, now),

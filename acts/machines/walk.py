@@ -71,10 +71,10 @@ class Walk:
         self.prepared = prepared
         self.nodes = prepared.nodes
         self.ranks = {node.key: rank for rank, node in enumerate(self.nodes)}
-        self.schemas = [message for message in prepared.request.data() if message.schema is not None]
+        self.schemas = prepared.kind_schemas
         self._states = CallStates(self.nodes, states)
         self.calls = self._states.by_rank
-        self.changed, self.ignored = self._states.changed, self._states.ignored
+        self.ignored = self._states.ignored
         self.progress = WriterProgress(prepared.graph, self.calls)
         self.context = WalkContext(prepared, self.calls, provided)
         self._startable: list[int] = []
@@ -172,6 +172,19 @@ class Walk:
         self.growing = on
         return self._commands()
 
+    def drop_unstarted(self, error: dict[str, Any], now: str) -> list[Command]:
+        """The plan ends with what has started: the rest is cancelled, with this error."""
+        self.growing = False
+        for rank, call in enumerate(self.calls):
+            if call.stage in NOT_STARTED:
+                call.error = dict(error)
+                self._states.move(rank, "cancelled")
+        self._startable.clear()
+        for rank, call in enumerate(self.calls):
+            if call.stage == "cancelled" and call.error == error:
+                self._release_waiters(rank, now)
+        return self._commands()
+
     def cancel(self, now: str) -> list[Command]:
         """Start nothing more. The shell cancels what runs, and reports how it ended."""
         self.cancelling = True
@@ -229,6 +242,8 @@ class Walk:
         if self.cancelling:
             self.settle(rank, "cancelled", now)
             return
+        if rank in self.prepared.undecided:
+            return  # until the plan is complete
         call, assessment = self.calls[rank], assess_call(self, rank)
         if assessment.event == "skipped":
             self.settle(rank, "skipped", now)

@@ -14,8 +14,9 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final
 
-from acts.language.errors import ExpressionError, Problem, format_choices
-from acts.language.messages import DATA_TYPES, METHODS, TYPES
+from acts.language.errors import ExpressionError, Problem, TooComplex, format_choices
+from acts.language.messages import DATA_TYPES, TYPES
+from acts.language.output_methods import METHODS
 from acts.language.references import (
     MARK,
     Escape,
@@ -31,6 +32,8 @@ from acts.language.references import (
 )
 from acts.language.tools import META, TOOL_ONLY, Tool
 from acts.language.values import ABSENT, Json, pointer, type_name
+from acts.language.wire import TOO_COMPLEX
+from acts.language.work_meter import WorkMeter
 from acts.plan.planned_call import PlannedCall, error_alternative
 
 Outcomes = tuple[tuple[Path, ...], ...]
@@ -39,6 +42,12 @@ Outcomes = tuple[tuple[Path, ...], ...]
 _OUTPUT_KEYS: Final = ("_outputPath", "_errorPath")
 # Kinds of Messages that no Call may write
 _RESERVED_KINDS: Final = frozenset(TYPES) - frozenset(DATA_TYPES)
+# Steps to check the values of all Calls with their Tools: 20,000 Calls of 20 parts, about a second
+MAX_PLAN_STEPS: Final = 500_000
+# After so many errors the other Calls are not read: a report shows a hundred
+MAX_ERRORS: Final = 1_000
+# Paths fixed by Tools of which a Call with a misspelt Tool is said to write each; with more, it may write anything
+MAX_CONSTANT_OUTPUTS: Final = 100
 
 
 class CallReader:
@@ -64,15 +73,26 @@ class CallReader:
         self.problems: list[Problem] = []
         self.unreadable: set[int] = set()
         self.writes_unknown = False
+        self.meter = WorkMeter("checking the calls of the plan with their tools", MAX_PLAN_STEPS)
+        self._has_stopped = False
 
     def read(self, raw: Json, index: int) -> PlannedCall | None:
-        """The Call at ``index`` of the plan, as far as it can be read; None when it is no object."""
+        """The Call at ``index`` of the plan, as far as it can be read; None when it is no object, or not read."""
+        if self._has_stopped:
+            return None
         parser = _CallParser(self, raw, index)
-        call = parser.parse()
+        call: PlannedCall | None = None
+        try:
+            call = parser.parse()
+        except TooComplex as error:
+            parser.report(TOO_COMPLEX, str(error), hint="simplify the tool's schema, or pass large data by reference")
+            parser.writes_unknown = True
+            self._has_stopped = self.meter.is_exhausted
         self.problems.extend(parser.problems)
         if any(p.fatal for p in parser.problems):
             self.unreadable.add(index)
-            self.writes_unknown |= parser.writes_unknown
+            self._has_stopped |= len(self.unreadable) >= MAX_ERRORS
+            self.writes_unknown |= parser.writes_unknown or self._has_stopped
         return call
 
     @cached_property
@@ -89,7 +109,8 @@ class CallReader:
     def constant_outputs(self) -> tuple[Path, ...]:
         """Every path that a Tool fixes for its Calls: what a Call with a misspelt tool may write."""
         texts = [tool.consts[key] for tool in self.tools.values() for key in _OUTPUT_KEYS if key in tool.consts]
-        outcomes = [outcome for text in texts for outcome in _parse_outcomes(text) or ()]
+        outcomes = [outcome for text in texts[:MAX_CONSTANT_OUTPUTS] for outcome in _parse_outcomes(text) or ()]
+        self.writes_unknown |= len(texts) > MAX_CONSTANT_OUTPUTS
         return tuple(dict.fromkeys(path for outcome in outcomes for path in outcome))
 
 
@@ -175,7 +196,7 @@ class _CallParser:
             return
         if key == "_output":
             return
-        defects = tool.meta_checks[key].defects(self.call[key])
+        defects = tool.meta_check(key).defects(self.call[key], self.plan.meter)
         for at, text in defects:
             self.report("forbiddenMeta", f'{key} of tool "{tool.name}": {text}', key, *at)
         if not defects and key == "_outputMethod" and self.call[key] not in METHODS:
@@ -291,7 +312,7 @@ class _CallParser:
     # -- values ----------------------------------------------------------------
 
     def _check_parameters(self, call: PlannedCall) -> None:
-        for at, text in call.tool.parameters.open_defects(call.parameters):
+        for at, text in call.tool.parameters.open_defects(call.parameters, self.plan.meter):
             where = f'"{".".join(str(t) for t in at)}" of ' if at else ""
             self.report("schemaMismatch", f'{where}tool "{call.tool.name}": {text}', *at)
 
@@ -308,7 +329,7 @@ class _CallParser:
             text = "_output is not allowed while _outputPath has several alternatives"
             self.report("forbiddenMeta", text, "_output", hint="name the one path that was chosen")
         if call.tool.output_check is not None:
-            for at, text in call.tool.output_check.defects(self.call["_output"]):
+            for at, text in call.tool.output_check.defects(self.call["_output"], self.plan.meter):
                 self.report("schemaMismatch", f'_output of tool "{call.tool.name}": {text}', "_output", *at)
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import re
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any, Final
 
 from acts.language.schemas import subschemas, with_null
@@ -169,7 +170,7 @@ def _rename_refs(schema: Json, names: Mapping[str, str]) -> Json:
     text = json.dumps(schema, ensure_ascii=False)
     if '"$ref"' not in text and '"$dynamicRef"' not in text:
         return schema
-    copy: dict[str, Any] = json.loads(text)
+    copy: dict[str, Any] = deepcopy(schema)
     for part in list(subschemas(copy)):
         target = part.get("$ref")
         if isinstance(target, str):

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from acts.language.messages import Data, ErrorMessage, Instruction, PlanMessage
+from acts.language.output_methods import METHODS_TEXT
 from acts.language.references import Path
 from acts.language.scopes import wrap_message
 from acts.language.tools import META, TOOL_ONLY
@@ -50,11 +51,10 @@ the last if all are there. Write ††text for a plain string that begins with 
 other run side by side. Refer to a value instead of copying it.
 - "_outputPath": "†state.receipt || †state.error" names two outcomes: the first takes the \
 result, one called error takes a failure, and calls that need the other one are skipped.
-- "_outputMethod" says how a result is added to what is there: set (default), merge, assign, \
-push or concat.
+- "_outputMethod" says how a result is added to what is there: {methods}.
 - A call without "_outputPath" is started and its result dropped.
 - Use only the tools listed, with the properties they list.
-"""
+""".replace("{methods}", METHODS_TEXT)
 
 _EAGER: Final = """
 Calls of tools marked "latent" have no program behind them: you answer them. Give the \

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from acts.language.errors import InvalidRequest, Problem
+from acts.language.output_methods import GROWING_METHODS
 from acts.language.references import Path
 from acts.language.scopes import scoped_context, wrap_message
 from acts.language.strict_json import json_size
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
     from acts.plan.validate import ValidatedPlan
 
 _EMPTY: Final[dict[type, Json]] = {list: [], dict: {}, str: "", bool: False, int: 0, float: 0}
-# These methods add to a list, so an index into it depends on the complete list
-_GROWING: Final = ("push", "concat")
 
 
 def minimal_request(
@@ -117,8 +116,8 @@ def needed_messages(log: Log, nodes: Iterable[PlannedCall], local: Iterable[Data
     """
     nodes = list(nodes)
     read = [p for n in nodes for p in paths_read(n)]
-    grown = [p for n in nodes if n.method in _GROWING for p in n.writes]
-    grown += [m.path for m in local if m.path is not None and m.method in _GROWING]
+    grown = [p for n in nodes if n.method in GROWING_METHODS for p in n.writes]
+    grown += [m.path for m in local if m.path is not None and m.method in GROWING_METHODS]
     needed = dict.fromkeys(read)
     needed.update({g: None for g in grown if any(_contains(g, p) for p in read)})
     context = scoped_context(needed, lambda path: log.read(path, 0))

@@ -10,6 +10,7 @@ import asyncio
 import os
 import sqlite3
 import sys
+from pathlib import Path
 from typing import Any
 
 from temporalio import activity
@@ -72,6 +73,16 @@ async def weigh(call: dict[str, Json], tool: Json, context: Json) -> Json:
     if value % 10 == 3:
         raise ApplicationError("no funds", type="declined", non_retryable=True)
     return {"type": "state", "state": {"large" if value % 10 == 7 else "small": value}}
+
+
+@activity.defn
+async def gated(call: dict[str, Json], tool: Json, context: Json) -> int:
+    """As ``add_one``, but it does not return before there is a file ``<EFFECTS>.open``."""
+    result = await effect(call, call["value"] + 1)
+    while not Path(os.environ["EFFECTS"] + ".open").exists():
+        activity.heartbeat()
+        await asyncio.sleep(STEP_SECONDS)
+    return result
 
 
 async def serve(address: str, queue: str) -> None:

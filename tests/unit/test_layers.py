@@ -22,7 +22,7 @@ ALLOWED: dict[str, set[str]] = {
     **{f"acts.{room}": {f"acts.{below}" for below in ACTS[:place]} for place, room in enumerate(ACTS)},
     "workflows": {"workflows.runtime", *_ACTS},
     "workflows.runtime": _ACTS - {"acts.provenance"},
-    "activities": {"activities.providers", "delegates", "acts.language", "acts.planner"},
+    "activities": {"activities.providers", "delegates", "acts.language", "acts.planner", "acts.tree"},
     "activities.providers": {"acts.language", "acts.planner"},
     "delegates": {"acts.language", "acts.plan"},
     "cli": {"cli.commands", "cli.runs", "cli.text", "acts.language"},

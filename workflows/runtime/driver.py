@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from datetime import timedelta
-from functools import partial
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final
 
 from temporalio import workflow
@@ -29,17 +29,20 @@ from acts.machines.events import (
     CallFailed,
     CancelRequested,
     ChildEnded,
+    DecisionReceived,
     Event,
     PauseRequested,
     Provided,
     RecordDelivered,
     RecordLost,
+    RecordReceived,
     ResumeRequested,
     StartsHeld,
     StartsReleased,
     TimerFired,
 )
 from acts.machines.lifetime import DRAIN_TIMER, HistorySize, Lifetime
+from acts.machines.queue_watch import CheckQueues
 from acts.machines.run_commands import (
     AskOutput,
     AskSolution,
@@ -51,6 +54,7 @@ from acts.machines.run_commands import (
     StartDelegate,
     StartInstances,
     StartPlanRun,
+    Stop,
 )
 from acts.simulation.billable_actions import CONTINUE_AS_NEW, TIMER, ActionCount
 from workflows.runtime.children import Children
@@ -61,6 +65,7 @@ from workflows.runtime.payloads import (
     encode_state,
     payload_bytes,
 )
+from workflows.runtime.task_room import TaskRoom
 from workflows.runtime.tasks_in_flight import TasksInFlight
 
 if TYPE_CHECKING:
@@ -69,28 +74,36 @@ if TYPE_CHECKING:
     from temporalio.common import RawValue
 
     from acts.machines.run_machine import RunMachine
-    from acts.tree.records import VersionedRecord
+    from acts.tree.wire_format import VersionedRecord
+    from workflows.runtime.lifeline import Lifeline
 
     Performer = Callable[["Driver", Any], Coroutine[Any, Any, None]]
+
+
+# What people and other programs can bring about by themselves
+FROM_OUTSIDE: Final = (DecisionReceived, RecordReceived, Provided, PauseRequested, ResumeRequested)
 
 
 class Driver:
     """One run. ``inbox`` is filled by the handlers too; ``carry`` gives the state of the next run.
 
-    ``show`` draws the page; ``answer`` takes the outcome of an update, by its id.
+    ``answer`` takes the outcome of an update, by its id.
     """
 
     def __init__(
         self, run: RunMachine, inbox: deque[Event], carry: Callable[[dict[str, int]], VersionedRecord],
-        show: Callable[[], None], answer: Callable[[AnswerUpdate], None], actions: ActionCount,
+        answer: Callable[[AnswerUpdate], None], actions: ActionCount,
+        lifeline: Lifeline,
     ) -> None:  # fmt: skip
         self.run, self.inbox = run, inbox
         self.actions = actions
-        self.outbox = Outbox()
-        self.children = Children(self.outbox, run.note)
-        self.lifetime = Lifetime()
-        self._carry, self._show, self._answer = carry, show, answer
-        self.tasks = TasksInFlight(run, self.children, actions, inbox.append)
+        room = TaskRoom(actions)
+        self.outbox = Outbox(room)
+        self.children = Children(self.outbox, run.note, lifeline)
+        self.lifetime = Lifetime(is_cron=workflow.info().cron_schedule is not None)
+        self._carry, self._answer = carry, answer
+        self._lifeline = lifeline
+        self.tasks = TasksInFlight(run, self.children, actions, room, inbox.append)
         self._timers: dict[str, asyncio.Task[None]] = {}
         self._commands: deque[RunCommand] = deque()
 
@@ -114,7 +127,6 @@ class Driver:
         self.inbox.extend((*early, Begin(), *others))
 
     async def _loop(self, is_over: Callable[[], bool]) -> None:
-        self._show()
         while not is_over():
             await workflow.wait_condition(lambda: bool(self.inbox) or self._may_renew())
             held = self._hold()
@@ -126,7 +138,6 @@ class Driver:
                 await self._renew()
             if held:
                 await self._handle(StartsReleased())
-            self._show()
 
     async def _empty_outbox(self) -> None:
         """What is on its way would be lost with the run that sent it."""
@@ -145,7 +156,21 @@ class Driver:
             if event.name == DRAIN_TIMER:
                 self.lifetime.end_drain()
                 event = StartsReleased()
-        await self._perform_all(self.run.handle(event, _now()))
+        await self._perform_all(self._commands_for(event))
+
+    def _commands_for(self, event: Event) -> list[RunCommand]:
+        """What the machine makes of an event. One from outside, whatever it holds, does not fail the run."""
+        try:
+            return self.run.handle(event, _now())
+        except Exception as error:
+            if not isinstance(event, FROM_OUTSIDE):
+                raise
+            workflow.logger.exception("an event from outside could not be handled")
+            text = f"it could not be handled: {type(error).__name__}: {truncate(str(error), 100)}"
+            self.run.note(f"{type(event).__name__} was ignored: {text}")
+            if isinstance(event, DecisionReceived) and event.update is not None:
+                return self.run.refuse_update(event.update, text)
+            return []
 
     async def _perform_all(self, commands: list[RunCommand]) -> None:
         self._commands.extend(commands)
@@ -161,7 +186,6 @@ class Driver:
             if self._nothing_left():
                 break
             await workflow.wait_condition(lambda: bool(self.inbox) or self._nothing_left())
-        self._show()
 
     def _nothing_left(self) -> bool:
         return workflow.all_handlers_finished() and self.outbox.is_empty and not self.inbox
@@ -186,7 +210,11 @@ class Driver:
     # -- signals, timers, updates ----------------------------------------------------------------------
 
     async def _signal_children(self, command: SignalChildren) -> None:
-        args: list[RawValue] = [encode(command.payload)] if command.has_payload else []
+        try:
+            args: list[RawValue] = [encode(command.payload)] if command.has_payload else []
+        except CallError as error:
+            self.run.note(f"{command.signal} was not passed on: {error.message}")
+            return
         if command.instance is not None and command.instances_only:
             name = self.run.child_of_instance(command.instance)
             self.children.signal_named(INSTANCE, name, command.signal, *args)
@@ -209,15 +237,17 @@ class Driver:
             else:
                 self.inbox.append(RecordLost(command.key, truncate(str(error), 200)))
 
+        try:
+            payload = encode_record(command.record)
+        except CallError as error:
+            self.inbox.append(RecordLost(command.key, error.message))
+            return
         target = workflow.get_external_workflow_handle(command.workflow_id)
-        self.outbox.send(target, command.signal, (encode_record(command.record),), outcome)
+        self.outbox.send(target, command.signal, (payload,), outcome)
 
     async def send_and_wait(self, command: SendRecord) -> None:
         """Send the last word of a run that ends; one that is too large, or for a run that is gone, is dropped."""
-        try:
-            await self._send_record(command)
-        except CallError:
-            return
+        await self._send_record(command)
         await workflow.wait_condition(lambda: self.outbox.is_empty)
 
     async def _start_timer(self, command: StartTimer) -> None:
@@ -238,6 +268,9 @@ class Driver:
     async def _answer_update(self, command: AnswerUpdate) -> None:
         self._answer(command)
 
+    async def _stop(self, command: Stop) -> None:
+        self._lifeline.supersede(command.run_id)
+
     async def _finish(self, _command: Finish) -> None:
         """The machine says that it is over; the loop sees it."""
 
@@ -246,8 +279,9 @@ class Driver:
     def _history(self) -> HistorySize:
         info = workflow.info()
         return HistorySize(
-            info.get_current_history_length(), info.get_current_history_size(), info.is_continue_as_new_suggested()
-        )
+            info.get_current_history_length(), info.get_current_history_size(), info.is_continue_as_new_suggested(),
+            self._lifeline.signals,
+        )  # fmt: skip
 
     def _may_renew(self) -> bool:
         """True when a run that only waits has a long history all the same, of messages that changed nothing."""
@@ -287,7 +321,12 @@ class Driver:
 
 
 def _now() -> str:
-    return iso(workflow.now())
+    return _date_at(workflow.time_ns())
+
+
+@lru_cache(maxsize=16)  # all events of a workflow task have its time
+def _date_at(nanoseconds: int) -> str:
+    return iso(datetime.fromtimestamp(nanoseconds / 1e9, UTC))
 
 
 _PERFORMERS: Final[dict[type, Performer]] = {
@@ -298,10 +337,12 @@ _PERFORMERS: Final[dict[type, Performer]] = {
     StartInstances: lambda driver, command: driver.tasks.start_instances(command),
     StartPlanRun: lambda driver, command: driver.tasks.start_plan(command),
     StartBackground: lambda driver, command: driver.tasks.start_background(command),
+    CheckQueues: lambda driver, command: driver.tasks.check_queues(command),
     SignalChildren: Driver._signal_children,  # noqa: SLF001
     SendRecord: Driver._send_record,  # noqa: SLF001
     StartTimer: Driver._start_timer,  # noqa: SLF001
     CancelTimer: Driver._cancel_timer,  # noqa: SLF001
     AnswerUpdate: Driver._answer_update,  # noqa: SLF001
     Finish: Driver._finish,  # noqa: SLF001
+    Stop: Driver._stop,  # noqa: SLF001
 }

@@ -20,7 +20,8 @@ from acts.language.errors import CallError, InvalidRequest, Problem, truncate
 from acts.language.strict_json import read_json, write_json
 from acts.language.wire import MAX_PAYLOAD_BYTES, NOT_JSON, RESULT_TOO_LARGE
 from acts.tree.instance_payload import SHARED_KEY, TYPE_KEY, join_instance_input, split_instance_input
-from acts.tree.records import InstanceInput, RecordError, VersionedRecord
+from acts.tree.records import InstanceInput
+from acts.tree.wire_format import RecordError, VersionedRecord
 
 # All commands of one workflow task travel in one gRPC message of at most 4 MiB
 MAX_TASK_BYTES: Final = 2 * 1024 * 1024
@@ -160,6 +161,17 @@ def decode_record(value: RawValue, type_: type[R]) -> R:
         raise RecordError(f"not a {type_.__name__}: {truncate(repr(error), 200)}") from None
 
 
+def decode_signal(value: RawValue, type_: type[R]) -> R:
+    """The record that a signal holds. Anybody may send one: nothing compressed is unpacked.
+
+    Raises:
+        RecordError: it holds another, or none.
+    """
+    if value.payload.metadata.get("encoding") == _COMPRESSED:
+        raise RecordError(f"not a {type_.__name__}: a signal is not compressed")
+    return decode_record(value, type_)
+
+
 # -- results -----------------------------------------------------------------------------------
 
 
@@ -190,8 +202,14 @@ def decode_detail(value: Any) -> Any:
     return read_json(zlib.decompress(value)) if isinstance(value, bytes) else value
 
 
-def trimmed(result: dict[str, Any], how: str) -> dict[str, Any]:
-    """A result that fits one payload: the bulkiest parts go first, and ``omitted`` says so."""
+def encode_result(result: dict[str, Any], how: str) -> RawValue:
+    """A result as one payload that fits: the bulkiest parts go first, and ``omitted`` says so."""
+    data = write_json(result)
+    limit = MAX_BATCH_RESULT if "instances" in result else MAX_RESULT
+    return raw(data if len(data) <= limit else write_json(_trimmed(result, how)))
+
+
+def _trimmed(result: dict[str, Any], how: str) -> dict[str, Any]:
     out = dict(result)
     omitted: dict[str, int] = {}
     if "instances" in out and len(write_json(out)) > MAX_BATCH_RESULT:

@@ -10,7 +10,7 @@ from acts.language.errors import CallError
 from acts.language.strict_json import write_json
 from acts.language.wire import APPROVAL_TIMEOUT, BUDGET_SPENT, PLAN_FAILED, RESULT_TOO_LARGE
 from acts.tree.records import Accounting
-from workflows.runtime.payloads import encode, encode_or_compress, raw, trimmed
+from workflows.runtime.payloads import encode, encode_or_compress, encode_result, raw
 
 if TYPE_CHECKING:
     from temporalio.common import RawValue
@@ -34,12 +34,12 @@ def accounting(run: RunMachine, actions: ActionCount) -> dict[str, Any]:
 
 def plan_result(run: PlanRun, view: PlanView, actions: ActionCount) -> RawValue:
     """The result of a Plan that a person started."""
-    result = trimmed(view.result(actions.total), HOW)
+    result = encode_result(view.result(actions.total), HOW)
     if run.approvals.expired is not None and not run.is_approved:
-        raise _failure(run.approvals.expired, result, APPROVAL_TIMEOUT)
+        raise ApplicationError(run.approvals.expired, result, type=APPROVAL_TIMEOUT, non_retryable=True)
     if run.finished == "failed":
-        raise _failure(view.failure_text, result, PLAN_FAILED)
-    return raw(write_json(result))
+        raise ApplicationError(view.failure_text, result, type=PLAN_FAILED, non_retryable=True)
+    return result
 
 
 def _failure(message: str, result: Any, type_: str) -> ApplicationError:
@@ -78,7 +78,7 @@ def cancelled_report(run: PlanRun, view: PlanView) -> dict[str, Any]:
 
 def agent_result(run: AgentRun, view: AgentView) -> RawValue:
     """The result of an Agent."""
-    result = raw(write_json(trimmed(view.result(), HOW)))
+    result = encode_result(view.result(), HOW)
     if run.failure is None:
         return result
     raise ApplicationError(run.failure.message, result, type=run.failure.code, non_retryable=True)

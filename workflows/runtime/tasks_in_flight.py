@@ -6,7 +6,6 @@ Nothing here decides what an outcome means: an error becomes the event that says
 from __future__ import annotations
 
 import asyncio
-from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,7 @@ from temporalio import workflow
 from temporalio.exceptions import is_cancelled_exception
 
 from acts.language.errors import CallError
-from acts.language.wire import CANCELLED, DELEGATE, INSTANCE, PLAN
+from acts.language.wire import CANCELLED, DELEGATE, INSTANCE, PLAN, QUEUES
 from acts.machines.events import (
     CallCompleted,
     CallDetached,
@@ -24,18 +23,21 @@ from acts.machines.events import (
     Event,
     ModelAnswered,
     ModelFailed,
+    QueuesChecked,
 )
-from acts.simulation.billable_actions import ACTIVITY, CHILD_WORKFLOW, TIMER, ActionCount
+from acts.simulation.billable_actions import ACTIVITY, CHILD_WORKFLOW, ActionCount
 from acts.tree.records import Accounting
 from workflows.runtime import model_calls
 from workflows.runtime.activity_calls import ActivityCalls, call_error
-from workflows.runtime.children import Children, ended_abruptly, failure_detail, start_background
-from workflows.runtime.payloads import MAX_TASK_BYTES, decode, decode_result, encode_record, payload_bytes
+from workflows.runtime.children import Children, ended_abruptly, failure_detail
+from workflows.runtime.payloads import decode, decode_result, encode_record, payload_bytes
+from workflows.runtime.queue_checks import start_check
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from acts.language.config import Options
+    from acts.machines.queue_watch import CheckQueues
     from acts.machines.run_commands import (
         AskOutput,
         AskSolution,
@@ -47,19 +49,20 @@ if TYPE_CHECKING:
     )
     from acts.machines.run_machine import RunMachine
     from acts.plan.planned_call import PlannedCall
-    from acts.tree.records import VersionedRecord
+    from acts.tree.wire_format import VersionedRecord
+    from workflows.runtime.task_room import TaskRoom
 
 
 class TasksInFlight:
     """The tasks of one run, by their keys in ``in_flight``; ``emit`` takes the event of each that ends."""
 
     def __init__(
-        self, run: RunMachine, children: Children, actions: ActionCount, emit: Callable[[Event], None]
+        self, run: RunMachine, children: Children, actions: ActionCount, room: TaskRoom, emit: Callable[[Event], None]
     ) -> None:
         self.in_flight: dict[str, asyncio.Task[Any]] = {}
         self._run, self._children, self._actions, self._emit = run, children, actions, emit
+        self._room = room
         self._activities = ActivityCalls()
-        self._task_events, self._task_bytes = -1, 0
 
     def cancel(self) -> None:
         """Cancel everything; each ends with an event."""
@@ -72,7 +75,7 @@ class TasksInFlight:
         node = command.node
         try:
             args, size = self._activities.arguments(command)
-            await self._make_room(size)
+            await self._room.make(size)
             is_local = self._activities.is_local(node)
             task = self._activities.start(node, args)
         except CallError as error:
@@ -95,7 +98,7 @@ class TasksInFlight:
         except CallError as error:
             self._emit(CallFailed(node.key, error))
             return
-        await self._make_room(payload_bytes(request))
+        await self._room.make(payload_bytes(request))
         task = model_calls.start_request(request, node.key, node.label)
         self._count_activity(is_local=False)
         self._watch(node.key, task, partial(self._output_ended, node.key))
@@ -123,6 +126,10 @@ class TasksInFlight:
             failure = call_error(error, model_calls.OPTIONS, workflow.info().task_queue)
             return ModelFailed(failure, model_calls.usage_of(error))
 
+    async def check_queues(self, command: CheckQueues) -> None:
+        self._count_activity(is_local=True)
+        self._watch(QUEUES, start_check(command.queues), _queues_checked)
+
     def _watch(self, key: str, task: asyncio.Task[Any], to_event: Callable[[asyncio.Task[Any]], Event]) -> None:
         """What the task comes to is an event."""
 
@@ -138,20 +145,6 @@ class TasksInFlight:
             self._actions.record_local_activity(workflow.info().get_current_history_length())
         else:
             self._actions.record(ACTIVITY)
-
-    async def _make_room(self, size: int) -> None:
-        """End this workflow task before its commands outgrow one gRPC message."""
-        self._count_bytes(0)
-        if self._task_bytes and self._task_bytes + size > MAX_TASK_BYTES:
-            await workflow.sleep(timedelta(milliseconds=1), summary="large inputs go in several tasks")
-            self._actions.record(TIMER)
-        self._count_bytes(size)
-
-    def _count_bytes(self, size: int) -> None:
-        events = workflow.info().get_current_history_length()
-        if events != self._task_events:
-            self._task_events, self._task_bytes = events, 0
-        self._task_bytes += size
 
     # -- children ------------------------------------------------------------------------------------
 
@@ -177,7 +170,7 @@ class TasksInFlight:
         except CallError as error:
             self._emit(ChildEnded(key, None, error, is_unstarted=True))
             return
-        await self._make_room(payload_bytes(arg))
+        await self._room.make(payload_bytes(arg))
         self._children.expect(type_, name)
         run = self._children.run(type_, name, arg, label, lambda id_: self._child_started(key, id_), seconds)
         self._watch(key, asyncio.create_task(run), partial(self._child_ended, key, options))
@@ -212,11 +205,11 @@ class TasksInFlight:
         except CallError as error:
             self._emit(CallFailed(node.key, error))
             return
-        await self._make_room(payload_bytes(arg))
+        await self._room.make(payload_bytes(arg))
         # It reports nothing: its start, and what it starts, count here
         self._actions.record(CHILD_WORKFLOW, 1 if command.input.delegate is None else 2)
         self._actions.record(ACTIVITY, 1 if command.input.delegate is None else 0)
-        task = asyncio.create_task(start_background(node.key, arg, node.label))
+        task = asyncio.create_task(self._children.start_background(node.key, arg, node.label))
         self._watch(node.key, task, partial(self._background_started, node))
 
     def _background_started(self, node: PlannedCall, task: asyncio.Task[Any]) -> Event:
@@ -225,3 +218,10 @@ class TasksInFlight:
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - its failure is its outcome
             return CallFailed(node.key, call_error(error, node.tool.options, workflow.info().task_queue))
         return CallDetached(node.key)
+
+
+def _queues_checked(task: asyncio.Task[Any]) -> Event:
+    try:
+        return QueuesChecked(task.result())
+    except (Exception, asyncio.CancelledError):  # noqa: BLE001 - then nothing is known, and nothing is shown
+        return QueuesChecked({})
