@@ -65,8 +65,8 @@ MIN_STOP_SECONDS: Final = 1.0
 TASK_THREADS: Final = 100
 # Local Activities at once: the SDK's own default
 LOCAL_ACTIVITIES: Final = 100
-# Workflows in the cache. One that waits takes about 85 kB, one in mid-plan with a thousand Calls some megabytes; an
-# evicted run costs a replay. 500 keep a worker of small runs below 150 MB, and one of large runs within a gigabyte
+# Workflows in the cache, half of the SDK's number, which is the only bound it knows. One that waits takes about 85 kB,
+# one in mid-plan with thousands of Calls some tens of megabytes; a run that was evicted costs a replay
 CACHED_WORKFLOWS: Final = 500
 
 WORKFLOWS: list[type] = [PlanWorkflow, BackgroundWorkflow, AgentWorkflow, DelegateWorkflow, InstanceWorkflow]

@@ -55,7 +55,7 @@ COMPUTE_SHARE: Final = 0.8
 # A thread that neither computes nor ends waits for something; three timeouts are more than any paging or throttling
 WAIT_SHARE: Final = 3.0
 # How long a thread may take to leave its loop after the exception, before it is left behind
-UNWIND_SECONDS: Final = 5.0
+UNWIND_SECONDS: Final = 2.0
 # Below this much computing between two looks (a second), a thread waits
 IDLE_SECONDS: Final = 0.005
 # The first may be chance; a run that fails is lost, so it takes a second time

@@ -88,7 +88,7 @@ async def test_a_workflow_task_that_does_not_end_fails_its_run_alone(
     server: DevServer, victim: Victim, value: str
 ) -> None:
     client = await Client.connect(server.address)
-    handle = await start(client, victim, ("echo", value), task_timeout=timedelta(seconds=2))
+    handle = await start(client, victim, ("echo", value), task_timeout=timedelta(seconds=1))
     await victim.logs("a workflow task is stuck", "blockers.py", "in spin_or_sleep", handle.id)
     await neighbour_completes(client, victim)
     with pytest.raises(WorkflowFailureError) as failure:
