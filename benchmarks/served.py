@@ -18,7 +18,6 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxR
 import worker
 from benchmarks.handwritten import WORKFLOWS
 
-SDK_ACTIVITIES: Final = 100
 SDK_RESERVATIONS: Final = 3
 
 

@@ -113,7 +113,9 @@ class WorkflowWatch:
         kinds = [job.WhichOneof("variant") for job in act.jobs]
         is_eviction = kinds == ["remove_from_cache"]
         if instance.is_lost and is_eviction:
-            return _empty_completion()  # its thread may still be inside: nothing can be torn down
+            completion = _empty_completion()  # its thread may still be inside: nothing can be torn down
+            self._count_local(instance, act, completion, is_eviction=True)
+            return completion
         task = RunningTask(
             instance, info, threading.get_ident(), getattr(self._local, "outcome", None), act.is_replaying,
             bool(kinds) and all(kind == "query_workflow" for kind in kinds), is_eviction,
