@@ -81,6 +81,8 @@ ALREADY_STARTED: Final = "WorkflowAlreadyStarted"
 APPROVAL_TIMEOUT: Final = "ApprovalTimeout"
 REFUSED: Final = "DecisionRefused"
 LIMIT_EXCEEDED: Final = "LimitExceeded"
+# … of a run whose workflow task did not end: the worker stopped it
+TASK_STUCK: Final = "TaskStuck"
 RESULT_TOO_LARGE: Final = "PayloadTooLarge"
 SDK_PAYLOADS_TOO_LARGE: Final = "PayloadsTooLarge"
 # … for a saved Request that could not be loaded

@@ -84,7 +84,7 @@ def test_one_drain_at_a_time_and_nothing_is_held_besides() -> None:
         (
             LONG,
             HistorySize(DRAIN_EVENTS + 10, 5_000_100, is_new_run_suggested=True),
-            HistorySize(DRAIN_EVENTS + DRAIN_EVENTS // 3, 5_000_200, is_new_run_suggested=True),
+            HistorySize(2 * DRAIN_EVENTS, 5_000_200, is_new_run_suggested=True),
         ),
         (
             BULKY,
