@@ -8,8 +8,11 @@ from acts.machines.lifetime import (
     DRAIN_BYTES,
     DRAIN_EVENTS,
     DRAIN_SECONDS,
+    DRAIN_SIGNALS,
     LAST_BYTES,
     LAST_EVENTS,
+    LAST_SIGNALS,
+    MANY_SIGNALS,
     HistorySize,
     Lifetime,
 )
@@ -27,6 +30,8 @@ BULKY = HistorySize(5_000, DRAIN_BYTES, is_new_run_suggested=True)
         (SUGGESTED, True),
         (HistorySize(DRAIN_EVENTS - 1, 0, is_new_run_suggested=False), False),
         (HistorySize(DRAIN_EVENTS, 0, is_new_run_suggested=False), True),  # a server that suggests nothing
+        (HistorySize(100, 0, is_new_run_suggested=False, signals=MANY_SIGNALS - 1), False),
+        (HistorySize(100, 0, is_new_run_suggested=False, signals=MANY_SIGNALS), True),
     ],
 )
 def test_a_new_run_is_due_when_the_server_suggests_it_or_the_history_is_long(
@@ -62,6 +67,8 @@ def test_starts_are_held_when_everything_in_flight_has_just_ended(
         (HistorySize(LAST_EVENTS, 0, is_new_run_suggested=True), 0.0),
         (HistorySize(5_000, LAST_BYTES, is_new_run_suggested=True), 0.0),
         (HistorySize(LAST_EVENTS - 1, LAST_BYTES - 1, is_new_run_suggested=True), DRAIN_SECONDS),
+        (HistorySize(100, 0, is_new_run_suggested=False, signals=DRAIN_SIGNALS), DRAIN_SECONDS),
+        (HistorySize(100, 0, is_new_run_suggested=False, signals=LAST_SIGNALS), 0.0),
         (HistorySize(100, DRAIN_BYTES, is_new_run_suggested=False), None),  # long, but nothing says that it is due
     ],
 )
@@ -69,6 +76,24 @@ def test_a_long_history_is_drained_and_one_near_its_end_without_a_limit(
     history: HistorySize, seconds: float | None
 ) -> None:
     assert Lifetime().drain_seconds(history) == seconds
+
+
+@pytest.mark.parametrize(
+    ("history", "is_due"),
+    [
+        (SUGGESTED, False),
+        (LONG, False),
+        (HistorySize(100, 0, is_new_run_suggested=False, signals=MANY_SIGNALS), False),
+        (HistorySize(LAST_EVENTS, 0, is_new_run_suggested=True), True),
+        (HistorySize(100, LAST_BYTES, is_new_run_suggested=True), True),
+        (HistorySize(100, 0, is_new_run_suggested=False, signals=LAST_SIGNALS), True),
+    ],
+)
+def test_a_run_of_a_cron_which_continue_as_new_ends_stays_as_long_as_the_server_lets_it(
+    history: HistorySize,
+    is_due: bool,  # noqa: FBT001 - a column of the table
+) -> None:
+    assert Lifetime(is_cron=True).is_due(history) is is_due
 
 
 def test_one_drain_at_a_time_and_nothing_is_held_besides() -> None:
