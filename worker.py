@@ -118,7 +118,7 @@ def build(client: Client, settings: Settings, registry: Registry, executor: Thre
         workflows=WORKFLOWS,
         activities=[registry.lookup(), ask_model, Loader(settings.delegates).activity(), *registry.activities],
         activity_executor=executor,
-        interceptors=[SanitizingInterceptor()],
+        interceptors=[SanitizingInterceptor(client)],
         # One generic, reviewed workflow needs no sandbox; it would cost half of the CPU
         workflow_runner=UnsandboxedWorkflowRunner(),
         # No deadlock detector: reading a plan of 10,000 calls takes a second, and on a

@@ -69,6 +69,8 @@ REFUSED: Final = "DecisionRefused"
 LIMIT_EXCEEDED: Final = "LimitExceeded"
 RESULT_TOO_LARGE: Final = "PayloadTooLarge"
 SDK_PAYLOADS_TOO_LARGE: Final = "PayloadsTooLarge"
+# … of a local activity whose outcome an ordinary one returns
+LOCAL_DEFERRED: Final = "LocalOutcomeDeferred"
 # … for a saved Request that could not be loaded
 DELEGATE_NOT_FOUND: Final = "DelegateNotFound"
 DELEGATE_REFUSED: Final = "DelegateRefused"

@@ -11,9 +11,9 @@ from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from acts.language.errors import truncate
+from acts.language.errors import CallError, truncate
 from acts.language.usage import Usage
-from acts.language.wire import RUN_ENDED
+from acts.language.wire import LIMIT_EXCEEDED, RUN_ENDED
 from acts.machines.approval_effects import Decided, Note, StartTimer
 from acts.machines.approvals import RESEND_TIMER, Approvals
 from acts.machines.budget import BudgetMachine, BudgetRefused, Granted, SendRecord
@@ -24,6 +24,7 @@ from acts.machines.events import (
     ChildStarted,
     DecisionReceived,
     Event,
+    HistoryFull,
     RecordDelivered,
     RecordLost,
     RecordReceived,
@@ -104,6 +105,11 @@ class RunMachine:
         """How many activities, children and requests the run waits for."""
         raise NotImplementedError
 
+    @property
+    def takes_back_starts(self) -> bool:
+        """True for a run that can continue as new with starts that were postponed."""
+        return False
+
     def react(self, event: Event, now: str) -> list[Any]:
         """The effects of an event of this kind of run."""
         raise NotImplementedError
@@ -121,6 +127,10 @@ class RunMachine:
 
     def on_refused(self, effect: BudgetRefused, now: str) -> list[Any]:
         """The budget does not allow a purpose."""
+        raise NotImplementedError
+
+    def on_history_full(self, error: CallError, now: str) -> list[Any]:
+        """End with what there is: nothing more can be recorded."""
         raise NotImplementedError
 
     def snapshot_fields(self) -> dict[str, Any]:
@@ -182,6 +192,9 @@ class RunMachine:
 
     def _decision_received(self, event: DecisionReceived, now: str) -> list[Any]:
         return self.approvals.decide(event.raw, event.word, now, update=event.update, has_children=bool(self.children))
+
+    def _history_full(self, event: HistoryFull, now: str) -> list[Any]:
+        return self.on_history_full(CallError(LIMIT_EXCEEDED, event.reason), now)
 
     def _timer_fired(self, event: TimerFired, now: str) -> list[Any]:
         return list(self.approvals.on_timer(event.name, now))
@@ -296,6 +309,7 @@ class RunMachine:
 _SHARED: Final[dict[type, Callable[[RunMachine, Any, str], list[Any]]]] = {
     DecisionReceived: RunMachine._decision_received,  # noqa: SLF001 - the table of this class
     TimerFired: RunMachine._timer_fired,  # noqa: SLF001
+    HistoryFull: RunMachine._history_full,  # noqa: SLF001
     ChildStarted: RunMachine._child_started,  # noqa: SLF001
     ChildEnded: RunMachine._child_ended,  # noqa: SLF001
     RecordReceived: RunMachine._record_received,  # noqa: SLF001

@@ -92,7 +92,7 @@ class WebPage:
     ) -> str:  # fmt: skip
         """The page as of now; ``pending`` and ``decisions`` as in ``agent_page``."""
         walk = self._walk
-        for rank in walk.changed:
+        for rank in dict.fromkeys(walk.changed):
             self._update(rank)
         walk.changed.clear()
         counts = ", ".join(f"{walk.counts[state]} {state}" for state in CALL_STATES if walk.counts.get(state))

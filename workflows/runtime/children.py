@@ -74,6 +74,10 @@ class Children:
         """This one is about to be started: what is signalled from now on reaches it."""
         self._running[type_, name] = _Child(type_)
 
+    def forget(self, type_: str, name: str) -> None:
+        """This one is not started after all."""
+        self._running.pop((type_, name), None)
+
     async def run(
         self, type_: str, name: str, arg: RawValue, label: str, started: Callable[[str], None],
         seconds: float | None = None,

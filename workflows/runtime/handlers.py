@@ -111,7 +111,7 @@ class RunWorkflow:
         """
         self._actions.add(actions or {CHILD_WORKFLOW if run.position.ancestors else WORKFLOW: 1})
         self._view = view
-        self._driver = driver = Driver(run, self._inbox, carry, self._show, self._answer, self._actions)
+        self._driver = driver = Driver(run, self._inbox, carry, self._answer, self._actions)
         for text in self._early_notes:
             run.note(text)
         await driver.drive()
@@ -125,9 +125,9 @@ class RunWorkflow:
         record = CancelledReport(workflowId=run.own, report=report)
         await self._driver.send_and_wait(SendRecord(run.position.ancestors[-1], CANCELLED_REPORT, record))
 
-    def _show(self) -> None:
-        if self._view is not None:
-            workflow.set_current_details(self._view.page())
+    def page(self) -> str | None:
+        """The page for the Web UI as of now, rendered when somebody reads it; None before the run has begun."""
+        return None if self._view is None else self._view.page()
 
     def _answer(self, answer: AnswerUpdate) -> None:
         future = self._updates.pop(answer.id, None)

@@ -22,10 +22,8 @@ from acts.language.wire import MAX_PAYLOAD_BYTES, NOT_JSON, RESULT_TOO_LARGE
 from acts.tree.instance_payload import SHARED_KEY, TYPE_KEY, join_instance_input, split_instance_input
 from acts.tree.records import InstanceInput, RecordError, VersionedRecord
 
-# All commands of one workflow task travel in one gRPC message of at most 4 MiB
+# All commands of one workflow task travel in one gRPC message of at most 4 MiB; one command alone has at most 2 MiB
 MAX_TASK_BYTES: Final = 2 * 1024 * 1024
-# The result of one local activity; eight of them fit into a task beside the above
-MAX_LOCAL_RESULT: Final = 192 * 1024
 # A result that is larger loses its bulkiest parts (queries still have them)
 MAX_RESULT: Final = 1536 * 1024
 # Of a batch: above this, each instance's own run has its result
@@ -35,6 +33,8 @@ MAX_ERRORS: Final = 500
 
 _JSON: Final = {"encoding": b"json/plain"}
 _COMPRESSED: Final = b"binary/plain"
+# How much is compressed before its size is looked at
+_CHUNK: Final = 1024 * 1024
 NOTHING: Final = RawValue(Payload())
 R = TypeVar("R", bound=VersionedRecord)
 
@@ -131,10 +131,26 @@ def encode_record(record: VersionedRecord) -> RawValue:
     return RawValue(Payload(metadata=metadata, data=_within_limit(write_json(data))))
 
 
-def encode_state(state: VersionedRecord) -> RawValue:
-    """What a run carries into the next, compressed: a large plan and its results must fit."""
+def encode_state(state: VersionedRecord) -> RawValue | None:
+    """What a run carries into the next, compressed: a large plan and its results must fit. None if they do not."""
+    data = _compress(write_json(state.to_json()))
+    if data is None:
+        return None
     metadata = {"encoding": _COMPRESSED, TYPE_KEY: type(state).__name__.encode()}
-    return RawValue(Payload(metadata=metadata, data=zlib.compress(write_json(state.to_json()), 6)))
+    return RawValue(Payload(metadata=metadata, data=data))
+
+
+def _compress(data: bytes) -> bytes | None:
+    """The data compressed; None as soon as it is clear that it does not fit one payload."""
+    compressor, out, size = zlib.compressobj(6), list[bytes](), 0
+    for start in range(0, len(data), _CHUNK):
+        out.append(compressor.compress(data[start : start + _CHUNK]))
+        size += len(out[-1])
+        if size > MAX_PAYLOAD_BYTES:
+            return None
+    out.append(compressor.flush())
+    packed = b"".join(out)
+    return packed if len(packed) <= MAX_PAYLOAD_BYTES else None
 
 
 def record_type(value: RawValue) -> str:
@@ -172,8 +188,8 @@ def encode_or_compress(value: Any) -> RawValue:
     try:
         return encode(value)
     except CallError:
-        packed = zlib.compress(write_json(value), 6)
-        if len(packed) > MAX_PAYLOAD_BYTES:
+        packed = _compress(write_json(value))
+        if packed is None:
             raise
         return RawValue(Payload(metadata={"encoding": _COMPRESSED}, data=packed))
 
