@@ -72,7 +72,7 @@ class PlanView:
 
     def __init__(self, run: PlanRun) -> None:
         self._run = run
-        self._page = WebPage(run.walk)
+        self._page: WebPage | None = None  # drawn when somebody reads it
         self._page_version = run.version
         self._proposal: tuple[int, str] | None = None
 
@@ -89,7 +89,7 @@ class PlanView:
     def page(self) -> str:
         """The Markdown page in the Web UI."""
         run = self._run
-        if self._page_version != run.version:  # an edit may have moved every Call
+        if self._page is None or self._page_version != run.version:  # an edit may have moved every Call
             self._page_version, self._page = run.version, WebPage(run.walk)
         page = self._page.page(run.phase, run.notes, run.approvals.pending, run.approvals.records)
         return page if run.is_approved or run.finished is not None else page + self._proposed()

@@ -96,6 +96,7 @@ class Driver:
         self.starts = StartQueue(self.tasks, self.children, self.lifetime, takes_back=run.takes_back_starts)
         self._timers: dict[str, asyncio.Task[None]] = {}
         self._slice_timer: asyncio.Task[None] | None = None
+        self._size = self._history()
         self._commands: deque[RunCommand] = deque()
 
     # -- the loop --------------------------------------------------------------------------------
@@ -120,7 +121,7 @@ class Driver:
     async def _loop(self, is_over: Callable[[], bool]) -> None:
         while not is_over():
             await workflow.wait_condition(self._has_work)
-            history = self._history()
+            history = self._size = self._history()
             is_held = self._hold(history)
             await self._empty_inbox()
             await self._perform_all(self.run.flush(_now()))
@@ -134,6 +135,8 @@ class Driver:
     def _has_work(self) -> bool:
         if self.inbox:
             return True
+        if not self.starts and not self._is_quiet():
+            return False
         history = self._history()
         return self.starts.has_new_task(history) or (self._is_quiet() and self.lifetime.is_due(history))
 
@@ -199,6 +202,7 @@ class Driver:
 
     def _start_again(self, command: StartActivity) -> None:
         """A local activity has done its work, and an ordinary one is to return what it came to."""
+        self._size = self._history()
         self.starts.add(command)
         self._send_starts()
 
@@ -206,7 +210,7 @@ class Driver:
         """Start what there is room for; what there is none for goes back, or waits for the next workflow task."""
         if not self.starts or self.run.is_cancelling or self.run.finished is not None:
             return
-        self.starts.send(self._history())
+        self.starts.send(self._size)
         if self.starts.is_out_of_room:
             self.inbox.append(StartsHeld())
             for command in self.starts.take_all():

@@ -80,9 +80,11 @@ class _Outcomes(ActivityInboundInterceptor):
         if info.is_local:
             return await self._execute_local(input, info.workflow_run_id, info.activity_id)
         result = await self._execute(input, info.workflow_run_id, info.activity_id)
-        if self._room is not None:
-            await self._room.require(info, _result_bytes(result))
-        return result
+        if result is None or self._room is None:
+            return result
+        payload = activity.payload_converter().to_payload(result)
+        await self._room.require(info, payload.ByteSize())
+        return RawValue(payload)
 
     async def _execute(self, input: ExecuteActivityInput, run_id: str, activity_id: str) -> Any:  # noqa: A002 - the SDK's name
         """The outcome that was kept of a local Activity with this id, or that of the Activity itself."""
@@ -96,8 +98,13 @@ class _Outcomes(ActivityInboundInterceptor):
     async def _execute_local(self, input: ExecuteActivityInput, run_id: str, activity_id: str) -> Any:  # noqa: A002 - the SDK's name
         try:
             result = await super().execute_activity(input)
-            size = _result_bytes(result)
-            outcome = KeptOutcome(result, None, size)
+            payload = None if result is None else activity.payload_converter().to_payload(result)
+            # Encoded once: the SDK passes a RawValue on as it is
+            outcome = (
+                KeptOutcome(None, None, 0)
+                if payload is None
+                else KeptOutcome(RawValue(payload), None, payload.ByteSize())
+            )
         except Exception as error:  # noqa: BLE001 - it is raised again, here or by the ordinary activity
             outcome = KeptOutcome(None, error, _failure_bytes(error))
         if not self._outcomes.admit(run_id, outcome.size):
@@ -109,10 +116,6 @@ class _Outcomes(ActivityInboundInterceptor):
         if outcome.error is not None:
             raise outcome.error
         return outcome.value
-
-
-def _result_bytes(result: Any) -> int:
-    return 0 if result is None else activity.payload_converter().to_payload(result).ByteSize()
 
 
 def _failure_bytes(error: BaseException) -> int:
