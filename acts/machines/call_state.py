@@ -68,7 +68,6 @@ TRANSITIONS: Final[dict[tuple[str, str], str]] = {
     ("awaiting", "exhausted"): "failed",
     ("ready", "exhausted"): "failed",
     ("running", "exhausted"): "failed",
-    ("applying", "exhausted"): "failed",
     # The plan is cancelled
     ("pending", "cancelled"): "cancelled",
     ("awaiting_input", "cancelled"): "cancelled",

@@ -188,13 +188,16 @@ class Walk:
         return self._commands()
 
     def exhaust(self, error: CallError, now: str) -> list[Command]:
-        """End here, because nothing more can be recorded: what has begun, or could begin, fails with this error."""
+        """End here, because nothing more can be recorded: what has begun, or could begin, fails with this error.
+
+        A result that waits for earlier writes is written, since those settle before it.
+        """
         self.exhausted, self.growing = True, False
         self._startable.clear()
         for rank, call in enumerate(self.calls):
             if call.stage == "pending":
                 self.settle(rank, "skipped", now)
-            elif call.stage not in SETTLED:
+            elif call.stage not in (*SETTLED, "applying"):
                 call.error = error.to_json()
                 self.settle(rank, "exhausted", now)
         return self._commands()

@@ -59,8 +59,9 @@ from acts.tree.records import (
     RunEnded,
     VersionedRecord,
 )
+from acts.views.result_cuts import MAX_RESULT, without_details
 from workflows.runtime.driver import Driver
-from workflows.runtime.payloads import MAX_RESULT, NOTHING, decode, decode_or_none, decode_record, raw, without_details
+from workflows.runtime.payloads import NOTHING, decode, decode_or_none, decode_record, raw
 from workflows.runtime.provided import data_message, split_target
 
 if TYPE_CHECKING:

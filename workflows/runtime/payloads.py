@@ -1,7 +1,7 @@
 """JSON and records in and out of Temporal payloads, with their sizes known before anything is sent.
 
 A payload above 2 MiB cannot be recorded: a workflow that tries retries its task for ever. One that sends
-more than 4 MiB in one task is terminated. So this file encodes, looks at the size, and refuses or trims.
+more than 4 MiB in one task is terminated. So this file encodes, looks at the size, and refuses.
 
 A record travels as readable JSON with its type in the payload's metadata, which tells it from a Request:
 a workflow takes one argument. What all children of a batch have in common, and what a run carries into the
@@ -24,12 +24,6 @@ from acts.tree.records import InstanceInput, RecordError, VersionedRecord
 
 # All commands of one workflow task travel in one gRPC message of at most 4 MiB; one command alone has at most 2 MiB
 MAX_TASK_BYTES: Final = 2 * 1024 * 1024
-# A result that is larger loses its bulkiest parts (queries still have them)
-MAX_RESULT: Final = 1536 * 1024
-# Of a batch: above this, each instance's own run has its result
-MAX_BATCH_RESULT: Final = 1024 * 1024
-# Errors that a trimmed result still names
-MAX_ERRORS: Final = 500
 
 _JSON: Final = {"encoding": b"json/plain"}
 _COMPRESSED: Final = b"binary/plain"
@@ -204,30 +198,3 @@ def decode_result(value: RawValue) -> Any:
 def decode_detail(value: Any) -> Any:
     """The same for the detail of a failure, which the SDK has decoded already."""
     return read_json(zlib.decompress(value)) if isinstance(value, bytes) else value
-
-
-def trimmed(result: dict[str, Any], how: str) -> dict[str, Any]:
-    """A result that fits one payload: the bulkiest parts go first, and ``omitted`` says so."""
-    out = dict(result)
-    omitted: dict[str, int] = {}
-    if "instances" in out and len(write_json(out)) > MAX_BATCH_RESULT:
-        for key, kept in (
-            ("instances", {i: {"status": item["status"]} for i, item in out["instances"].items()}),
-            ("context", [m for m in out["context"] if "_instance" not in m]),
-        ):
-            omitted[key] = len(write_json(out[key]))
-            out[key] = kept
-            out["omitted"] = {"bytes": omitted, "how": f"{how}; each instance's child has its own result"}
-    for key, empty in (("context", []), ("calls", []), ("state", {}), ("errors", None)):
-        if len(write_json(out)) <= MAX_RESULT:
-            break
-        omitted[key] = len(write_json(out[key]))
-        out[key] = without_details(out[key]) if empty is None else empty
-        out["omitted"] = {"bytes": omitted, "how": how}
-    return out
-
-
-def without_details(errors: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Errors without their details, the first of very many."""
-    short = ({k: v for k, v in e.items() if k != "details"} for e in errors[:MAX_ERRORS])
-    return [{**e, "message": truncate(str(e.get("message", "")))} for e in short]
