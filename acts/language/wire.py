@@ -85,6 +85,8 @@ LIMIT_EXCEEDED: Final = "LimitExceeded"
 TASK_STUCK: Final = "TaskStuck"
 RESULT_TOO_LARGE: Final = "PayloadTooLarge"
 SDK_PAYLOADS_TOO_LARGE: Final = "PayloadsTooLarge"
+# … of a local activity whose outcome an ordinary one returns
+LOCAL_DEFERRED: Final = "LocalOutcomeDeferred"
 # … for a saved Request that could not be loaded
 DELEGATE_NOT_FOUND: Final = "DelegateNotFound"
 DELEGATE_REFUSED: Final = "DelegateRefused"

@@ -220,6 +220,10 @@ class AgentRun(RunMachine):
             return self._finish(Finished("failed", f"{effect.reason}, and there is no output", LIMIT_EXCEEDED))
         return self._finish(Finished("failed", f"{tick}{effect.reason}", LIMIT_EXCEEDED))
 
+    def on_history_full(self, error: CallError, now: str) -> list[Any]:
+        """The run ends as at any other limit; what was done is kept."""
+        return self._finish(Finished("failed", f"tick {self.loop.tick}: {error.message}", error.code))
+
     def _start_plan(
         self, tick: int, request: dict[str, Any], ids: Sequence[str], *, is_growing: bool = False
     ) -> list[Any]:

@@ -8,7 +8,7 @@ Theory of operation. A Call is in one *stage* at a time::
 
     pending ─ became_ready ─▶ ready ─ started ─▶ running ─ reported ─▶ applying ─ written ─▶ completed
        │                        ▲                   └─ detached ─▶ detached   ├─ failed ───▶ failed
-       │                     approved                                         ├─ all_rejected ─▶ rejected
+       │                     approved, postponed                              ├─ all_rejected ─▶ rejected
        ├─ approval_needed ─▶ awaiting ─ rejected ─▶ rejected                  └─ cancelled ─▶ cancelled
        ├─ input_missing ───▶ awaiting_input ─ input_provided ─▶ pending
        ├─ skipped ─────────▶ skipped
@@ -56,12 +56,18 @@ TRANSITIONS: Final[dict[tuple[str, str], str]] = {
     ("ready", "literal_used"): "applying",
     ("ready", "started"): "running",
     ("running", "reported"): "applying",
+    ("running", "postponed"): "ready",
     ("running", "detached"): "detached",
     # Its result or its failure is applied; a batch child ends as its instances did
     ("applying", "written"): "completed",
     ("applying", "failed"): "failed",
     ("applying", "all_rejected"): "rejected",
     ("applying", "cancelled"): "cancelled",
+    # Nothing more can be recorded: the plan ends here
+    ("awaiting_input", "exhausted"): "failed",
+    ("awaiting", "exhausted"): "failed",
+    ("ready", "exhausted"): "failed",
+    ("running", "exhausted"): "failed",
     # The plan is cancelled
     ("pending", "cancelled"): "cancelled",
     ("awaiting_input", "cancelled"): "cancelled",

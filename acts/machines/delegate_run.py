@@ -114,6 +114,10 @@ class DelegateMachine(RunMachine):
         """Nothing waits in such a run itself."""
         return []
 
+    def on_history_full(self, error: CallError, now: str) -> list[Any]:
+        """Nothing more can be recorded."""
+        return self.fail(error)
+
     def complete(self, **result: Any) -> list[Any]:
         """It has come to an end."""
         self.result = {"status": "completed", **result}

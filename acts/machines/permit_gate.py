@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from acts.language.errors import CallError
 from acts.language.wire import CANCELLED
-from acts.machines.events import CallCompleted, CallDetached, CallFailed, ChildEnded, Event, ModelAnswered, ModelFailed
+from acts.machines.events import (
+    CallCompleted,
+    CallDetached,
+    CallFailed,
+    ChildEnded,
+    Event,
+    ModelAnswered,
+    ModelFailed,
+    StartPostponed,
+)
 from acts.machines.run_commands import (
     AskOutput,
     AskSolution,
@@ -27,7 +36,7 @@ if TYPE_CHECKING:
 
 _OF_CALLS: Final = (StartActivity, AskOutput, StartDelegate, StartInstances, StartBackground)
 _CHILDREN: Final = (StartDelegate, StartInstances)
-_ENDS: Final = (CallCompleted, CallFailed, CallDetached)
+_ENDS: Final = (CallCompleted, CallFailed, CallDetached, StartPostponed)
 _MODEL: Final = "the request of a tick"
 
 
@@ -72,7 +81,7 @@ class PermitGate:
 
     def record_end(self, event: Event) -> None:
         """What has ended gives its permit back; children do so by ``Permits.child_ended``."""
-        if isinstance(event, _ENDS):
+        if isinstance(event, _ENDS):  # a postponed one asks again
             self._permits.release(event.key)
         elif isinstance(event, (ModelAnswered, ModelFailed)):
             self._permits.release(_MODEL)

@@ -27,6 +27,7 @@ from acts.machines.events import (
     PauseRequested,
     Provided,
     ResumeRequested,
+    StartPostponed,
     StartsHeld,
     StartsReleased,
 )
@@ -112,6 +113,11 @@ class PlanRun(RunMachine):
         return self.walk.quiet and not self._starts.is_waiting
 
     @property
+    def takes_back_starts(self) -> bool:
+        """True: its Calls wait in the walk."""
+        return True
+
+    @property
     def phase(self) -> str:
         """``awaiting`` while something waits for a person and nothing else of the run goes on."""
         if self.finished is not None:
@@ -157,6 +163,15 @@ class PlanRun(RunMachine):
 
     def _detached(self, event: CallDetached, now: str) -> list[Any]:
         return self.on_call(event.key, lambda rank: self.walk.detached(rank, now), now)
+
+    def _postponed(self, event: StartPostponed, now: str) -> list[Any]:
+        """A Call starts later, and asks for its request again."""
+        out: list[Any] = [*self.budget.child_ended(event.key, None), *self.budget.settle(event.key, None)]
+        return out + self.on_call(event.key, self.walk.postponed, now)
+
+    def on_history_full(self, error: CallError, now: str) -> list[Any]:
+        """What has not settled fails; what has completed is in the result."""
+        return [*self.approvals.close_all(), *self._perform(self.walk.exhaust(error, now), now)]
 
     def on_call(self, key: str, event: Callable[[int], list[Command]], now: str) -> list[Any]:
         """Hand the walk the end of a Call, by the rank that the Call has now."""
@@ -403,6 +418,7 @@ _HANDLERS: Final[dict[type, Callable[[PlanRun, Any, str], list[Any]]]] = {
     CallCompleted: PlanRun._completed,  # noqa: SLF001
     CallFailed: PlanRun._failed,  # noqa: SLF001
     CallDetached: PlanRun._detached,  # noqa: SLF001
+    StartPostponed: PlanRun._postponed,  # noqa: SLF001
     ChildEnded: PlanRun._child_result,  # noqa: SLF001
     Provided: PlanRun._provided,  # noqa: SLF001
     PauseRequested: PlanRun._pause,  # noqa: SLF001

@@ -11,9 +11,9 @@ from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from acts.language.errors import truncate
+from acts.language.errors import CallError, truncate
 from acts.language.usage import Usage
-from acts.language.wire import CANCELLED_REPORT, ENGINE_ERROR, RUN_ENDED
+from acts.language.wire import CANCELLED_REPORT, ENGINE_ERROR, LIMIT_EXCEEDED, RUN_ENDED
 from acts.machines.approval_effects import AnswerUpdate, Decided, Note, StartTimer
 from acts.machines.approvals import RESEND_TIMER, Approvals
 from acts.machines.budget import BudgetMachine, BudgetRefused, Granted, SendRecord
@@ -26,6 +26,7 @@ from acts.machines.events import (
     ChildStarted,
     DecisionReceived,
     Event,
+    HistoryFull,
     QueuesChecked,
     RecordDelivered,
     RecordLost,
@@ -121,6 +122,11 @@ class RunMachine:
         """The task queues that the run's Tools name, if it looked up the Tools itself; else the run above asks."""
         return ()
 
+    @property
+    def takes_back_starts(self) -> bool:
+        """True for a run that can continue as new with starts that were postponed."""
+        return False
+
     def react(self, event: Event, now: str) -> list[Any]:
         """The effects of an event of this kind of run."""
         raise NotImplementedError
@@ -147,6 +153,10 @@ class RunMachine:
     def on_record(self, record: TreeSignal, now: str) -> list[Any]:
         """A record came that only this kind of run takes."""
         return []
+
+    def on_history_full(self, error: CallError, now: str) -> list[Any]:
+        """End with what there is: nothing more can be recorded."""
+        raise NotImplementedError
 
     def snapshot_fields(self) -> dict[str, Any]:
         """What this kind of run carries over, beside what all carry."""
@@ -263,6 +273,9 @@ class RunMachine:
     def _queues_checked(self, event: QueuesChecked, now: str) -> list[Any]:
         self.queue_watch.record_check(event.has_workers, now)
         return []
+
+    def _history_full(self, event: HistoryFull, now: str) -> list[Any]:
+        return self.on_history_full(CallError(LIMIT_EXCEEDED, event.reason), now)
 
     def _timer_fired(self, event: TimerFired, now: str) -> list[Any]:
         if event.name == QUEUE_TIMER:
@@ -383,6 +396,7 @@ class RunMachine:
 _SHARED: Final[dict[type, Callable[[RunMachine, Any, str], list[Any]]]] = {
     DecisionReceived: RunMachine._decision_received,  # noqa: SLF001 - the table of this class
     TimerFired: RunMachine._timer_fired,  # noqa: SLF001
+    HistoryFull: RunMachine._history_full,  # noqa: SLF001
     ChildStarted: RunMachine._child_started,  # noqa: SLF001
     ChildEnded: RunMachine._child_ended,  # noqa: SLF001
     QueuesChecked: RunMachine._queues_checked,  # noqa: SLF001

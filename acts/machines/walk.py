@@ -34,7 +34,7 @@ from acts.machines.call_outcomes import (
     apply_result,
     write_when_possible,
 )
-from acts.machines.call_state import NOT_STARTED, CallState, CallStates
+from acts.machines.call_state import NOT_STARTED, SETTLED, CallState, CallStates
 from acts.machines.commands import AskHuman, Command, PlanFinished, StartCall
 from acts.machines.instance_results import status_of_plan
 from acts.machines.readiness import assess_call, scoped_messages
@@ -69,7 +69,7 @@ class Walk:
         self.identify = identify
         self.may_start = may_start
         self.dry = dry
-        self.paused = self.draining = self.cancelling = self.growing = False
+        self.paused = self.draining = self.cancelling = self.growing = self.exhausted = False
         self.load(prepared, (), {})
 
     def load(self, prepared: ValidatedPlan, provided: Sequence[Data], states: Mapping[int, CallState]) -> None:
@@ -120,6 +120,12 @@ class Walk:
         """A batch child ended; ``value`` is the report of each of its instances, by id."""
         if self._states.move(rank, "reported"):
             apply_child_report(self, rank, value, now)
+        return self._commands()
+
+    def postponed(self, rank: int) -> list[Command]:
+        """The shell has not started a Call, for want of room: it is ready again."""
+        if self._states.move(rank, "postponed"):
+            heapq.heappush(self._startable, rank)
         return self._commands()
 
     def detached(self, rank: int, now: str) -> list[Command]:
@@ -204,6 +210,21 @@ class Walk:
                 self.settle(rank, "cancelled", now)
         return self._commands()
 
+    def exhaust(self, error: CallError, now: str) -> list[Command]:
+        """End here, because nothing more can be recorded: what has begun, or could begin, fails with this error.
+
+        A result that waits for earlier writes is written, since those settle before it.
+        """
+        self.exhausted, self.growing = True, False
+        self._startable.clear()
+        for rank, call in enumerate(self.calls):
+            if call.stage == "pending":
+                self.settle(rank, "skipped", now)
+            elif call.stage not in (*SETTLED, "applying"):
+                call.error = error.to_json()
+                self.settle(rank, "exhausted", now)
+        return self._commands()
+
     # -- another plan, another run -----------------------------------------------
 
     def add_calls(self, prepared: ValidatedPlan, now: str) -> list[Command]:
@@ -255,7 +276,7 @@ class Walk:
         if rank in self.prepared.undecided:
             return  # until the plan is complete
         call, assessment = self.calls[rank], assess_call(self, rank)
-        if assessment.event == "skipped":
+        if assessment.event == "skipped" or self.exhausted:
             self.settle(rank, "skipped", now)
             return
         self._states.move(rank, assessment.event)

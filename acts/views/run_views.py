@@ -143,6 +143,11 @@ class PlanView:
 
     # -- the end --------------------------------------------------------------------------------
 
+    @property
+    def first_message(self) -> int:
+        """The position of the first appended message in the whole context."""
+        return len(self._run.walk.prepared.request.context)
+
     def result(self, actions: int) -> dict[str, Any]:
         """The result of a Plan."""
         run = self._run
@@ -246,6 +251,12 @@ class AgentView:
     def pending_parameters(self, limit: int) -> dict[str, Any]:
         """Nothing: the Calls of a plan wait in the run that walks it."""
         return {"editable": True, "calls": []}
+
+    @property
+    def first_message(self) -> int:
+        """The position of the first appended message in the whole context."""
+        loop = self._run.loop
+        return len(loop.request.context) - len(loop.context.appended())
 
     def result(self) -> dict[str, Any]:
         """The result of an Agent."""

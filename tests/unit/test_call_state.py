@@ -167,6 +167,10 @@ def walk_through_the_table() -> None:
     drive.perform(drive.walk.cancel(NOW))
     drive.perform(drive.walk.failed(drive.rank("1:running"), CallError("cancelled", "stopped"), NOW))
     drive = drive_through_every_stage()
+    drive.walk.postponed(drive.rank("1:running"))
+    drive = drive_through_every_stage()
+    drive.walk.exhaust(CallError("LimitExceeded", "full"), NOW)
+    drive = drive_through_every_stage()
     drive.perform(drive.walk.decide(drive.rank("4:awaiting"), "fail", "too late", NOW))
     literal = [call("think", "†state.t", _output=1), call("think2", _output=2), call("a", "†state.a", x="†state.t.b")]
     Drive(row("literal", literal)["request"], {})

@@ -5,7 +5,9 @@ Nothing here may end a run from outside (terminated), wedge it (a task retried f
 
 from __future__ import annotations
 
+import base64
 import json
+import random
 from typing import Any
 
 import pytest
@@ -14,7 +16,9 @@ from temporalio.exceptions import ApplicationError
 from tests.workflow.foreign import (
     Foreign,
     call,
+    came_to,
     ended,
+    of_type,
     result_of_failed,
     states,
     status,
@@ -96,14 +100,19 @@ async def test_an_input_too_large_to_record_fails_its_call_alone(foreign: Foreig
 # -- large results -------------------------------------------------------------------
 
 
-async def test_a_state_above_two_megabytes_is_left_out_and_can_be_asked_for(foreign: Foreign) -> None:
+async def test_of_a_state_above_two_megabytes_what_fits_is_recorded_and_the_rest_can_be_asked_for(
+    foreign: Foreign,
+) -> None:
     async with foreign.serving(text, length):
         plan = [call("text", f"†state.x{i}", letter="x", count=900_000) for i in range(4)]
         handle = await foreign.start(foreign.request(*plan, call("length", "†data.n", value="†state.x3")))
         result = await ended(handle)
     assert result["status"] == "completed"
-    assert set(result["omitted"]["bytes"]) >= {"state", "context"}
-    assert result["omitted"]["bytes"]["state"] > 3_600_000
+    assert list(states(result)) == [f"{i}:text" for i in range(1, 5)] + ["5:length"]
+    assert list(result["state"]) == ["x0"]
+    assert result["omitted"]["bytes"]["state"] > 2_700_000
+    (cut,) = [c for c in result["omitted"]["cut"] if c["at"] == "/state/x3"]
+    assert len((await handle.query(cut["query"], cut["argument"]))["value"]) == 900_000
     for i in range(4):
         found = await handle.query("context", {"path": f"†state.x{i}"})
         assert len(found["value"]) == 900_000
@@ -147,17 +156,76 @@ async def test_many_failures_with_large_details_still_end_the_run(foreign: Forei
     assert len((await status(handle))["calls"]) == 121
 
 
-@pytest.mark.parametrize(("count", "size"), [(1, 3_000_000), (4, 1_500_000)])
-async def test_local_results_too_large_to_record_fail_their_calls(foreign: Foreign, count: int, size: int) -> None:
-    tools = [tool("big", activity="big", options={"local": True, "retry": {"maxAttempts": 1}})]
+# -- local activities ----------------------------------------------------------------
+
+
+def local(name: str) -> Json:
+    return tool(name, activity=name, options={"local": True, "retry": {"maxAttempts": 1}})
+
+
+async def test_a_local_result_that_no_payload_can_hold_fails_its_call(foreign: Foreign) -> None:
     async with foreign.serving(echo):
-        plan = [call("big", f"†data.x{i}", n=size, _errorPath=f"†data.e{i}") for i in range(count)]
-        handle = await foreign.start(foreign.request(*plan, call("echo", "†state.good", value=1), context=tools))
-        result = await ended(handle)
+        plan = [call("big", "†data.x", n=3_000_000, _errorPath="†data.e"), call("echo", "†state.good", value=1)]
+        result = await ended(await foreign.start(foreign.request(*plan, context=[local("big")])))
     assert result["state"] == {"good": 1}
-    assert states(result)["1:big"] == "completed"
-    if count == 1:
-        assert result["calls"][0]["error"]["code"] in ("PayloadTooLarge", "PayloadsTooLarge")
+    assert result["calls"][0]["error"]["code"] in ("PayloadTooLarge", "PayloadsTooLarge")
+
+
+async def test_large_local_results_arrive_one_task_each_and_their_activities_run_once(foreign: Foreign) -> None:
+    plan = [call("countedBig", f"†data.x{i}", n=1_400_000) for i in range(4)]
+    handle = await foreign.start(foreign.request(*plan, context=[local("countedBig")]))
+    result = await ended(handle)
+    assert result["status"] == "completed"
+    for i in range(4):
+        found = await handle.query("context", {"path": f"†data.x{i}.text"})
+        assert len(found["value"]) == 1_400_000
+        assert (await handle.query("context", {"path": f"†data.x{i}.runs"}))["value"] == 1
+    assert len(await of_type(handle, "ACTIVITY_TASK_SCHEDULED")) == 4
+
+
+async def test_a_thousand_local_calls_take_a_few_tasks_and_no_ordinary_activity(foreign: Foreign) -> None:
+    plan = [call("small", f"†data.n{i}", n=i) for i in range(1_000)]
+    handle = await foreign.start(foreign.request(*plan, context=[local("small")], maxParallel=1_000))
+    result = await ended(handle, within=NOBODY_NEEDS_SO_LONG)
+    assert result["status"] == "completed"
+    assert await of_type(handle, "ACTIVITY_TASK_SCHEDULED") == []
+    assert len(await of_type(handle, "MARKER_RECORDED")) == 1_000
+
+
+async def test_a_local_failure_with_large_details_reaches_its_error_path(foreign: Foreign) -> None:
+    plan = [call("loud", f"†data.x{i}", n=1_200_000, _errorPath=f"†state.e{i}") for i in range(2)]
+    result = await ended(await foreign.start(foreign.request(*plan, context=[local("loud")])))
+    assert [result["state"][f"e{i}"]["code"] for i in range(2)] == ["loud", "loud"]
+
+
+# -- histories near the server's limits -------------------------------------------------
+
+
+async def blob(call: Json, tool: Json, context: Json) -> str:
+    return base64.b64encode(random.randbytes(call["count"] * 3 // 4)).decode()  # noqa: S311 - to be incompressible
+
+
+async def test_sixty_results_of_a_megabyte_and_a_half_end_the_run_readably(foreign: Foreign) -> None:
+    """They are 90 MB, and none can be carried into a new run: all of them, or those that fit."""
+    async with foreign.serving(blob, max_concurrent_activities=20):
+        plan = [call("blob", f"†data.x{i}", count=1_500_000) for i in range(60)]
+        handle = await foreign.start(foreign.request(*plan))
+        result = await came_to(handle, within=NOBODY_NEEDS_SO_LONG)
+    assert list(states(result)) == [f"{i}:blob" for i in range(1, 61)]
+    done = [i for i, state in enumerate(states(result).values()) if state == "completed"]
+    assert len(done) >= 20
+    assert result["status"] == "completed" or "history" in str(result["errors"])
+    found = await handle.query("context", {"path": f"†data.x{done[0]}"})
+    assert len(found["value"]) == 1_500_000
+
+
+async def test_a_hundred_calls_with_a_megabyte_each_go_on_in_new_runs(foreign: Foreign) -> None:
+    text = base64.b64encode(random.randbytes(750_000)).decode()  # noqa: S311 - to be incompressible
+    async with foreign.serving(length):
+        plan = [call("length", f"†state.n{i}", value="†input.text") for i in range(100)]
+        handle = await foreign.start(foreign.request(*plan, context=[{"type": "input", "input": {"text": text}}]))
+        result = await ended(handle, within=NOBODY_NEEDS_SO_LONG)
+    assert result["state"] == {f"n{i}": 1_000_000 for i in range(100)}
 
 
 # -- many calls ---------------------------------------------------------------------

@@ -45,17 +45,16 @@ from acts.simulation.billable_actions import CHILD_WORKFLOW, SIGNAL, UPDATE, WOR
 from acts.tree.child_ids import is_workflow_id
 from acts.tree.records import DecisionAnswer, StreamedCalls
 from acts.tree.wire_format import RecordError, VersionedRecord
+from acts.views.result_cuts import MAX_RESULT, without_details
 from workflows.runtime.driver import Driver
 from workflows.runtime.lifeline import Lifeline
 from workflows.runtime.payloads import (
-    MAX_RESULT,
     NOTHING,
     decode,
     decode_or_none,
     decode_signal,
     encode,
     raw,
-    without_details,
 )
 from workflows.runtime.provided import data_message, split_target
 from workflows.runtime.queue_checks import watch_queues
@@ -130,7 +129,7 @@ class RunWorkflow:
             await self._driver.send_and_wait(self._driver.run.report_cancelled(report))
 
     def page(self) -> str | None:
-        """The page of the run in the Web UI; None before the run knows what it does."""
+        """The page for the Web UI as of now, rendered when somebody reads it; None before the run has begun."""
         return None if self._view is None else self._view.page()
 
     def _answer(self, answer: AnswerUpdate) -> None:
