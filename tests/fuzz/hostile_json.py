@@ -10,9 +10,26 @@ Json = Any
 
 # Deeper JSON is refused by everything; inputs are mostly below, some at the limit, some far beyond
 DEEP = 95
-WORDS = ("a", "b", "code", "error", "state", "items", "0", "name", "†state.x", "_tool", "x" * 40, "é", "漢字", "🦊", "a.b", "~1/")
+WORDS = (
+    "a",
+    "b",
+    "code",
+    "error",
+    "state",
+    "items",
+    "0",
+    "name",
+    "†state.x",
+    "_tool",
+    "x" * 40,
+    "é",
+    "漢字",
+    "🦊",
+    "a.b",
+    "~1/",
+)
 NUMBERS = (0, 1, -1, 7, 2**53 + 1, 2**63, 10**30, 10**300, 10**400, 0.1, 1e-300, 1e300, 4.02, -0.0)
-ALPHABETS = ("a", "ab", "abcdefghij", "é漢字🦊", "\u0000\u0001\n\t", "†{}&|.[]\"\\", "<>`|#*_ ")
+ALPHABETS = ("a", "ab", "abcdefghij", "é漢字🦊", "\u0000\u0001\n\t", '†{}&|.[]"\\', "<>`|#*_ ")
 
 
 CAREFUL_SHARE = 0.7

@@ -23,7 +23,9 @@ OPEN_META = {
 def request(source: Source, *, agent: bool = False) -> Json:
     """A Request with a plan (or for an agent), made of the parts below; sometimes changed somewhere."""
     size = source.left
-    shares = source.pick(((0.9, 0.05, 0), (0.05, 0.9, 0), (0.05, 0.05, 0.8), (0.3, 0.3, 0.3), (0.5, 0, 0.4), (0, 0.5, 0.4)))
+    shares = source.pick(
+        ((0.9, 0.05, 0), (0.05, 0.9, 0), (0.05, 0.05, 0.8), (0.3, 0.3, 0.3), (0.5, 0, 0.4), (0, 0.5, 0.4))
+    )
     source.left = 200 + int(size * shares[0])
     context = _context(source)
     source.left = 200 + int(size * shares[1])
@@ -31,7 +33,12 @@ def request(source: Source, *, agent: bool = False) -> Json:
     source.left = 200 + int(size * shares[2])
     context.append({"type": "tool", "tool": tools})
     if source.chance(0.3):
-        context.append({"type": "state", "schema": hostile_schemas.usable_schema(Source(source.random.randrange(10**9), size // 10))})
+        context.append(
+            {
+                "type": "state",
+                "schema": hostile_schemas.usable_schema(Source(source.random.randrange(10**9), size // 10)),
+            }
+        )
     instances = [m["_instance"] for m in context if isinstance(m, dict) and isinstance(m.get("_instance"), str)]
     calls = [] if agent else plan(source, list(tools), instances)
     context.append({"type": "plan", "plan": calls, "mode": source.pick(("eager", "lazy"))})
@@ -46,7 +53,9 @@ def request(source: Source, *, agent: bool = False) -> Json:
 def _config(source: Source) -> Json:
     config: dict[str, Any] = {} if source.slips(0.2) else {"model": "scripted:x"}
     if source.chance(0.3):
-        config["approve"] = source.pick(({"plan": True}, {"calls": True}, {"scopes": True, "timeout": "5m"}, {"calls": ["a"] * 1000}))
+        config["approve"] = source.pick(
+            ({"plan": True}, {"calls": True}, {"scopes": True, "timeout": "5m"}, {"calls": ["a"] * 1000})
+        )
     if source.chance(0.2):
         config |= source.pick(({"missing": "wait"}, {"maxParallel": 5000}, {"budget": {"calls": 10**9}}, {"budget": {"cost": 1}},
                                {"step": "call"}, {"instancesPerChild": 7}))  # fmt: skip
@@ -75,7 +84,9 @@ def _context(source: Source) -> list[Json]:
         lambda s: [hostile_json.value(s) for _ in range(5)],
     )  # fmt: skip
     size = source.left
-    out: list[Json] = [{"type": "state", "state": {"x": source.pick((1, "text", {"y": {"z": 1}}, [1, 2], None)), "s": 1}}]
+    out: list[Json] = [
+        {"type": "state", "state": {"x": source.pick((1, "text", {"y": {"z": 1}}, [1, 2], None)), "s": 1}}
+    ]
     for _ in range(source.random.randrange(1, 4)):
         source.left = size // 2
         out += source.pick(messages if source.slips(0.3) else valid)(source)
@@ -99,7 +110,13 @@ def _is_usable(tool: Json) -> bool:
 
 def _tool(source: Source) -> Json:
     if source.chance(0.4):
-        return {"type": "object", "properties": {**OPEN_META, "x": source.pick(({}, {"type": ["string", "number", "object", "array", "null"]}))}}
+        return {
+            "type": "object",
+            "properties": {
+                **OPEN_META,
+                "x": source.pick(({}, {"type": ["string", "number", "object", "array", "null"]})),
+            },
+        }
     parameter = hostile_schemas.usable_schema(source)
     tool: dict[str, Any] = {"type": "object", "properties": {**OPEN_META, "x": parameter}}
     if source.chance(0.3):
@@ -142,28 +159,44 @@ def _branches(s: Source, tool: str) -> list[Json]:
     width = s.pick((2, 8, 64))
     each = " || ".join(f"†state.b{{0}}o{j}" for j in range(width))
     n = s.count(len(each) + 40)
-    return [{"_tool": tool, "x": f"†state.b{i - 1}o0 || †state.b{i - 1}o1" if i else 1, "_outputPath": each.format(i)} for i in range(n)]
+    return [
+        {"_tool": tool, "x": f"†state.b{i - 1}o0 || †state.b{i - 1}o1" if i else 1, "_outputPath": each.format(i)}
+        for i in range(n)
+    ]
 
 
 def _wide_expressions(s: Source, tool: str) -> list[Json]:
     operator = s.pick((" && ", " || ", " && (†state.x || †state.s) && ")[: 2 if s.is_careful else 3])
     path = s.pick(("†state.x", "†state", "†state.s", "†state.x[0]", '†state["x"]'))
     width = s.count(len(path) + len(operator), 64 if s.is_careful and "||" in operator else 60_000)
-    text = operator.join([path] * width) if s.is_careful or s.chance(0.5) else operator.join(f"{path}{i}" for i in range(width))
+    text = (
+        operator.join([path] * width)
+        if s.is_careful or s.chance(0.5)
+        else operator.join(f"{path}{i}" for i in range(width))
+    )
     key = s.pick(("x", "_outputPath", "_errorPath"))
-    return [{"_tool": tool, "_outputPath": "†state.r", key: text} for _ in range(s.count(len(text)) if s.left > len(text) else 1)]
+    return [
+        {"_tool": tool, "_outputPath": "†state.r", key: text}
+        for _ in range(s.count(len(text)) if s.left > len(text) else 1)
+    ]
 
 
 def _deep_paths(s: Source, tool: str) -> list[Json]:
     depth = s.pick((5, 30, 59))
     tail = ".".join("n" * s.pick((1, 5)) for _ in range(depth - 1))
-    return [{"_tool": tool, "x": f"†state.r{i - 1}.{tail}" if i else 1, "_outputPath": f"†state.r{i}.{tail}"} for i in range(s.count(2 * len(tail) + 60))]
+    return [
+        {"_tool": tool, "x": f"†state.r{i - 1}.{tail}" if i else 1, "_outputPath": f"†state.r{i}.{tail}"}
+        for i in range(s.count(2 * len(tail) + 60))
+    ]
 
 
 def _own_names(s: Source, tool: str) -> list[Json]:
     """Every name of every path is another one."""
     depth = s.pick((5, 30, 58))
-    return [{"_tool": tool, "x": 1, "_outputPath": "†state." + ".".join(f"{i}n{j}" for j in range(depth))} for i in range(s.count(8 * depth + 40))]
+    return [
+        {"_tool": tool, "x": 1, "_outputPath": "†state." + ".".join(f"{i}n{j}" for j in range(depth))}
+        for i in range(s.count(8 * depth + 40))
+    ]
 
 
 def _writers_of_one(s: Source, tool: str) -> list[Json]:
@@ -180,7 +213,9 @@ def _literal_data(s: Source, tool: str) -> list[Json]:
 
 
 def _marked_text(s: Source, tool: str) -> list[Json]:
-    marked = s.pick(("†state.x", "††x", "†state.x || †state.s", "†", "†(", "†{state.x}", "††{x}")[: 7 if s.slips(0.5) else 3])
+    marked = s.pick(
+        ("†state.x", "††x", "†state.x || †state.s", "†", "†(", "†{state.x}", "††{x}")[: 7 if s.slips(0.5) else 3]
+    )
     shape = s.pick((lambda n: [marked] * n, lambda n: {f"k{i}": marked for i in range(n)}, lambda n: marked * n))
     return [{"_tool": tool, "x": shape(s.count(len(marked.encode()) + 6)), "_outputPath": "†state.r"}]
 
@@ -194,7 +229,10 @@ def _wrong_calls(s: Source, tool: str) -> list[Json]:
 
 def _scopes(s: Source, tool: str) -> list[Json]:
     scopes = [s.pick(("state", "†state.x", f"†state.x{i}", "user")) for i in range(s.count(14, 3_000))]
-    return [{"_tool": tool, "x": 1, "_scopes": scopes, "_outputPath": f"†state.r{i}"} for i in range(s.random.randrange(1, 30))]
+    return [
+        {"_tool": tool, "x": 1, "_scopes": scopes, "_outputPath": f"†state.r{i}"}
+        for i in range(s.random.randrange(1, 30))
+    ]
 
 
 def _cycle(s: Source, tool: str) -> list[Json]:
@@ -210,12 +248,23 @@ def _conditions(s: Source, tool: str) -> list[Json]:
     term = s.pick(("†state.x == 1", "!†state.x", "†state.x < 5 && †state.s != null", '†state.x == "' + "a" * 500 + '"'))
     condition = s.pick((" && ", " || ")).join([term] * s.count(len(term) + 4, 20_000))
     conditions = (condition, "!" * 300 + "†state.x", "(" * 300 + "†state.x" + ")" * 300, "†state.x == " + "9" * 5000)
-    return [{"_tool": tool, "x": 1, "_when": s.pick(conditions), "_outputPath": f"†state.w{i}"} for i in range(s.random.randrange(1, 20))]
+    return [
+        {"_tool": tool, "x": 1, "_when": s.pick(conditions), "_outputPath": f"†state.w{i}"}
+        for i in range(s.random.randrange(1, 20))
+    ]
 
 
 def _each(s: Source, tool: str) -> list[Json]:
     elements = s.pick(("†state.x", "†user", [1] * s.count(3), [{"a": i} for i in range(s.count(10))]))
-    return [{"_tool": tool, "_each": elements, "x": s.pick(("†item", "†item.a", "no †{index}")), "_outputPath": f"†state.e{i}"} for i in range(s.random.randrange(1, 5))]
+    return [
+        {
+            "_tool": tool,
+            "_each": elements,
+            "x": s.pick(("†item", "†item.a", "no †{index}")),
+            "_outputPath": f"†state.e{i}",
+        }
+        for i in range(s.random.randrange(1, 5))
+    ]
 
 
 VALID_PLANS: tuple[Callable[[Source, str], list[Json]], ...] = (

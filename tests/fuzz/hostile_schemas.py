@@ -101,7 +101,23 @@ def _recursive(source: Source) -> Json:
 
 def _many(source: Source) -> Json:
     """Very many of one thing."""
-    key = source.pick(("properties", "enum", "required", "anyOf", "oneOf", "allOf", "prefixItems", "$defs", "patternProperties", "dependentRequired", "dependentSchemas", "patterns", "enum objects"))
+    key = source.pick(
+        (
+            "properties",
+            "enum",
+            "required",
+            "anyOf",
+            "oneOf",
+            "allOf",
+            "prefixItems",
+            "$defs",
+            "patternProperties",
+            "dependentRequired",
+            "dependentSchemas",
+            "patterns",
+            "enum objects",
+        )
+    )
     part: Json = source.pick(({}, {"type": "string"}, {"type": "integer", "maximum": 5}, {"const": 1}))
     each = len(str(part)) + 12
     n = source.count(each)
@@ -109,7 +125,11 @@ def _many(source: Source) -> Json:
         case "properties" | "$defs" | "dependentSchemas":
             return {key: {f"p{i}": part for i in range(n)}}
         case "enum":
-            return {"enum": source.pick((list(range(n)), [str(i) for i in range(n)], [10**300 + i for i in range(n // 30 + 1)]))}
+            return {
+                "enum": source.pick(
+                    (list(range(n)), [str(i) for i in range(n)], [10**300 + i for i in range(n // 30 + 1)])
+                )
+            }
         case "enum objects":
             return {"enum": [{"a": [i]} for i in range(n)]}
         case "required":
@@ -133,7 +153,13 @@ def _tower(source: Source) -> Json:
         defs = {f"d{i}": {"$ref": f"#/$defs/d{i + 1}"} for i in range(levels)}
         return {"$ref": "#/$defs/d0", "$defs": {**defs, f"d{levels}": {}}}
     for _ in range(levels):
-        inner = {key: {"a": inner}} if key == "properties" else {key: [inner]} if key in ("allOf", "anyOf") else {key: inner}
+        inner = (
+            {key: {"a": inner}}
+            if key == "properties"
+            else {key: [inner]}
+            if key in ("allOf", "anyOf")
+            else {key: inner}
+        )
     return inner
 
 

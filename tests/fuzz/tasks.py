@@ -71,7 +71,13 @@ def plan_case(source: Source) -> Iterator[Step]:
         parsed = read_request(raw)
         capabilities = Capabilities(served=SERVED)
         prepared = validate_parsed(parsed, capabilities.tools, capabilities.served)
-        setup = PlanSetup(raw, prepared, capabilities, TreePosition(), ContextRef(workflowId="w", runId="r", messageCount=len(parsed.context)))
+        setup = PlanSetup(
+            raw,
+            prepared,
+            capabilities,
+            TreePosition(),
+            ContextRef(workflowId="w", runId="r", messageCount=len(parsed.context)),
+        )
         machine = PlanRun("w", setup, lambda node: f"w/{node.id}", forecast_plan)
         view = PlanView(machine)
         commands = machine.handle(Begin(), NOW)
@@ -88,7 +94,9 @@ def plan_case(source: Source) -> Iterator[Step]:
         if machine.finished is not None:
             return
         if machine.approvals.own_pending:
-            decided = hostile_requests.decision(Source(source.random.randrange(10**9), source.pick((1000, 100_000, MAX_BYTES))), calls, ["t", "t0"])
+            decided = hostile_requests.decision(
+                Source(source.random.randrange(10**9), source.pick((1000, 100_000, MAX_BYTES))), calls, ["t", "t0"]
+            )
             text = sized(decided)
             yield "decision", lambda text=text: _decide(machine, view, read_json(text))
             yield "approval", lambda: commands.extend(_decide(machine, view, {"decision": "approve"}))
@@ -131,8 +139,17 @@ def _results(source: Source, machine: Any, view: Any, commands: list[Any]) -> It
         node = command.node
         if heavy:
             heavy = False
-            data = sized(hostile_requests.result(Source(source.random.randrange(10**9), source.pick((1000, MAX_BYTES))), node.tool.output))
-            yield "heavy result", lambda key=node.key, data=data: commands.extend(_event(machine, view, CallCompleted(key, read_json(data))))
+            data = sized(
+                hostile_requests.result(
+                    Source(source.random.randrange(10**9), source.pick((1000, MAX_BYTES))), node.tool.output
+                )
+            )
+            yield (
+                "heavy result",
+                lambda key=node.key, data=data: commands.extend(
+                    _event(machine, view, CallCompleted(key, read_json(data)))
+                ),
+            )
         elif source.chance(0.1):
             batch.append(CallFailed(node.key, CallError("Oops", "x" * 100)))
         else:
@@ -166,10 +183,16 @@ def agent_case(source: Source) -> Iterator[Step]:
     yield "first task", first_task
     machine, view, commands = run
     loop = machine.loop
-    yield "prompt", lambda: render_planner_prompt(
-        loop.request.context, loop.tools, output_schema(loop.request.schema), mode=loop.mode, step="plan", tick=1
+    yield (
+        "prompt",
+        lambda: render_planner_prompt(
+            loop.request.context, loop.tools, output_schema(loop.request.schema), mode=loop.mode, step="plan", tick=1
+        ),
     )
-    yield "answer schema", lambda: compose_solution_schema(loop.tools, output_schema(loop.request.schema), mode=loop.mode)
+    yield (
+        "answer schema",
+        lambda: compose_solution_schema(loop.tools, output_schema(loop.request.schema), mode=loop.mode),
+    )
     for _ in range(3):
         asked = next((c for c in commands if isinstance(c, AskSolution)), None)
         if asked is None or machine.finished is not None:
@@ -177,16 +200,33 @@ def agent_case(source: Source) -> Iterator[Step]:
         commands.clear()
         answer = Source(source.random.randrange(10**9), source.pick((1000, 100_000, MAX_BYTES)))
         text = sized(hostile_requests.solution(answer, list(loop.tools)[:5] or ["t"]))
-        yield "solution", lambda text=text: commands.extend(_event(machine, view, ModelAnswered({"solution": read_json(text), "usage": {}})))
+        yield (
+            "solution",
+            lambda text=text: commands.extend(
+                _event(machine, view, ModelAnswered({"solution": read_json(text), "usage": {}}))
+            ),
+        )
         if machine.approvals.own_pending:
             yield "approval", lambda: commands.extend(_decide(machine, view, {"decision": "approve"}))
         start = next((c for c in commands if isinstance(c, StartPlanRun)), None)
         if start is not None:
             commands.clear()
-            payload = sized({"status": "completed", "calls": [], "errors": [], "context": [{"type": "state", "state": hostile_json.value(answer)}]})
+            payload = sized(
+                {
+                    "status": "completed",
+                    "calls": [],
+                    "errors": [],
+                    "context": [{"type": "state", "state": hostile_json.value(answer)}],
+                }
+            )
             report = read_json(payload)
             if isinstance(report, dict):
-                yield "plan ended", lambda start=start, report=report: commands.extend(_event(machine, view, ChildEnded(start.name, report)))
+                yield (
+                    "plan ended",
+                    lambda start=start, report=report: commands.extend(
+                        _event(machine, view, ChildEnded(start.name, report))
+                    ),
+                )
         yield from _views(view)
     yield "result", lambda: write_json(view.result())
 
@@ -197,7 +237,13 @@ def schema_case(source: Source) -> Iterator[Step]:
     yield "schema", lambda: _refuse_if(schema_defect(form))
     check = checker(form)
     for _ in range(3):
-        value = read_json(sized(hostile_schemas.value_for(Source(source.random.randrange(10**9), source.pick((200, 20_000, MAX_BYTES))), form)))
+        value = read_json(
+            sized(
+                hostile_schemas.value_for(
+                    Source(source.random.randrange(10**9), source.pick((200, 20_000, MAX_BYTES))), form
+                )
+            )
+        )
         yield "strict", lambda value=value: check.defects(value)
         unknown = _with_marks(value)
         yield "relaxed", lambda unknown=unknown: check.open_defects(unknown)
@@ -225,7 +271,9 @@ def model_case(source: Source) -> Iterator[Step]:
     def read() -> None:
         if not isinstance(raw, dict):
             raise Refused
-        machine = AgentRun("w", AgentSetup(raw, read_request(raw), Capabilities(served=SERVED), TreePosition(), "r"), forecast_plan)
+        machine = AgentRun(
+            "w", AgentSetup(raw, read_request(raw), Capabilities(served=SERVED), TreePosition(), "r"), forecast_plan
+        )
         found.append(machine.loop)
 
     yield "first task", read
@@ -238,15 +286,26 @@ def model_case(source: Source) -> Iterator[Step]:
     for form in composed:
         for dialect in ("openai", "anthropic"):
             wires: list[Any] = []
-            yield f"wire {dialect}", lambda form=form, dialect=dialect, wires=wires: wires.append(to_wire(form, dialect))
-            answer = read_json(sized(hostile_requests.solution(Source(source.random.randrange(10**9), source.pick((1000, 200_000))), ["t", "t0"])))
+            yield (
+                f"wire {dialect}",
+                lambda form=form, dialect=dialect, wires=wires: wires.append(to_wire(form, dialect)),
+            )
+            answer = read_json(
+                sized(
+                    hostile_requests.solution(
+                        Source(source.random.randrange(10**9), source.pick((1000, 200_000))), ["t", "t0"]
+                    )
+                )
+            )
             yield f"answer {dialect}", lambda wires=wires, answer=answer: wires[0].from_wire(answer)
             yield "check of answer", lambda form=form, answer=answer: checker(form).defects(answer)
 
 
 def definition_case(source: Source) -> Iterator[Step]:
     """A definition comes from somewhere."""
-    made = hostile_json.value(source) if source.chance(0.2) else hostile_requests.request(source, agent=source.chance(0.5))
+    made = (
+        hostile_json.value(source) if source.chance(0.2) else hostile_requests.request(source, agent=source.chance(0.5))
+    )
     data = sized(made)[: 1024 * 1024]
     yield "definition", lambda: read_definition(data, str(source.random.random()), "here")
 
@@ -280,4 +339,6 @@ def is_expected(error: BaseException) -> bool:
     if isinstance(error, (ActsError, Refused, InvalidRequest)):
         return True
     name = type(error).__name__
-    return (type(error) is ValueError or name in ("JSONDecodeError", "NestingError", "UnicodeDecodeError")) or name == "ApplicationError"
+    return (
+        type(error) is ValueError or name in ("JSONDecodeError", "NestingError", "UnicodeDecodeError")
+    ) or name == "ApplicationError"
