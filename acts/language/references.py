@@ -32,6 +32,8 @@ MARK: Final = "†"
 # length: parentheses recurse, and ``(a||b)&&(c||d)&&…`` doubles its alternatives per term.
 MAX_PARENTHESES: Final = 64
 MAX_ALTERNATIVES: Final = 64
+# Paths of one expression: its alternatives are compared with each other, path by path
+MAX_PATHS: Final = 256
 # A value at a path is nested as deep as the path is long, and JSON nests 100 deep at most
 MAX_NAMES: Final = 60
 
@@ -230,10 +232,12 @@ def alternatives(tree: Expression) -> tuple[tuple[Path, ...], ...]:
     """The expression as alternatives of conjunctions, parentheses distributed.
 
     Raises:
-        ExpressionError: when there are more than MAX_ALTERNATIVES.
+        ExpressionError: when there are more than MAX_ALTERNATIVES, or MAX_PATHS in all.
     """
     if isinstance(tree, Path):
         return ((tree,),)
+    if len(paths(tree)) > MAX_PATHS:
+        raise ExpressionError(f"more than {MAX_PATHS} paths", 1)
     if isinstance(tree, AnyOf):
         return _bounded(option for term in tree.terms for option in alternatives(term))
     options: tuple[tuple[Path, ...], ...] = ((),)

@@ -50,7 +50,7 @@ def assess_call(walk: Walk, rank: int) -> Assessment:
     if missing:
         return _assess_missing(walk, rank, missing)
     try:
-        defects = _defects(node.tool.parameters, parameters, dry=walk.dry)
+        defects = _defects(node.tool.parameters, parameters, walk)
     except TooComplex as error:
         text = f'parameters of "{node.tool.name}": {error}'
         return Assessment("start_failed", error=CallError(TOO_COMPLEX, text))
@@ -105,17 +105,17 @@ def check_writes(walk: Walk, node: PlannedCall, writes: Writes) -> None:
         if output is not None and not any(value is other for other in checked):
             checked.append(value)
             subject = f'the result of "{node.tool.name}"'
-            _require(output, value, subject, f"{subject} breaks its _output", dry=walk.dry)
+            _require(output, value, subject, f"{subject} breaks its _output", walk)
         if walk.schemas and node.method == "set":
             check = walk.schemas.check_at(path)
             if check is not None:
                 text = f"the schema of {path.kind} does not allow this at {path}"
-                _require(check, value, f"the value for {path}", text, dry=walk.dry)
+                _require(check, value, f"the value for {path}", text, walk)
 
 
-def _require(check: Checker, value: Json, subject: str, violation: str, *, dry: bool) -> None:
+def _require(check: Checker, value: Json, subject: str, violation: str, walk: Walk) -> None:
     try:
-        defects = _defects(check, value, dry=dry)
+        defects = _defects(check, value, walk)
     except TooComplex as error:
         raise CallError(TOO_COMPLEX, f"{subject}: {error}") from error
     if defects:
@@ -123,7 +123,7 @@ def _require(check: Checker, value: Json, subject: str, violation: str, *, dry: 
         raise CallError(SCHEMA_MISMATCH, f"{violation}: {text}")
 
 
-def _defects(check: Checker, value: Json, *, dry: bool) -> list[Defect]:
+def _defects(check: Checker, value: Json, walk: Walk) -> list[Defect]:
     """The first defects of a value; in a dry run what is unknown has none."""
-    defects = check.partial_defects(value) if dry else check.defects(value)
-    return defects[:MAX_DEFECTS_SHOWN]
+    find = check.partial_defects if walk.dry else check.defects
+    return find(value, memo=walk.prepared.check_memo)[:MAX_DEFECTS_SHOWN]

@@ -42,8 +42,17 @@ Outcomes = tuple[tuple[Path, ...], ...]
 _OUTPUT_KEYS: Final = ("_outputPath", "_errorPath")
 # Kinds of Messages that no Call may write
 _RESERVED_KINDS: Final = frozenset(TYPES) - frozenset(DATA_TYPES)
-# Steps to check the values of all Calls with their Tools: 20,000 Calls of 20 parts, about a second
-MAX_PLAN_STEPS: Final = 500_000
+# Steps to read all Calls and check their values: 20,000 Calls that read three values each, about a second
+MAX_PLAN_STEPS: Final = 1_000_000
+# Steps of one Call beside those of its values; of a path that it reads and each four of its names; of one that it
+# writes and each of its names, which has two entries in the graph. Measured, at 1 µs each
+_CALL_STEPS: Final = 20
+_READ_STEPS: Final = 3
+_WRITE_STEPS: Final = 4
+_WRITTEN_NAME_STEPS: Final = 3
+_TOO_COMPLEX_HINT: Final = (
+    "use fewer calls, alternatives and names of paths, simpler tools, or data that is referred to"
+)
 # After so many errors the other Calls are not read: a report shows a hundred
 MAX_ERRORS: Final = 1_000
 # Paths fixed by Tools of which a Call with a misspelt Tool is said to write each; with more, it may write anything
@@ -73,7 +82,7 @@ class CallReader:
         self.problems: list[Problem] = []
         self.unreadable: set[int] = set()
         self.writes_unknown = False
-        self.meter = WorkMeter("checking the calls of the plan with their tools", MAX_PLAN_STEPS)
+        self.meter = WorkMeter("reading the calls of the plan", MAX_PLAN_STEPS)
         self._has_stopped = False
 
     def read(self, raw: Json, index: int) -> PlannedCall | None:
@@ -85,7 +94,7 @@ class CallReader:
         try:
             call = parser.parse()
         except TooComplex as error:
-            parser.report(TOO_COMPLEX, str(error), hint="simplify the tool's schema, or pass large data by reference")
+            parser.report(TOO_COMPLEX, str(error), hint=_TOO_COMPLEX_HINT)
             parser.writes_unknown = True
             self._has_stopped = self.meter.is_exhausted
         self.problems.extend(parser.problems)
@@ -148,10 +157,17 @@ class _CallParser:
             delegate=delegate, reads=reads, escapes=escapes, scopes=self._scopes(), outcomes=outcomes,
             result_outcome_count=result_count, error=error, method=self.call.get("_outputMethod", "set"),
         )  # fmt: skip
+        self._count_steps(call)
         if defined is not None:
             self._check_parameters(call)
             self._check_literal_output(call)
         return call
+
+    def _count_steps(self, call: PlannedCall) -> None:
+        """Count what the Call takes in the graph."""
+        read = [path for use in call.reads for path in use.paths] + list(call.scopes)
+        steps = _CALL_STEPS + sum(_READ_STEPS + len(path.names) // 4 for path in read)
+        self.plan.meter.spend(steps + sum(_WRITE_STEPS + _WRITTEN_NAME_STEPS * len(path.names) for path in call.writes))
 
     def report(self, code: str, message: str, *at: str | int, hint: str | None = None, warn: bool = False) -> None:
         """Report a problem; ``at`` leads from the Call to the part that is wrong."""

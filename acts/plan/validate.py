@@ -15,7 +15,7 @@ from acts.language.config import MAX_PARALLEL
 from acts.language.errors import InvalidRequest, Problem, TooComplex, format_choices
 from acts.language.messages import Request, read_request
 from acts.language.references import Path
-from acts.language.schemas import find_schema_problem
+from acts.language.schemas import CheckMemo, find_schema_problem
 from acts.language.tools import MAX_TOOLS_STEPS, Tool, read_tools
 from acts.language.values import ABSENT, Json, Place, pointer
 from acts.language.wire import TOO_COMPLEX
@@ -64,6 +64,11 @@ class ValidatedPlan:
     def kind_schemas(self) -> KindSchemas:
         """What the schemas of the context say of the paths that Calls write."""
         return KindSchemas(self.request.data())
+
+    @cached_property
+    def check_memo(self) -> CheckMemo:
+        """What checks of large values found while this plan is walked."""
+        return CheckMemo()
 
     def create_log(self) -> Log:
         """A new log of the context before the plan, for a walk to write to."""

@@ -72,7 +72,7 @@ class Soak:
     """One soak; ``random`` decides everything that is decided here."""
 
     def __init__(self, world: World, seed: int) -> None:
-        self.world, self.random, self.summary = world, Random(seed), Summary()  # noqa: S311 - to be repeated
+        self.world, self.random, self.summary = world, Random(seed), Summary()
         self.runs: dict[str, Scenario] = {}
         self.open: set[str] = set()
         self.client: Client

@@ -12,12 +12,12 @@ from acts.machines.lifetime import (
     DRAIN_SIGNALS,
     END_BYTES,
     END_EVENTS,
-    ExpectedResults,
     LAST_BYTES,
     LAST_EVENTS,
     LAST_SIGNALS,
     MANY_SIGNALS,
     UNSEEN_RESULT_BYTES,
+    ExpectedResults,
     HistorySize,
     Lifetime,
 )
