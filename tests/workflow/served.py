@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import random
 from collections import Counter
 from typing import Any
 
@@ -32,6 +34,12 @@ async def counted_big(call: dict[str, Any], tool: dict[str, Any], context: list[
     """A large text, and how often this Call has run."""
     _runs[call["_id"]] += 1
     return {"text": "x" * int(call["n"]), "runs": _runs[call["_id"]]}
+
+
+@activity.defn
+async def noise(call: dict[str, Any], tool: dict[str, Any], context: list[Any]) -> str:
+    """What cannot be compressed."""
+    return base64.b64encode(random.randbytes(int(call["n"]) * 3 // 4)).decode()  # noqa: S311 - no secret
 
 
 @activity.defn

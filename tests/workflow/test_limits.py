@@ -5,9 +5,7 @@ Nothing here may end a run from outside (terminated), wedge it (a task retried f
 
 from __future__ import annotations
 
-import base64
 import json
-import random
 from typing import Any
 
 import pytest
@@ -16,7 +14,6 @@ from temporalio.exceptions import ApplicationError
 from tests.workflow.foreign import (
     Foreign,
     call,
-    came_to,
     ended,
     of_type,
     result_of_failed,
@@ -196,36 +193,6 @@ async def test_a_local_failure_with_large_details_reaches_its_error_path(foreign
     plan = [call("loud", f"†data.x{i}", n=1_200_000, _errorPath=f"†state.e{i}") for i in range(2)]
     result = await ended(await foreign.start(foreign.request(*plan, context=[local("loud")])))
     assert [result["state"][f"e{i}"]["code"] for i in range(2)] == ["loud", "loud"]
-
-
-# -- histories near the server's limits -------------------------------------------------
-
-
-async def blob(call: Json, tool: Json, context: Json) -> str:
-    return base64.b64encode(random.randbytes(call["count"] * 3 // 4)).decode()  # noqa: S311 - to be incompressible
-
-
-async def test_sixty_results_of_a_megabyte_and_a_half_end_the_run_readably(foreign: Foreign) -> None:
-    """They are 90 MB, and none can be carried into a new run: all of them, or those that fit."""
-    async with foreign.serving(blob, max_concurrent_activities=20):
-        plan = [call("blob", f"†data.x{i}", count=1_500_000) for i in range(60)]
-        handle = await foreign.start(foreign.request(*plan))
-        result = await came_to(handle, within=NOBODY_NEEDS_SO_LONG)
-    assert list(states(result)) == [f"{i}:blob" for i in range(1, 61)]
-    done = [i for i, state in enumerate(states(result).values()) if state == "completed"]
-    assert len(done) >= 20
-    assert result["status"] == "completed" or "history" in str(result["errors"])
-    found = await handle.query("context", {"path": f"†data.x{done[0]}"})
-    assert len(found["value"]) == 1_500_000
-
-
-async def test_a_hundred_calls_with_a_megabyte_each_go_on_in_new_runs(foreign: Foreign) -> None:
-    text = base64.b64encode(random.randbytes(750_000)).decode()  # noqa: S311 - to be incompressible
-    async with foreign.serving(length):
-        plan = [call("length", f"†state.n{i}", value="†input.text") for i in range(100)]
-        handle = await foreign.start(foreign.request(*plan, context=[{"type": "input", "input": {"text": text}}]))
-        result = await ended(handle, within=NOBODY_NEEDS_SO_LONG)
-    assert result["state"] == {f"n{i}": 1_000_000 for i in range(100)}
 
 
 # -- many calls ---------------------------------------------------------------------

@@ -239,15 +239,20 @@ class Driver:
             return
         self.starts.send(self._size)
         if self.starts.is_out_of_room:
-            self.inbox.append(StartsHeld())
-            for command in self.starts.take_all():
-                if not isinstance(command, (AskSolution, StartPlanRun)):  # of runs that take nothing back
-                    self.inbox.append(StartPostponed(command.node.key))
+            self._hold_starts()
         elif self.starts and (self._slice_timer is None or self._slice_timer.done()):
             self.actions.record(TIMER)
             sleep = workflow.sleep(SLICE_PAUSE, summary="the next workflow task starts more calls")
             self._slice_timer = asyncio.create_task(sleep)
             self._slice_timer.add_done_callback(lambda _: self.tasks.local.begin_task())
+
+    def _hold_starts(self) -> None:
+        """Start nothing more until ``StartsReleased``; what waits for a workflow task goes back to the machine."""
+        self.inbox.append(StartsHeld())
+        if self.run.takes_back_starts:
+            for command in self.starts.take_all():
+                if not isinstance(command, (AskSolution, StartPlanRun)):  # of runs that take nothing back
+                    self.inbox.append(StartPostponed(command.node.key))
 
     # -- signals, timers, updates ----------------------------------------------------------------------
 
@@ -364,7 +369,7 @@ class Driver:
         seconds = self.lifetime.drain_seconds(history)
         if seconds is None:
             return
-        self.inbox.append(StartsHeld())
+        self._hold_starts()
         if seconds:
             await self._perform_all([StartTimer(DRAIN_TIMER, seconds, DRAIN_TIMER)])
 
