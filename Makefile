@@ -11,7 +11,7 @@ STAMP := $(VENV)/.installed
 PYTEST_ARGS ?= -n 2 --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: demo test setup dev check bench bench-comeback live-smoke clean help
+.PHONY: demo test setup dev check bench bench-comeback bench-planning live-smoke clean help
 
 demo: setup ## run a plan from start to finish on a local server
 	$(BIN)/acts demo
@@ -35,6 +35,9 @@ bench: setup ## print figures
 
 bench-comeback: setup ## 50 runs with 15,000 events each wait, all workers die, one comes back (half an hour)
 	$(BIN)/python -m benchmarks.comeback
+
+bench-planning: setup ## score how well models plan: recorded answers, and models that have a key (costs a few cents)
+	$(BIN)/python -m benchmarks.planning
 
 live-smoke: setup ## ask each model provider that has a key, and print what it takes (costs a few cents)
 	$(BIN)/python -m tools.live_smoke

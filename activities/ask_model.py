@@ -224,7 +224,7 @@ async def _require_price(request: dict[str, Any]) -> None:
 
 def _solution_task(request: dict[str, Any], context: PromptContext, room: float) -> _Task:
     prompt, schema = build_planner_request(context, request["tick"], room)
-    model_request = _model_request(request, prompt, schema, "solution", f"tick {request['tick']}")
+    model_request = build_model_request(request, prompt, schema, "solution", f"tick {request['tick']}")
     # The agent validates the Calls as a plan; their problems go back to the planner in the next tick
     return _Task(model_request, lambda _: [], lambda value: {"solution": value}, is_planning=True)
 
@@ -242,11 +242,12 @@ def _latent_task(request: dict[str, Any], context: PromptContext, room: float) -
             return {"output": value["output"], "path": paths.index(value["path"])}
         return {"output": value, "path": 0}
 
-    model_request = _model_request(request, prompt, schema, "output", tool.name)
+    model_request = build_model_request(request, prompt, schema, "output", tool.name)
     return _Task(model_request, find_defects, read_answer, is_planning=False)
 
 
-def _model_request(request: dict[str, Any], prompt: Prompt, schema: Json, label: str, topic: str) -> ModelRequest:
+def build_model_request(request: dict[str, Any], prompt: Prompt, schema: Json, label: str, topic: str) -> ModelRequest:
+    """The request to a model; ``request`` has the settings of the activity's: model, source, temperature, cap."""
     last_system = len(prompt.system) - 1
     return ModelRequest(
         model=request["model"],

@@ -122,7 +122,7 @@ def _outcome(item: Mapping[str, Any], skip_reason: Callable[[Mapping[str, Any]],
     elif error is not None:
         out |= {"outcome": FAILED, "error": _short_error(error)}
     elif state == SKIPPED:
-        reason = skip_reason(item)
+        reason = item.get("reason") or skip_reason(item)
         out |= {} if reason is None else {"reason": reason}
     if item.get("outputPath"):
         out["path"] = item["outputPath"]
