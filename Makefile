@@ -7,8 +7,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-# Two test processes, each with a server of its own: most of a test's time is waiting for a server.
-PYTEST_ARGS ?= -n 2 --dist loadfile
+# Three test processes, each with a server of its own: a test waits for more than half of its time. Files are run in
+# the order of tests/conftest.py, the longest first.
+PYTEST_ARGS ?= -n 3 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: demo test setup dev check bench bench-comeback bench-planning live-smoke clean help

@@ -200,10 +200,10 @@ async def test_a_local_failure_with_large_details_reaches_its_error_path(foreign
 
 @pytest.mark.slow
 async def test_ten_thousand_calls(foreign: Foreign) -> None:
-    """A fan-out, thoughts that came with their answers, readers of both, and a join."""
-    plan = [call("echo", f"†state.n{i}", value=i) for i in range(1_500)]
-    plan += [call("think", f"†data.t{i}", _output=i) for i in range(8_400)]
-    plan += [call("echo", f"†state.m{i}", value=[f"†state.n{i * 15}", f"†data.t{i}"]) for i in range(99)]
+    """A fan-out wider than ``maxParallel``, thoughts that came with their answers, readers of both, and a join."""
+    plan = [call("echo", f"†state.n{i}", value=i) for i in range(600)]
+    plan += [call("think", f"†data.t{i}", _output=i) for i in range(9_300)]
+    plan += [call("echo", f"†state.m{i}", value=[f"†state.n{i * 6}", f"†data.t{i}"]) for i in range(99)]
     plan += [call("length", "†user.sum", value="†input.word", _scopes=["†state.m98"])]
     context = [tool("think", activity=""), {"type": "input", "word": "word"}]
     async with foreign.serving(echo, length, max_concurrent_activities=500):
@@ -211,10 +211,10 @@ async def test_ten_thousand_calls(foreign: Foreign) -> None:
         handle = await foreign.start(request)
         result = await ended(handle, within=NOBODY_NEEDS_SO_LONG)
     assert result["status"] == "completed"
-    assert result["state"]["n1499"] == 1499
-    assert result["state"]["m98"] == [1470, 98]
-    seen = {"type": "state", "state": {"m98": [1470, 98]}}
+    assert result["state"]["n599"] == 599
+    assert result["state"]["m98"] == [588, 98]
+    seen = {"type": "state", "state": {"m98": [588, 98]}}
     sum_ = {"path": "†user.sum", "value": 4 + len(json.dumps(seen))}
     assert await handle.query("context", {"path": "†user.sum"}) == sum_
-    assert await handle.query("context", {"path": "†data.t8399"}) == {"path": "†data.t8399", "value": 8399}
+    assert await handle.query("context", {"path": "†data.t9299"}) == {"path": "†data.t9299", "value": 9299}
     assert list(states(await status(handle)).values()) == ["completed"] * 10_000
