@@ -7,11 +7,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-# Two test processes, each with a server of its own: most of a test's time is waiting for a server.
-PYTEST_ARGS ?= -n 2 --dist loadfile
+# Three test processes, each with a server of its own: a test waits for more than half of its time. Files are run in
+# the order of tests/conftest.py, the longest first.
+PYTEST_ARGS ?= -n 3 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: demo test setup dev check bench live-smoke clean help
+.PHONY: demo test setup dev check bench bench-comeback bench-planning live-smoke clean help
 
 demo: setup ## run a plan from start to finish on a local server
 	$(BIN)/acts demo
@@ -32,6 +33,12 @@ check: setup ## lint, format, types, dead links
 
 bench: setup ## print figures
 	$(BIN)/python -m benchmarks
+
+bench-comeback: setup ## 50 runs with 15,000 events each wait, all workers die, one comes back (half an hour)
+	$(BIN)/python -m benchmarks.comeback
+
+bench-planning: setup ## score how well models plan: recorded answers, and models that have a key (costs a few cents)
+	$(BIN)/python -m benchmarks.planning
 
 live-smoke: setup ## ask each model provider that has a key, and print what it takes (costs a few cents)
 	$(BIN)/python -m tools.live_smoke

@@ -11,7 +11,7 @@
     ANTHROPIC_*, OPENAI_*  keys and addresses of model providers (docs/models.md)
     ACTS_OPENAI_API        the API to use with OpenAI or a compatible server (docs/models.md)
     ACTS_MAX_ACTIVITIES    how many Activities run at once (500)
-    ACTS_SHUTDOWN_SECONDS  how long running Activities may continue after a stop (20)
+    ACTS_SHUTDOWN_SECONDS  from a stop until the process ends, whatever still runs (20)
 
 Run it as ``python -m worker``.
 """
@@ -20,27 +20,34 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import gc
 import os
 import signal
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from temporalio.client import Client
 from temporalio.converter import DataConverter
 from temporalio.envconfig import ClientConfig
-from temporalio.worker import UnsandboxedWorkflowRunner, Worker
+from temporalio.worker import FixedSizeSlotSupplier, Worker, WorkerTuner
 
 from activities.ask_model import ask_model
+from activities.first_attempt import first_attempt
 from activities.load_delegate import Loader
 from activities.providers.http_clients import close_clients
-from activities.registry import Registry, RegistryError, from_environment
+from activities.registry import Registry, RegistryError, activity_name, from_environment
+from activities.task_queues import check_queues
 from acts.language.errors import format_choices
 from acts.language.wire import TASK_QUEUE
 from delegates.sources import DelegateSources, DelegateSourcesError
 from delegates.sources import from_environment as delegates_from_environment
+from worker_runtime.process_watch import ProcessWatch, limit_stop
+from worker_runtime.task_slots import TaskSlots
+from worker_runtime.tool_loop import ToolLoopInterceptor, ToolLoops
+from worker_runtime.workflow_watch import TaskThreads, WatchedRunner, WorkflowWatch, lift_deadlock_timeout
 from workflows.agent import AgentWorkflow
 from workflows.background import BackgroundWorkflow
 from workflows.delegate import DelegateWorkflow
@@ -51,6 +58,16 @@ from workflows.runtime.interceptors import SanitizingInterceptor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
+
+# A stop without patience still lets the server know of it
+MIN_STOP_SECONDS: Final = 1.0
+# Threads of workflow tasks: slots bound how many work at once, and those left behind by stuck tasks come on top
+TASK_THREADS: Final = 100
+# Local Activities at once: the SDK's own default
+LOCAL_ACTIVITIES: Final = 100
+# Workflows in the cache, half of the SDK's number, which is the only bound it knows. One that waits takes about 85 kB,
+# one in mid-plan with thousands of Calls some tens of megabytes; a run that was evicted costs a replay
+CACHED_WORKFLOWS: Final = 500
 
 WORKFLOWS: list[type] = [PlanWorkflow, BackgroundWorkflow, AgentWorkflow, DelegateWorkflow, InstanceWorkflow]
 
@@ -68,8 +85,14 @@ class Settings:
     """Slots for Activities, and how many a workflow may start eagerly in one task: with
     the SDK's 100 and 3, a fan-out of 500 takes twice as long."""
     shutdown_seconds: float = 20.0
+    """From a stop to the end of the process, whatever still runs."""
     delegates: DelegateSources = field(default_factory=delegates_from_environment)
     """The folders and hosts that definitions are loaded from."""
+
+    @property
+    def grace_seconds(self) -> float:
+        """How long Activities may continue after a stop; the rest is for reporting those that are cut off."""
+        return self.shutdown_seconds - min(2.0, self.shutdown_seconds / 4)
 
     @classmethod
     def from_environment(cls) -> Settings:
@@ -107,32 +130,61 @@ async def connect() -> Client:
     return await Client.connect(**config, data_converter=converter)
 
 
-def build(client: Client, settings: Settings, registry: Registry, executor: ThreadPoolExecutor) -> Worker:
+@dataclass(frozen=True)
+class Watches:
+    """What looks after a worker while it runs."""
+
+    tasks: WorkflowWatch = field(default_factory=WorkflowWatch)
+    tools: ToolLoops = field(default_factory=ToolLoops)
+
+    def start(self) -> ProcessWatch:
+        """A block with the thread that looks."""
+        return ProcessWatch((self.tasks.look, self.tools.look))
+
+
+def build(
+    client: Client, settings: Settings, registry: Registry, executor: ThreadPoolExecutor, watches: Watches | None = None
+) -> Worker:
     """One worker that serves our workflows and the registry's Activities.
 
     Each number has its reason in ``docs/performance.md``.
     """
-    return Worker(
+    watches = watches or Watches()
+    # They do not block, so they run in the worker's own loop; Tools run beside it
+    own = [registry.lookup(), ask_model, check_queues, first_attempt, Loader(settings.delegates).activity()]
+    slots = TaskSlots(watches.tasks.count_waiting)
+    watches.tasks.on_wait = slots.wake_all
+    worker = Worker(
         client,
         task_queue=settings.task_queue,
         workflows=WORKFLOWS,
-        activities=[registry.lookup(), ask_model, Loader(settings.delegates).activity(), *registry.activities],
+        activities=[*own, *registry.activities],
         activity_executor=executor,
-        interceptors=[SanitizingInterceptor()],
+        interceptors=[SanitizingInterceptor(client), ToolLoopInterceptor(watches.tools, map(activity_name, own))],
         # One generic, reviewed workflow needs no sandbox; it would cost half of the CPU
-        workflow_runner=UnsandboxedWorkflowRunner(),
-        # No deadlock detector: reading a plan of 10,000 calls takes a second, and on a
-        # busy machine more than the 2 s after which it would fail the task, for ever
-        debug_mode=True,
-        max_concurrent_activities=settings.max_activities,
+        workflow_runner=WatchedRunner(watches.tasks),
+        workflow_task_executor=TaskThreads(watches.tasks, TASK_THREADS),
+        tuner=WorkerTuner.create_composite(
+            workflow_supplier=slots,
+            activity_supplier=FixedSizeSlotSupplier(settings.max_activities),
+            local_activity_supplier=FixedSizeSlotSupplier(LOCAL_ACTIVITIES),
+            nexus_supplier=FixedSizeSlotSupplier(1),
+        ),
+        max_cached_workflows=CACHED_WORKFLOWS,
+        # The SDK would fail, for ever, each task in which it has to refuse an update of more than 2 MB: it sends
+        # the whole update back. The server drops such an update alone. All else that we send is measured before
+        disable_payload_error_limit=True,
         max_eager_activity_reservations_per_workflow_task=settings.max_activities,
         # After a crash, tasks wait this long for the dead worker before another takes them
         sticky_queue_schedule_to_start_timeout=timedelta(seconds=1),
         # Cancellation reaches an Activity with a heartbeat: within a second, not 48
         max_heartbeat_throttle_interval=timedelta(seconds=1),
         default_heartbeat_throttle_interval=timedelta(seconds=1),
-        graceful_shutdown_timeout=timedelta(seconds=settings.shutdown_seconds),
+        graceful_shutdown_timeout=timedelta(seconds=settings.grace_seconds),
     )
+    # In place of the SDK's detector: it fails each task of two seconds, and the server begins it again, for ever
+    lift_deadlock_timeout(worker)
+    return worker
 
 
 async def serve(
@@ -141,10 +193,14 @@ async def serve(
     """Serve until ``stop`` is set, then give running Activities time to finish."""
     client = await connect()
     stop = stop or asyncio.Event()
-    with ThreadPoolExecutor(max_workers=settings.max_activities, thread_name_prefix="activity") as executor:
-        async with build(client, settings, registry, executor):
+    watches = Watches()
+    executor = ThreadPoolExecutor(max_workers=settings.max_activities, thread_name_prefix="activity")
+    with watches.start():
+        async with build(client, settings, registry, executor, watches):
             ready(start_line(client, settings, registry))
             await stop.wait()
+    executor.shutdown(wait=False, cancel_futures=True)
+    watches.tools.close()
     await close_clients()
 
 
@@ -171,11 +227,24 @@ def _runner() -> Callable[[Coroutine[Any, Any, None]], None]:
     return uvloop.run
 
 
+def freeze_imports() -> None:
+    """Take what the imports left (some 70,000 objects) out of every garbage collection to come."""
+    gc.collect()
+    gc.freeze()
+
+
 async def _main(settings: Settings, registry: Registry) -> None:
+    freeze_imports()
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
+
+    def request_stop() -> None:
+        if not stop.is_set():
+            limit_stop(max(settings.shutdown_seconds, MIN_STOP_SECONDS))
+        stop.set()
+
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
+        loop.add_signal_handler(number, request_stop)
     await serve(settings, registry, ready=_print_line, stop=stop)
 
 
@@ -199,4 +268,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    code = main()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)  # threads of Tools cannot be stopped, and must not delay the end

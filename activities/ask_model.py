@@ -7,7 +7,7 @@ reach a history; only this small result does.
     {"ask": "solution" | "output", "model", "temperature"?, "maxOutputTokens"?, "priced": bool, "mayRepair": bool,
      "reserved"?: {"tokens"?, "cost"?}, "source": {"workflowId", "runId", "upto"},
      "tick" | "tool", "call", "paths", "scoped"}
-    → {"solution" | "output", "path"?, "unusable"?: {code, message}, "usage": {…}, "requests": [{requestId, …}]}
+    → {"solution" | "output", "path"?, "unusable"?: {code, message, text?}, "usage": {…}, "requests": [{requestId, …}]}
 
 ``priced``: the budget limits the cost, so a model without a price is refused. ``mayRepair``: a second request may be
 made, within what is ``reserved`` (tokens, US dollars) for both. ``usage`` sums all requests that were made.
@@ -16,6 +16,7 @@ made, within what is ``reserved`` (tokens, US dollars) for both. ``usage`` sums 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -23,23 +24,40 @@ from datetime import timedelta
 from typing import Any, Final
 
 from temporalio import activity
+from temporalio.client import WorkflowHandle, WorkflowQueryFailedError, WorkflowQueryRejectedError
 from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError
 
-from activities.context_reader import ContextReader, PromptContext
+from activities.call_stream import CallStream
+from activities.context_reader import UNAVAILABLE, ContextPart, ContextReader, PromptContext
 from activities.heartbeat import heartbeat
 from activities.json_result import ResultTooLarge, encode_result
+from activities.planner_request import build_planner_request, room_of
 from activities.providers import select
-from activities.providers.interface import ModelError, ModelRequest, ModelResponse, PromptBlock, RepairTurn
+from activities.providers.interface import ModelError, ModelRequest, ModelResponse, ModelTurn, PromptBlock, RepairTurn
 from activities.providers.prices import price_per_token
-from acts.language.errors import truncate
-from acts.language.messages import output_schema
+from acts.language.errors import TooComplex, truncate
 from acts.language.schemas import checker
 from acts.language.usage import Usage
 from acts.language.values import Json, pointer
-from acts.language.wire import INVALID_ANSWER, MAX_PAYLOAD_BYTES, MODEL, RESULT_TOO_LARGE
-from acts.planner.answer_schema import compose_latent_schema, compose_solution_schema
-from acts.planner.prompt import Prompt, render_latent_prompt, render_planner_prompt, render_repair_turn
+from acts.language.wire import (
+    INTERRUPTED,
+    INVALID_ANSWER,
+    MAX_PAYLOAD_BYTES,
+    MODEL,
+    RESULT_TOO_LARGE,
+    STREAMED_CALLS,
+    TOO_COMPLEX,
+)
+from acts.planner.answer_schema import compose_latent_schema
+from acts.planner.conversation import PromptTurn
+from acts.planner.prompt import (
+    Prompt,
+    render_latent_prompt,
+    render_repair_turn,
+)
+from acts.planner.turns import MAX_TEXT
 
 # A provider may ask for hours; a person should see sooner that nothing moves
 MAX_RETRY_AFTER_SECONDS: Final = 300.0
@@ -47,6 +65,7 @@ MAX_RETRY_AFTER_SECONDS: Final = 300.0
 _REPAIRABLE: Final = ("modelNotJson", "modelTruncated", INVALID_ANSWER)
 # An agent continues with the next tick, which shows the planner the fault
 _REPORTED_TO_PLANNER: Final = ("modelNotJson", "modelTruncated", RESULT_TOO_LARGE)
+_INTERRUPTED_TEXT: Final = "the answer broke off while calls of it had started: the worker that read it has stopped"
 # Defects of an answer that an error lists
 _MAX_DEFECTS: Final = 5
 
@@ -97,37 +116,72 @@ class RequestLog:
 async def ask_model(request: dict[str, Any]) -> RawValue:
     """One question to a model; see the top of the file."""
     source = request["source"]
-    context = await _contexts.read(activity.client(), source["workflowId"], source["runId"], source["upto"])
-    task = _solution_task(request, context) if request["ask"] == "solution" else _latent_task(request, context)
+    stream: CallStream | None = None
+    if request.get("streams"):
+        agent = activity.client().get_workflow_handle(source["workflowId"], run_id=source["runId"])
+        attempt = activity.info().attempt
+        if attempt > 1 and await _count_streamed_calls(agent):
+            # Its Calls have started: another answer would be about what they do
+            return _encode({"unusable": {"code": INTERRUPTED, "message": _INTERRUPTED_TEXT}}, RequestLog())
+        stream = CallStream(agent, request["tick"], attempt, request["token"])
+    part = ContextPart(source["workflowId"], source["runId"], source["upto"], request.get("tick", 1) - 1)
+    context = await _contexts.read(activity.client(), part)
+    build_task = _solution_task if request["ask"] == "solution" else _latent_task
+    task = build_task(request, context, await asyncio.to_thread(room_of, request["model"]))
     log = RequestLog()
     # Providers may think for minutes before the first word
     async with heartbeat(lambda: {"calls": log.calls}):
         try:
             await _require_price(request)
-            response = await _ask_with_repair(request, task, log)
+            async with stream or contextlib.nullcontext():
+                response = await _ask_with_repair(request, task, log, stream)
             return _encode(task.read_answer(response.value), log)
         except ModelError as error:
-            if not task.is_planning or error.code not in _REPORTED_TO_PLANNER:
+            has_started = stream is not None and stream.has_reported
+            if not task.is_planning or not (has_started or error.code in _REPORTED_TO_PLANNER):
                 raise _application_error(error, log.usage) from error
-            return _encode({"unusable": {"code": error.code, "message": error.message}}, log)
+            # The planner is shown the beginning of what it wrote
+            text = {"text": error.text[:MAX_TEXT]} if error.text else {}
+            return _encode({"unusable": {"code": error.code, "message": error.message, **text}}, log)
 
 
-async def _ask_with_repair(request: dict[str, Any], task: _Task, log: RequestLog) -> ModelResponse:
-    """The answer, after one repair turn if the first cannot be used.
+async def _count_streamed_calls(agent: WorkflowHandle[Any, Any]) -> int:
+    """How many Calls of this answer an earlier attempt has reported.
+
+    Raises:
+        ApplicationError: ``ContextUnavailable``, the agent does not answer; retryable.
+    """
+    try:
+        return int(await agent.query(STREAMED_CALLS))
+    except (WorkflowQueryFailedError, WorkflowQueryRejectedError, RPCError) as error:
+        raise ApplicationError(f"the agent does not answer now: {error}", type=UNAVAILABLE) from error
+
+
+async def _ask_with_repair(
+    request: dict[str, Any], task: _Task, log: RequestLog, stream: CallStream | None
+) -> ModelResponse:
+    """The answer, after one repair turn if the first cannot be used and nothing of it has started.
 
     Raises:
         ModelError: there is none.
     """
     model_request = task.request
+
+    def receive_call(index: int, call: Json) -> None:
+        log.count_call(index, call)
+        if stream is not None:
+            stream.add(index, call)
+
     while True:
         log.calls = 0
         try:
-            response = await select.ask(request["model"], model_request, log.count_call if task.is_planning else None)
+            response = await select.ask(request["model"], model_request, receive_call if task.is_planning else None)
             log.add(response)
             _require_fit(response, task)
         except ModelError as error:
             log.add_failed(error)
             is_last = bool(model_request.repairs) or not _may_repair(request, log.usage)
+            is_last = is_last or (stream is not None and stream.has_reported)
             if is_last or error.code not in _REPAIRABLE:
                 raise
             repair = RepairTurn(error.text, render_repair_turn([error.message]))
@@ -150,7 +204,10 @@ def _limit(reserved: dict[str, Any], name: str) -> float:
 
 
 def _require_fit(response: ModelResponse, task: _Task) -> None:
-    defects = task.find_defects(response.value)
+    try:
+        defects = task.find_defects(response.value)
+    except TooComplex as error:
+        raise ModelError(TOO_COMPLEX, f"the answer: {error}", retryable=False, text=response.text) from error
     if defects:
         text = f"the answer does not fit what was asked for: {'; '.join(defects[:_MAX_DEFECTS])}"
         raise ModelError(INVALID_ANSWER, text, retryable=False, text=response.text)
@@ -165,21 +222,17 @@ async def _require_price(request: dict[str, Any]) -> None:
 # -- tasks ---------------------------------------------------------------------
 
 
-def _solution_task(request: dict[str, Any], context: PromptContext) -> _Task:
-    output = output_schema(context.output)
-    prompt = render_planner_prompt(
-        context.messages, context.tools, output, mode=context.mode, step=context.step, tick=request["tick"]
-    )
-    schema = compose_solution_schema(context.tools, output, mode=context.mode, instances=context.instances)
-    model_request = _model_request(request, prompt, schema, "solution", f"tick {request['tick']}")
+def _solution_task(request: dict[str, Any], context: PromptContext, room: float) -> _Task:
+    prompt, schema = build_planner_request(context, request["tick"], room)
+    model_request = build_model_request(request, prompt, schema, "solution", f"tick {request['tick']}")
     # The agent validates the Calls as a plan; their problems go back to the planner in the next tick
     return _Task(model_request, lambda _: [], lambda value: {"solution": value}, is_planning=True)
 
 
-def _latent_task(request: dict[str, Any], context: PromptContext) -> _Task:
+def _latent_task(request: dict[str, Any], context: PromptContext, room: float) -> _Task:
     tool, paths = context.tools[request["tool"]], request["paths"]
     schema, has_path = compose_latent_schema(tool, paths)
-    prompt = render_latent_prompt(context.messages, tool, request["call"], paths, request["scoped"])
+    prompt = render_latent_prompt(context.messages, tool, request["call"], paths, request["scoped"], room=room)
 
     def find_defects(value: Json) -> list[str]:
         return [f"{pointer(*at) or 'it'}: {why}" for at, why in checker(schema).defects(value)]
@@ -189,16 +242,20 @@ def _latent_task(request: dict[str, Any], context: PromptContext) -> _Task:
             return {"output": value["output"], "path": paths.index(value["path"])}
         return {"output": value, "path": 0}
 
-    model_request = _model_request(request, prompt, schema, "output", tool.name)
+    model_request = build_model_request(request, prompt, schema, "output", tool.name)
     return _Task(model_request, find_defects, read_answer, is_planning=False)
 
 
-def _model_request(request: dict[str, Any], prompt: Prompt, schema: Json, label: str, topic: str) -> ModelRequest:
-    last_system, last_stable = len(prompt.system) - 1, prompt.stable_blocks - 1
+def build_model_request(request: dict[str, Any], prompt: Prompt, schema: Json, label: str, topic: str) -> ModelRequest:
+    """The request to a model; ``request`` has the settings of the activity's: model, source, temperature, cap."""
+    last_system = len(prompt.system) - 1
     return ModelRequest(
         model=request["model"],
-        system=tuple(PromptBlock(text, is_cached=i == last_system) for i, text in enumerate(prompt.system)),
-        user=tuple(PromptBlock(text, is_cached=i == last_stable) for i, text in enumerate(prompt.user)),
+        system=tuple(
+            PromptBlock(part.text, is_cached=i == last_system, is_rules=part.kind == "rules")
+            for i, part in enumerate(prompt.system)
+        ),
+        turns=tuple(ModelTurn(turn.role, _blocks(turn, prompt.stable_parts)) for turn in prompt.turns),
         schema=schema,
         label=label,
         temperature=request.get("temperature"),
@@ -206,6 +263,16 @@ def _model_request(request: dict[str, Any], prompt: Prompt, schema: Json, label:
         cache_key=request["source"]["workflowId"],
         topic=topic,
     )
+
+
+def _blocks(turn: PromptTurn, stable_parts: int | None) -> tuple[PromptBlock, ...]:
+    """A turn as one block; that of a latent Call as two: what other Calls have too, and its own."""
+    if stable_parts is None:
+        return (PromptBlock(turn.text, is_cached=turn.role == "user"),)
+    texts = [part.text for part in turn.parts]
+    return (
+        PromptBlock("\n".join(texts[:stable_parts]), is_cached=True), PromptBlock("\n".join(texts[stable_parts:]))
+    )  # fmt: skip
 
 
 # -- results -------------------------------------------------------------------

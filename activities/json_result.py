@@ -6,12 +6,12 @@ each letter outside of ASCII in six bytes.
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from temporalio.api.common.v1 import Payload
 from temporalio.common import RawValue
 
+from acts.language.strict_json import write_json
 from acts.language.wire import MAX_PAYLOAD_BYTES
 
 
@@ -30,7 +30,7 @@ def encode_result(result: dict[str, Any]) -> RawValue:
         ResultTooLarge: it cannot be recorded.
         ValueError: it holds a string or a number that JSON cannot (a lone surrogate, NaN).
     """
-    data = json.dumps(result, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    data = write_json(result)
     if len(data) > MAX_PAYLOAD_BYTES:
         raise ResultTooLarge(len(data))
     return RawValue(Payload(metadata={"encoding": b"json/plain"}, data=data))

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -23,6 +22,7 @@ from typing import Any, Final
 from temporalio import activity
 
 from activities.providers.prices import price_per_token
+from acts.language.strict_json import read_json
 from acts.language.tools import tool_name
 from acts.language.wire import REGISTRY
 
@@ -150,7 +150,7 @@ def _read_folder(folder: Path) -> dict[str, dict[str, Any]]:
     tools: dict[str, dict[str, Any]] = {}
     for file in sorted(folder.glob("*.json")):
         try:
-            content = json.loads(file.read_text(encoding="utf-8"))
+            content = read_json(file.read_bytes())
         except (OSError, ValueError) as error:
             raise RegistryError(f"{file} is not a readable JSON file: {error}") from error
         name = tool_name(content)

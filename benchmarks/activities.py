@@ -19,6 +19,7 @@ Json = dict[str, Any]
 
 STEP: Final = "bench.step"
 MARKED: Final = "bench.marked"
+GATE: Final = "bench.gate"
 
 # 16 characters: with the depth, a result has about 40 bytes
 _TEXT: Final = "0123456789abcdef"
@@ -49,6 +50,10 @@ def _step_schema(**properties: Json) -> Json:
 TOOLS: Final[dict[str, Json]] = {
     "step": _SCHEMA,
     "local": _step_schema(_options={"const": {"local": True}}),
+    "gate": _step_schema(
+        _activity={"const": GATE},
+        _options={"const": {"timeout": "24h", "heartbeat": "10s", "retry": {"maxAttempts": 100, "backoff": 1}}},
+    ),
     "marked": _step_schema(_activity={"const": MARKED}, _options={"const": {"heartbeat": "2s"}}),
 }
 
@@ -67,6 +72,16 @@ async def step(call: Json, _tool: Any = None, _context: Any = None) -> Json:
 async def note(call: Json, _tool: Any = None, _context: Any = None) -> Json:
     """Return the finding of the Call unchanged."""
     return {"finding": call["finding"]}
+
+
+@activity.defn(name=GATE)
+async def gate(call: Json, tool: Any = None, context: Any = None) -> Json:
+    """A ``step`` that waits, with heartbeats, until the file exists that ``BENCH_GATE`` names."""
+    path = Path(os.environ["BENCH_GATE"])
+    while not path.exists():  # noqa: ASYNC240 - a local file
+        activity.heartbeat()
+        await asyncio.sleep(1)
+    return await step(call, tool, context)
 
 
 @activity.defn(name=MARKED)

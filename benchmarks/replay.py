@@ -57,6 +57,7 @@ async def _measure(histories: Histories, rounds: int) -> Table:
         "engine": Replayer(workflows=worker.WORKFLOWS, workflow_runner=UnsandboxedWorkflowRunner(), debug_mode=True),
         "handwritten": Replayer(workflows=WORKFLOWS, workflow_runner=UnsandboxedWorkflowRunner(), debug_mode=True),
     }
+    worker.freeze_imports()  # as a worker does
     for shape in SHAPES:
         print_progress(f"replay: {shape.name}")
         seconds: dict[str, list[float]] = {side: [] for side in SIDES}

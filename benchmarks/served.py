@@ -18,7 +18,6 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxR
 import worker
 from benchmarks.handwritten import WORKFLOWS
 
-SDK_ACTIVITIES: Final = 100
 SDK_RESERVATIONS: Final = 3
 
 
@@ -32,12 +31,7 @@ CHANGES: Final[dict[str, Any]] = {
     "none": dict,
     "no-eager": lambda: {"disable_eager_activity_execution": True},
     "few-reservations": lambda: {"max_eager_activity_reservations_per_workflow_task": SDK_RESERVATIONS},
-    "few-slots": lambda: {
-        "max_eager_activity_reservations_per_workflow_task": SDK_RESERVATIONS,
-        "max_concurrent_activities": SDK_ACTIVITIES,
-    },
     "sandboxed": lambda: {"workflow_runner": _sandboxed()},
-    "deadlock-detector": lambda: {"debug_mode": False},
 }
 
 

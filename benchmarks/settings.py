@@ -40,9 +40,7 @@ SERVERS: Final[dict[str, tuple[str, ...]]] = {
 WORKERS: Final[dict[str, str]] = {
     "no eager activities": "no-eager",
     "3 eager reservations (default)": "few-reservations",
-    "3 eager reservations, 100 slots (default)": "few-slots",
     "in the sandbox (default)": "sandboxed",
-    "with the deadlock detector (default)": "deadlock-detector",
 }
 # Of the Request: the arguments of Bench.run_engine
 REQUESTS: Final[dict[str, dict[str, Any]]] = {

@@ -8,15 +8,15 @@ the bytes including it. Of a definition that is returned, the messages can be re
 from __future__ import annotations
 
 import json
-from collections import Counter
 from typing import Any, Final
 
 from acts.language.errors import InvalidRequest, Problem, summary
 from acts.language.messages import read_request
-from acts.language.values import MAX_DEPTH, Json, pointer
+from acts.language.strict_json import read_json
+from acts.language.values import Json, pointer
 from acts.language.wire import DELEGATE_INVALID
 from acts.plan.validate import settings_problems_of
-from delegates.load_errors import load_error, quote
+from delegates.load_errors import load_error
 
 _SHAPE: Final = "a definition is a Request: {config?, context, schema?}"
 
@@ -55,28 +55,12 @@ def _parse(data: bytes) -> Json:
         ValueError: it is not one; the message says why and where.
     """
     try:
-        text = data.decode("utf-8-sig")
+        return read_json(data, unique_keys=True)
     except UnicodeDecodeError as error:
         position = f"byte 0x{data[error.start]:02x} at offset {error.start:,}"
         raise ValueError(f"it is not UTF-8: {error.reason}, {position}") from error
-    try:
-        return json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_refuse_constant)
     except json.JSONDecodeError as error:
         raise ValueError(f"it is not JSON: {error}") from error
-    except RecursionError as error:
-        raise ValueError(f"it is nested deeper than {MAX_DEPTH} levels") from error
-
-
-def _unique_keys(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
-    value = dict(pairs)
-    if len(value) != len(pairs):
-        key, _ = Counter(key for key, _ in pairs).most_common(1)[0]
-        raise ValueError(f"the key {quote(key)} occurs twice in one object")
-    return value
-
-
-def _refuse_constant(name: str) -> Json:
-    raise ValueError(f"{name} is not a JSON number")
 
 
 def _find_problems(value: Json) -> list[Problem]:

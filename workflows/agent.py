@@ -23,7 +23,7 @@ from workflows.runtime import results
 from workflows.runtime.handlers import RunWorkflow
 from workflows.runtime.payloads import NOTHING, decode_record, decode_request, record_type
 from workflows.runtime.provided import data_message
-from workflows.runtime.startup import prepare_request
+from workflows.runtime.startup import complete_position, prepare_request
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,9 +42,10 @@ class AgentWorkflow(RunWorkflow):
 
     async def _run(self, value: RawValue) -> RawValue:
         if record_type(value) == AgentState.__name__:
-            run, view, _ = await go_on(self, decode_record(value, AgentState))
+            run, view, _ = await go_on(self, value)
         else:
-            run, view, _ = await plan_and_walk(self, decode_request(value), TreePosition())
+            raw = decode_request(value)
+            run, view, _ = await plan_and_walk(self, raw, await complete_position(TreePosition(), value))
         return results.agent_result(run, view)
 
 
@@ -58,17 +59,19 @@ async def plan_and_walk(
     """
     info = workflow.info()
     raw, parsed, capabilities = await prepare_request(raw, position)
+    grant, refusal, lease = (None, None, None) if start is None else (start.grant, start.refusal, start.lease)
     position = position.with_budget(info.workflow_id, parsed.config.budget)
-    grant, refusal = (None, None) if start is None else (start.grant, start.refusal)
-    setup = AgentSetup(raw, parsed, capabilities, position, info.run_id, grant, refusal)
+    position = position.with_limit(parsed.config.maxParallel, lease)
+    setup = AgentSetup(raw, parsed, capabilities, position, info.run_id, grant, refusal, lease)
     return await _drive(owner, AgentRun(info.workflow_id, setup, partial(forecast_plan, child=True)), {}, more or {})
 
 
-async def go_on(owner: RunWorkflow, state: AgentState) -> tuple[AgentRun, AgentView, ActionCount]:
-    """Run an agent on from where the run before left off."""
-    info = workflow.info()
+async def go_on(owner: RunWorkflow, value: RawValue) -> tuple[AgentRun, AgentView, ActionCount]:
+    """Run an agent on from where the run before left off: ``value`` is its ``AgentState``."""
+    info, state = workflow.info(), decode_record(value, AgentState)
     parsed = read_request(state.request)
-    setup = AgentSetup(state.request, parsed, state.capabilities, state.position, info.run_id)
+    position = await complete_position(state.position, value)
+    setup = AgentSetup(state.request, parsed, state.capabilities, position, info.run_id, lease=state.lease)
     run = AgentRun(info.workflow_id, setup, partial(forecast_plan, child=True))
     run.restore(state, map(data_message, state.provided))
     more = {"definition": state.definition, "delegate": state.delegate}

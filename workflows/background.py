@@ -2,38 +2,55 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
+
 from temporalio import workflow
 from temporalio.common import RawValue
-from temporalio.exceptions import ApplicationError
+from temporalio.exceptions import ApplicationError, FailureError
 
 from acts.language.config import Options
-from acts.language.wire import BACKGROUND, DELEGATE, INVALID_REQUEST
-from acts.tree.child_ids import call_child_id
-from acts.tree.records import BackgroundInput, RecordError
+from acts.language.wire import BACKGROUND, DELEGATE, INVALID_REQUEST, SUPERSEDED
+from acts.tree.records import BackgroundInput, Superseded
+from acts.tree.wire_format import RecordError
 from acts.views.markdown import code_span
 from workflows.runtime.activity_calls import activity_options, retry_policy
-from workflows.runtime.payloads import NOTHING, decode_record, encode, encode_record
+from workflows.runtime.children import start_child
+from workflows.runtime.lifeline import Lifeline
+from workflows.runtime.payloads import NOTHING, decode_record, decode_signal, encode, encode_record
 
 
 @workflow.defn(name=BACKGROUND)
 class BackgroundWorkflow:
     """Runs what is behind a Call without ``_outputPath``; outlives the plan that started it."""
 
+    def __init__(self) -> None:
+        self._lifeline = Lifeline()
+
     @workflow.run
     async def run(self, value: RawValue = NOTHING) -> None:
         """``value`` is a ``BackgroundInput``."""
+        self._lifeline.begin()
         try:
             own = decode_record(value, BackgroundInput)
         except RecordError as error:
             raise ApplicationError(str(error), type=INVALID_REQUEST, non_retryable=True) from None
+        self._lifeline.token = own.token
         name = own.delegate.delegate if own.delegate is not None else str(own.activity)
         workflow.set_current_details(f"fire-and-forget: {code_span(name)}")
+        try:
+            await self._perform(own)
+        except (FailureError, asyncio.CancelledError) as error:
+            ending = self._lifeline.ending_of(error)
+            if ending is None:
+                raise
+            raise ending from None
+
+    async def _perform(self, own: BackgroundInput) -> None:
         if own.delegate is not None:
-            await workflow.execute_child_workflow(
-                DELEGATE, encode_record(own.delegate), id=call_child_id(workflow.info().workflow_id, "delegate"),
-                result_type=RawValue, static_summary=own.label,
-                parent_close_policy=workflow.ParentClosePolicy.REQUEST_CANCEL,
-            )  # fmt: skip
+            policy = workflow.ParentClosePolicy.REQUEST_CANCEL
+            arg = encode_record(own.delegate)
+            await (await start_child(DELEGATE, "delegate", arg, own.label, self._lifeline, parent_close_policy=policy))
             return
         options = Options.model_validate(own.options)
         args = [encode(own.call), encode(own.tool), encode(list(own.context))]
@@ -41,3 +58,15 @@ class BackgroundWorkflow:
             str(own.activity), args=args, result_type=RawValue, summary=own.label,
             **activity_options(options, retry_policy(options)),
         )  # fmt: skip
+
+    @workflow.signal(dynamic=True)
+    def take_signal(self, name: str, args: Sequence[RawValue]) -> None:
+        """Stop when the run that started this one was reset, and starts the Call again; ignore all else."""
+        if name != SUPERSEDED:
+            return
+        try:
+            record = decode_signal(args[0] if args else NOTHING, Superseded)
+        except RecordError:
+            return
+        if record.token and record.token == self._lifeline.token:
+            self._lifeline.supersede(record.runId)

@@ -26,7 +26,7 @@ from workflows.runtime import results
 from workflows.runtime.handlers import RunWorkflow
 from workflows.runtime.model_calls import own_context
 from workflows.runtime.payloads import NOTHING, decode_record, record_type
-from workflows.runtime.startup import load_definition
+from workflows.runtime.startup import complete_position, load_definition
 
 
 @workflow.defn(name=DELEGATE, failure_exception_types=FATAL)
@@ -40,10 +40,11 @@ class DelegateWorkflow(RunWorkflow):
 
     async def _run(self, value: RawValue) -> RawValue:
         if record_type(value) == AgentState.__name__:
-            state = decode_record(value, AgentState)
-            run, view, actions = await go_on(self, state)
-            return results.agent_delegate_result(run, view, state.definition, actions)
+            definition = decode_record(value, AgentState).definition
+            run, view, actions = await go_on(self, value)
+            return results.agent_delegate_result(run, view, definition, actions)
         own = decode_record(value, DelegateInput)
+        own = own.model_copy(update={"position": await complete_position(own.position, value)})
         if own.delegate == ANONYMOUS:
             return await self._make_one_call(own)
         workflow.set_current_details("**loading** the definition")
@@ -53,6 +54,7 @@ class DelegateWorkflow(RunWorkflow):
         parsed = read_request(raw)
         if parsed.plan is not None and parsed.plan.run:
             position = own.position.with_budget(workflow.info().workflow_id, parsed.config.budget)
+            position = position.with_limit(parsed.config.maxParallel, own.lease)
             machine = WalkedDelegate(workflow.info().workflow_id, own, position, parsed, raw)
             return await self._drive_machine(machine, DelegateView(machine), origin)
         run, view, actions = await plan_and_walk(self, raw, own.position, own, {"definition": origin})
@@ -64,6 +66,7 @@ class DelegateWorkflow(RunWorkflow):
         prepared = validate_parsed(parsed, {}, served)
         info = workflow.info()
         position = own.position.with_budget(info.workflow_id, parsed.config.budget)
+        position = position.with_limit(parsed.config.maxParallel, own.lease)
         source = own_context(len(parsed.context))
         machine = AnonymousDelegate(info.workflow_id, own, position, prepared, Capabilities(price=own.price), source)
         return await self._drive_machine(machine, DelegateView(machine, machine), {})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import uuid
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -16,6 +15,7 @@ from acts.language.wire import PLAN
 from acts.machines.plan_run import PlanRun
 from acts.machines.plan_setup import PlanSetup
 from acts.plan.validate import validate_parsed
+from acts.tree.identity import call_identity
 from acts.tree.records import InstanceInput, PlanInput, PlanState, TreePosition
 from acts.views.run_views import PlanView, forecast_plan
 from workflows.runtime import results
@@ -23,14 +23,13 @@ from workflows.runtime.handlers import RunWorkflow
 from workflows.runtime.model_calls import own_context
 from workflows.runtime.payloads import NOTHING, decode_record, decode_request, record_type
 from workflows.runtime.provided import data_message
-from workflows.runtime.startup import prepare_request
+from workflows.runtime.startup import complete_position, prepare_request
 
 if TYPE_CHECKING:
     from acts.plan.planned_call import PlannedCall
     from acts.simulation.billable_actions import ActionCount
     from acts.tree.records import Capabilities
 
-_KEYS: Final = uuid.uuid5(uuid.NAMESPACE_URL, "urn:acts:call")
 # Errors of the SDK's own decoding of arguments fail the run. Not Exception: that would let a
 # nondeterminism error, which a corrected worker heals, kill runs.
 FATAL: Final = (ActsError, TypeError, ValueError, KeyError, RuntimeError)
@@ -58,8 +57,7 @@ async def walk_plan(
     state = decode_record(value, PlanState) if record_type(value) == PlanState.__name__ else None
     setup = await plan_setup(value, state, input_type)
     info = workflow.info()
-    run_key = f"{info.namespace}/{info.workflow_id}/{info.first_execution_run_id}"
-    run = PlanRun(info.workflow_id, setup, partial(identify, run_key), forecast_plan)
+    run = PlanRun(info.workflow_id, setup, partial(identify, setup.position.identity), forecast_plan)
     if state is not None:
         run.restore(state, data_message)
     view = PlanView(run)
@@ -82,30 +80,35 @@ async def plan_setup(value: RawValue, state: PlanState | None, input_type: type[
     Raises:
         InvalidRequest: with every problem of the Request. RecordError: it was started with something else.
     """
-    info = workflow.info()
     own: PlanInput | None = None
     capabilities: Capabilities | None = None
+    position: TreePosition | None = None
     if state is not None:
         type_ = InstanceInput if state.input is not None and "instances" in state.input else PlanInput
         own = None if state.input is None else type_.from_json(state.input)
-        raw, capabilities = state.request, state.capabilities
+        raw, capabilities, position = state.request, state.capabilities, state.position
     elif record_type(value) == input_type.__name__ or input_type is not PlanInput:
         own = decode_record(value, input_type)
         raw, capabilities = own.request, own.capabilities
     else:
         raw = decode_request(value)
+    if position is None:
+        position = await complete_position(own.position if own is not None else TreePosition(), value)
     if capabilities is None:
-        raw, parsed, capabilities = await prepare_request(raw, own.position if own is not None else TreePosition())
+        raw, parsed, capabilities = await prepare_request(raw, position)
     else:
         parsed = read_request(raw)
     places = own.places if isinstance(own, InstanceInput) else None
-    prepared = validate_parsed(parsed, capabilities.tools, capabilities.served, places)
+    is_growing = state.walk.get("growing", False) if state is not None else own is not None and own.isGrowing
+    prepared = validate_parsed(parsed, capabilities.tools, capabilities.served, places, is_complete=not is_growing)
     source = own.context if own is not None else None
-    position = own.position if own is not None else TreePosition()
-    position = position.with_budget(info.workflow_id, parsed.config.budget)
-    return PlanSetup(raw, prepared, capabilities, position, source or own_context(len(parsed.context)), own)
+    lease = state.lease if state is not None else own.lease if own is not None else None
+    if state is None or state.position is None:
+        position = position.with_budget(workflow.info().workflow_id, parsed.config.budget)
+        position = position.with_limit(parsed.config.maxParallel, lease)
+    return PlanSetup(raw, prepared, capabilities, position, source or own_context(len(parsed.context)), own, lease)
 
 
-def identify(run_key: str, node: PlannedCall) -> str:
-    """The idempotency key of a Call: a UUID of the run and the Call, the same for every attempt."""
-    return str(uuid.uuid5(_KEYS, f"{run_key}/{node.instance or ''}/{node.id}"))
+def identify(identity: str, node: PlannedCall) -> str:
+    """The ``_id`` of a Call of the run that has this identity."""
+    return call_identity(identity, node.instance, node.id)

@@ -8,8 +8,9 @@ ship. The file is::
                       | "error": {"code", "message", "retryable"?},
                   "usage": {"inputTokens": 10, …}, "cost": 0.01}]}
 
-The first answer whose ``when`` fits is given: the request contains all ``says`` and no ``lacks``; ``tick`` or ``tool``
-is its topic. So equal requests get equal answers, in any order. A request that no answer fits fails.
+The first answer whose ``when`` fits is given: the request contains all ``says`` and no ``lacks`` (anywhere but in the
+engine's own rules: in Tools, instructions, conversation, or the schema of the answer); ``tick`` or ``tool`` is its
+topic. So equal requests get equal answers, in any order. A request that no answer fits fails.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from activities.providers.interface import CallReceiver, ModelError, ModelRequest, ModelResponse, TokenCounts
+from activities.providers.provider_keywords import compact_json
 from acts.language.errors import format_choices, truncate
+from acts.language.strict_json import read_json
 from acts.language.values import Json
 
 if TYPE_CHECKING:
@@ -39,12 +42,12 @@ class Scripted:
 
     async def ask(self, request: ModelRequest, on_call: CallReceiver | None = None) -> ModelResponse:
         """The answer that the script has for the request."""
-        text = "\n".join(block.text for block in (*request.system, *request.user))
-        text += "".join(f"\n{turn.answer}\n{turn.reply}" for turn in request.repairs)
+        blocks = [*request.system, *(block for turn in request.all_turns for block in turn.blocks)]
+        words = "\n".join([*(b.text for b in blocks if not b.is_rules), compact_json(request.schema)])
         for answer in _read_answers(request.model):
-            if _matches(answer.get("when") or {}, request.topic, text):
-                return _respond(answer, text, on_call)
-        last = request.user[-1].text if request.user else ""
+            if _matches(answer.get("when") or {}, request.topic, words):
+                return _respond(answer, "\n".join(b.text for b in blocks), on_call)
+        last = blocks[-1].text if blocks else ""
         raise ModelError(
             "notInScript",
             f'the script "{request.model}" has no answer for {request.topic or "this request"}: '
@@ -78,7 +81,7 @@ def _find_script(name: str) -> Path:
 def _read_answers(name: str) -> Iterator[dict[str, Any]]:
     file = _find_script(name)
     try:
-        script = json.loads(file.read_text(encoding="utf-8"))
+        script = read_json(file.read_bytes())
         answers = script["answers"]
         wrong = next((i for i, a in enumerate(answers) if set(a) - _KEYS), None)
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -117,8 +120,8 @@ def _respond(answer: dict[str, Any], prompt: str, on_call: CallReceiver | None) 
         raise ModelError(error["code"], error["message"], retryable=is_retryable, tokens=tokens, cost=cost, text=text)
     if "text" in answer:
         try:
-            value = json.loads(text)
-        except (ValueError, RecursionError) as reason:
+            value = read_json(text)
+        except ValueError as reason:
             message = f"the answer is not JSON: {reason}"
             raise ModelError("modelNotJson", message, retryable=False, tokens=tokens, cost=cost, text=text) from reason
     if on_call is not None and isinstance(value, dict) and isinstance(value.get("calls"), list):

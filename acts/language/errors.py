@@ -6,6 +6,7 @@ ActsError
 │   ├── DecisionRefused  a decision that changes nothing
 │   └── InvalidRequest   all problems of a Request at once
 ├── CallError            a Tool or its result: one Call fails, the plan continues
+├── TooComplex           a check would take too long: refused, as the error of whoever asked for it
 └── EngineError          the engine: a state that it must never reach
 
 A ``Problem`` is one finding of the validator. It is data, so that a CLI, an LLM and
@@ -70,6 +71,13 @@ class CallError(ActsError):
         if self.details is not None:
             out["details"] = self.details
         return out
+
+
+class TooComplex(ActsError):
+    """A check would take longer than a limit allows; the message names what, and the limit.
+
+    The author of a plan gets it as a Problem, a Call as its failure: both with the code ``tooComplex``.
+    """
 
 
 class EngineError(ActsError):
@@ -161,3 +169,39 @@ def format_choices(names: Iterable[str], limit: int = 12) -> str:
         return "none"
     more = f", … ({len(choices)} in all)" if len(choices) > limit else ""
     return ", ".join(choices[:limit]) + more
+
+
+def brief(value: Any, limit: int = 80) -> str:
+    """A value as Python writes it, cut at about ``limit`` characters; no more of it is looked at."""
+    parts: list[str] = []
+    _write_brief(value, parts, limit)
+    return truncate("".join(parts), limit)
+
+
+def _write_brief(value: Any, parts: list[str], limit: int) -> int:
+    """Append the text of a value as far as it is shown; returns how many characters are left."""
+    if limit <= 0:
+        return limit
+    if isinstance(value, str):
+        parts.append(repr(value[:limit]) if len(value) <= limit else repr(value[:limit])[:-1])
+    elif isinstance(value, dict) and value:
+        for i, (key, child) in enumerate(value.items()):
+            parts.append(", " if i else "{")
+            limit = _write_brief(key, parts, limit - len(parts[-1]))
+            parts.append(": ")
+            limit = _write_brief(child, parts, limit - 2)
+            if limit <= 0:
+                return limit
+        parts.append("}")
+    elif isinstance(value, list) and value:
+        for i, child in enumerate(value):
+            parts.append(", " if i else "[")
+            limit = _write_brief(child, parts, limit - len(parts[-1]))
+            if limit <= 0:
+                return limit
+        parts.append("]")
+    elif value is None or isinstance(value, (bool, int, float, list, dict)):
+        parts.append(repr(value))
+    else:
+        parts.append("†…")  # what is not known yet
+    return limit - len(parts[-1])

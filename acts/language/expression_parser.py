@@ -34,7 +34,7 @@ from acts.language.references import (
     Literal,
     Not,
     Path,
-    Template,
+    TextTemplate,
 )
 from acts.language.strict_json import DECODER, write_json
 from acts.language.values import MAX_DEPTH, Json, defect, is_unicode
@@ -103,12 +103,12 @@ def _parse_whole(text: str, grammar: _Grammar) -> Expression:
     return tree
 
 
-def is_template(text: str) -> bool:
+def is_text_template(text: str) -> bool:
     """True for a string that contains ``†{``."""
     return OPENING in text
 
 
-def parse_template(text: str) -> Template:
+def parse_text_template(text: str) -> TextTemplate:
     """The parts of a template; one text alone where it has escapes (``††{``) and no expression.
 
     Raises:
@@ -133,7 +133,7 @@ def parse_template(text: str) -> Template:
         parts.append(tree)
     pending.append(text[at:])
     rest = "".join(pending)
-    return Template((*parts, rest) if rest or not parts else tuple(parts))
+    return TextTemplate((*parts, rest) if rest or not parts else tuple(parts))
 
 
 def _parse_braces(text: str, start: int) -> tuple[Expression, int]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from acts.language.errors import ExpressionError
-from acts.language.expression_parser import is_template, parse, parse_template
+from acts.language.expression_parser import is_text_template, parse, parse_text_template
 from acts.language.references import (
     MARK,
     AllOf,
@@ -18,7 +18,7 @@ from acts.language.references import (
     Comparison,
     Expression,
     Path,
-    Template,
+    TextTemplate,
     evaluate,
     operands,
     paths,
@@ -36,7 +36,7 @@ ELEMENT_KINDS: Final = frozenset({ITEM, INDEX})
 
 def is_reference(value: Json) -> bool:
     """True for a string that is an expression (``†x``, neither ``††x`` nor a template)."""
-    return isinstance(value, str) and value[:1] == MARK and value[1:2] != MARK and not is_template(value)
+    return isinstance(value, str) and value[:1] == MARK and value[1:2] != MARK and not is_text_template(value)
 
 
 def unescape(text: str) -> str:
@@ -50,8 +50,8 @@ def parse_marked(text: str) -> Expression | str:
     Raises:
         ExpressionError: it is malformed.
     """
-    if is_template(text):
-        template = parse_template(text)
+    if is_text_template(text):
+        template = parse_text_template(text)
         return (
             template if any(not isinstance(part, str) for part in template.parts) else "".join(map(str, template.parts))
         )
@@ -94,7 +94,7 @@ class ReferenceUse:
     @property
     def expressions(self) -> tuple[Expression, ...]:
         """The expressions that are read one by one: those of a template, else the tree itself."""
-        return operands(self.tree) if isinstance(self.tree, Template) else (self.tree,)
+        return operands(self.tree) if isinstance(self.tree, TextTemplate) else (self.tree,)
 
     @property
     def needed_expressions(self) -> tuple[Expression, ...]:
@@ -139,7 +139,7 @@ def scan_marked(value: Json, *at: str | int) -> Iterator[tuple[Place, str]]:
 
 def scan(value: Json, *at: str | int) -> Iterator[tuple[Place, str]]:
     """Each expression and template of ``value``, with its place."""
-    return ((place, text) for place, text in scan_marked(value, *at) if is_reference(text) or is_template(text))
+    return ((place, text) for place, text in scan_marked(value, *at) if is_reference(text) or is_text_template(text))
 
 
 def contains_reference(value: Json) -> bool:

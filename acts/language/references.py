@@ -27,6 +27,8 @@ MARK: Final = "†"
 
 # ``(a||b)&&(c||d)&&…`` doubles its alternatives per term. Nobody writes so many by hand
 MAX_ALTERNATIVES: Final = 64
+# Paths of one expression: its alternatives are compared with each other, path by path
+MAX_PATHS: Final = 256
 
 # A name that a path may have without brackets and quotes; and one that may so in conditions and templates too
 PLAIN_NAME: Final = re.compile(r'[^.\[\]()|&"\s]+')
@@ -121,7 +123,7 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True)
-class Template:
+class TextTemplate:
     """``Dear †{user.name}``: texts and expressions, in their order."""
 
     parts: tuple[str | Expression, ...]
@@ -130,7 +132,7 @@ class Template:
         return "".join(_escape(p) if isinstance(p, str) else f"{MARK}{{{p}}}" for p in self.parts)
 
 
-Expression = Path | AnyOf | AllOf | Literal | Not | Comparison | Template
+Expression = Path | AnyOf | AllOf | Literal | Not | Comparison | TextTemplate
 
 COMPARISONS: Final = ("==", "!=", "<=", ">=", "<", ">")  # the longer ones first, as a parser tries them
 _NULL: Final = Literal("null")
@@ -152,7 +154,7 @@ def operands(tree: Expression) -> tuple[Expression, ...]:
         return (tree.term,)
     if isinstance(tree, Comparison):
         return tree.left, tree.right
-    return tuple(p for p in tree.parts if not isinstance(p, str)) if isinstance(tree, Template) else ()
+    return tuple(p for p in tree.parts if not isinstance(p, str)) if isinstance(tree, TextTemplate) else ()
 
 
 # -- what a tree yields --------------------------------------------------------
@@ -162,7 +164,7 @@ def evaluate(tree: Expression, read: Callable[[Path], Json]) -> Json:
     """What the expression yields: ABSENT, None, or a value. ``read`` gives that of a path."""
     if isinstance(tree, Path):
         return read(tree)
-    if isinstance(tree, Template):
+    if isinstance(tree, TextTemplate):
         return _fill(tree, read)
     if isinstance(tree, Literal):
         return tree.value
@@ -179,7 +181,7 @@ def evaluate(tree: Expression, read: Callable[[Path], Json]) -> Json:
     return None if any(r is None for r in results) else results[-1]
 
 
-def _fill(template: Template, read: Callable[[Path], Json]) -> Json:
+def _fill(template: TextTemplate, read: Callable[[Path], Json]) -> Json:
     """The text of a template, ABSENT when a part of it is, UNKNOWN_TEXT when a part cannot be known."""
     values = [part if isinstance(part, str) else evaluate(part, read) for part in template.parts]
     if any(value is ABSENT for value in values):
@@ -273,10 +275,12 @@ def alternatives(tree: Expression) -> tuple[tuple[Path, ...], ...]:
     """The expression as alternatives of conjunctions, parentheses distributed.
 
     Raises:
-        ExpressionError: when there are more than MAX_ALTERNATIVES.
+        ExpressionError: when there are more than MAX_ALTERNATIVES, or MAX_PATHS in all.
     """
     if isinstance(tree, Path):
         return ((tree,),)
+    if len(paths(tree)) > MAX_PATHS:
+        raise ExpressionError(f"more than {MAX_PATHS} paths", 1)
     if isinstance(tree, AnyOf):
         return _bounded(option for term in tree.terms for option in alternatives(term))
     options: tuple[tuple[Path, ...], ...] = ((),)

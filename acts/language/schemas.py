@@ -1,345 +1,258 @@
-"""JSON Schema (2020-12) checks, before and after references resolve.
+"""JSON Schema (2020-12) checks, before and after references resolve: the one door to them.
 
-Two libraries share the work: ``jsonschema-rs`` accepts values (a hundred times faster), and
-``jsonschema`` explains why a value was not accepted. Neither ever fetches a remote ``$ref``.
+Two ways lead to an answer. ``jsonschema-rs`` says yes or no a hundred times faster than Python could, and cannot be
+stopped; so it is asked where the load of the schema and the size of the value say that it takes milliseconds.
+``Evaluation`` explains a no, knows parts that are not known yet, counts its steps and stops. Neither backtracks in a
+pattern, and neither ever fetches a ``$ref``.
 
-*Relaxed* checks let a reference, or a value that a dry run cannot know, satisfy any type.
-OpenAPI's ``nullable: true`` means that null is allowed too.
+*Relaxed* checks let a reference, or a value that a dry run cannot know, satisfy any type. OpenAPI's ``nullable: true``
+means that null is allowed too.
+
+What is compiled is kept in caches that are bounded in bytes: a ``Checker`` holds a schema and a key, nothing more.
 """
 
 from __future__ import annotations
 
-from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-import jsonschema_rs
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import SchemaError, ValidationError, best_match, relevance
-from jsonschema.validators import extend
-from referencing import Registry
-from referencing.exceptions import Unresolvable
-
-from acts.language.errors import find_similar, format_choices, truncate
+from acts.language.compiled_schema import CompiledSchema, compile_schema, judge_schema, key_of
+from acts.language.errors import Problem, TooComplex
 from acts.language.reference_uses import unread_value
-from acts.language.strict_json import read_json, write_json
-from acts.language.values import UNKNOWN, UNKNOWN_TEXT, Json, contains_unknown, pointer, type_name
+from acts.language.references import MARK
+from acts.language.schema_defects import Defect
+from acts.language.schema_evaluation import Evaluation
+from acts.language.schema_forms import follow, part_of, subschemas, with_defs, with_null
+from acts.language.strict_json import write_json
+from acts.language.values import UNKNOWN, UNKNOWN_TEXT, Json, Place, pointer
+from acts.language.wire import TOO_COMPLEX
+from acts.language.work_meter import WorkMeter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Container
 
-Defect = tuple[tuple[str | int, ...], str]
-"""The place in the value (keys and indexes), and what is wrong, in words."""
+__all__ = [
+    "MAX_DEFECTS", "CheckMemo", "Checker", "Defect", "checker", "find_schema_problem", "follow", "part_of",
+    "schema_defect", "subschemas", "with_defs", "with_null",
+]  # fmt: skip
 
 MAX_DEFECTS: Final = 20
-# The verdict on a larger schema is not cached: a thousand of these take 32 MB at most
-MAX_CACHED_BYTES: Final = 32 * 1024
-_REGISTRY: Final[Registry[Any]] = Registry()
-_NESTED: Final = (
-    "additionalProperties", "contains", "else", "if", "items", "not", "propertyNames", "then",
-    "unevaluatedItems", "unevaluatedProperties",
-)  # fmt: skip
-# Keywords that pass a value on to other schemas
-_COMBINING: Final = ("allOf", "anyOf", "oneOf", "$ref", "$dynamicRef")
-_LISTED: Final = ("allOf", "anyOf", "oneOf", "prefixItems")
-_MAPPED: Final = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
-
-
-def _with_unknowns(value: Json) -> Json:
-    """A planned value with UNKNOWN for each reference, UNKNOWN_TEXT for each template, and the rest unescaped."""
-    if isinstance(value, str):
-        return unread_value(value)
-    if isinstance(value, dict):
-        return {k: _with_unknowns(v) for k, v in value.items()}
-    return [_with_unknowns(v) for v in value] if isinstance(value, list) else value
-
-
-def _relaxed_rule(keyword: str, strict: Any) -> Any:
-    """The check of a keyword that skips what is not known yet.
-
-    Keywords that look at a whole value (``const``, ``not`` …) are skipped when any part of it is
-    unknown; ``oneOf`` then needs only one branch that fits. Of an unknown text the type is known.
-    """
-    rule = Draft202012Validator.VALIDATORS["anyOf"] if keyword == "oneOf" else strict
-    checks_whole = keyword in ("not", "if", "const", "enum", "uniqueItems", "contains")
-
-    def check(validator: Any, argument: Any, instance: Any, schema: Any) -> Iterator[Any]:
-        if instance is UNKNOWN_TEXT:
-            yield from _defects_of_text(keyword, argument)
-        if instance is UNKNOWN or (instance is UNKNOWN_TEXT and keyword not in _COMBINING):
-            return
-        if checks_whole and contains_unknown(instance):
-            return
-        applicable = rule if keyword != "oneOf" or contains_unknown(instance) else strict
-        yield from applicable(validator, argument, instance, schema) or ()
-
-    return check
-
-
-def _defects_of_text(keyword: str, argument: Any) -> Iterator[Any]:
-    """Why no text at all fits a keyword."""
-    allowed = argument if isinstance(argument, list) else [argument]
-    fits = "string" in allowed if keyword == "type" else any(isinstance(value, str) for value in allowed)
-    if keyword in ("type", "enum", "const") and not fits:
-        names = " or ".join(map(str, allowed)) if keyword == "type" else truncate(repr(allowed), 80)
-        yield ValidationError(f"a template yields a string, where only {names} is allowed")
-
-
-_Relaxed: Final[Any] = extend(  # type: ignore[no-untyped-call]
-    Draft202012Validator, {k: _relaxed_rule(k, rule) for k, rule in Draft202012Validator.VALIDATORS.items()}
-)
+# Parts from which on a list or object is large: checking it takes longer than remembering that
+LARGE_PARTS: Final = 50
+# Checks that a memo remembers; each holds its value
+MAX_REMEMBERED: Final = 64
+# Subschemas that may be compiled once more for one property of them
+MAX_COPIED_NODES: Final = 500
 
 
 class Checker:
-    """One schema, compiled. Use ``checker`` to build it, so that equal schemas share one."""
+    """Checks values with one schema. Use ``checker`` to build it; equal schemas share what is compiled."""
 
-    def __init__(self, schema: Json) -> None:
-        self.schema = with_null(schema)
-        self._trivial = schema is True or schema == {}
-        self._fast = _compile(self.schema)
-        self._strict = Draft202012Validator(self.schema, registry=_REGISTRY)
-        self._relaxed = _Relaxed(self.schema, registry=_REGISTRY)
+    __slots__ = ("_is_trivial", "_key", "_names", "_text_bytes", "schema")
 
-    def defects(self, value: Json) -> list[Defect]:
-        """Why a resolved value does not fit; empty when it does."""
-        if self._trivial or self._accepts(value):
-            return []
-        return _explain(self._strict, value)
+    def __init__(self, schema: Json, names: tuple[str, ...] = ()) -> None:
+        text = write_json(schema)
+        self.schema = schema
+        self._is_trivial = schema is True or schema == {}
+        self._key = key_of(text)
+        self._text_bytes = len(text)
+        self._names = names
 
-    def open_defects(self, planned: Json) -> list[Defect]:
-        """Why a planned value cannot fit, whatever its references resolve to."""
-        return self.partial_defects(_with_unknowns(planned))
+    def at(self, names: tuple[str, ...]) -> Checker:
+        """Checks values of the property that ``names`` lead to, by ``properties`` and ``additionalProperties``."""
+        return Checker(self.schema, (*self._names, *names))
 
-    def partial_defects(self, value: Json) -> list[Defect]:
-        """Why a value cannot fit, whatever its UNKNOWN parts turn out to be."""
-        if not contains_unknown(value):
-            return self.defects(value)
-        parts = self._flat
-        if parts is not None and isinstance(value, dict):
-            return self._by_part(parts, value)
-        item = self._item
-        if item is not None and isinstance(value, list):
-            return [((i, *at), text) for i, v in enumerate(value) for at, text in item.partial_defects(v)]
-        return _explain(self._relaxed, value)
+    def defects(self, value: Json, meter: WorkMeter | None = None, memo: CheckMemo | None = None) -> list[Defect]:
+        """Why a resolved value does not fit; empty when it does.
 
-    def _accepts(self, value: Json) -> bool:
-        try:
-            return self._fast is not None and bool(self._fast.is_valid(value))
-        except (ValueError, TypeError, OverflowError):
-            return False  # the slower library says why
+        ``meter`` is for several checks together. ``memo`` remembers what was found of large values.
 
-    @cached_property
-    def _flat(self) -> dict[str, Checker] | None:
-        """A checker per property, for a schema without keywords that look at several properties.
-
-        Almost every Tool is such a flat object. Checking its properties one by one keeps the
-        fast path for the values without references.
+        Raises:
+            TooComplex: the check takes more steps than are allowed.
+            ValueError: the schema is not valid (``schema_defect``).
         """
-        schema = self.schema
-        plain = {"type", "properties", "required", "additionalProperties", "title", "description", "$defs"}
-        if not isinstance(schema, dict) or schema.get("type") != "object" or not set(schema) <= plain:
-            return None
-        if not isinstance(schema.get("additionalProperties", True), bool) or not _is_self_contained(schema):
-            return None
-        return {key: checker(with_defs(part, schema)) for key, part in schema.get("properties", {}).items()}
+        if self._is_trivial:
+            return []
+        compiled = self._compiled()
+        large = _find_large_parts(value) if memo is not None and compiled.is_flat and not self._names else {}
+        if memo is not None and large:
+            return self._defects_by_property(compiled, value, large, meter, memo)
+        is_fit = not self._names and compiled.accepts(value)
+        return [] if is_fit else self._explain(compiled, value, (), meter)
 
-    @cached_property
-    def _item(self) -> Checker | None:
-        """The checker of a list's items, for a schema with ``items`` alone."""
-        schema = self.schema
-        plain = {"type", "items", "title", "description", "$defs"}
-        if not isinstance(schema, dict) or schema.get("type") != "array" or not set(schema) <= plain:
-            return None
-        if not _is_self_contained(schema):
-            return None
-        return checker(with_defs(schema.get("items", True), schema))
+    def open_defects(self, planned: Json, meter: WorkMeter | None = None) -> list[Defect]:
+        """Why a planned value cannot fit, whatever its references resolve to. Raises as ``defects``."""
+        unknown: set[int] = set()
+        value = _with_unknowns(planned, unknown)
+        return self._partial_defects(value, unknown, meter)
 
-    def _by_part(self, parts: dict[str, Checker], value: dict[str, Json]) -> list[Defect]:
-        if any(key not in value for key in self.schema.get("required", ())):
-            return _explain(self._relaxed, value)
-        if self.schema.get("additionalProperties") is False and any(key not in parts for key in value):
-            return _explain(self._relaxed, value)
-        defects: list[Defect] = []
-        for key, item in value.items():
-            if key in parts and item is not UNKNOWN:
-                defects.extend(((key, *at), text) for at, text in parts[key].partial_defects(item))
+    def partial_defects(
+        self, value: Json, meter: WorkMeter | None = None, memo: CheckMemo | None = None
+    ) -> list[Defect]:
+        """Why a value cannot fit, whatever its UNKNOWN parts turn out to be. Raises as ``defects``."""
+        if memo is not None and not self._is_trivial and not self._names:
+            compiled = self._compiled()
+            large = _find_large_parts(value) if compiled.is_flat else {}
+            if large:
+                return self._defects_by_property(compiled, value, large, meter, memo)
+        unknown: set[int] = set()
+        _add_unknown_containers(value, unknown)
+        return self._partial_defects(value, unknown, meter)
+
+    def _partial_defects(self, value: Json, unknown: set[int], meter: WorkMeter | None) -> list[Defect]:
+        if not unknown and not _is_unknown(value):
+            return self.defects(value, meter)
+        return [] if self._is_trivial else self._explain(self._compiled(), value, unknown, meter)
+
+    def _defects_by_property(
+        self, compiled: CompiledSchema, value: dict[str, Json], large: dict[str, Json], meter: WorkMeter | None,
+        memo: CheckMemo,
+    ) -> list[Defect]:  # fmt: skip
+        """The defects of an object whose ``large`` properties are each checked once, however many Calls have them."""
+        small = {key: UNKNOWN if key in large else part for key, part in value.items()}
+        unknown: set[int] = set()
+        _add_unknown_containers(small, unknown)
+        defects = self._explain(compiled, small, unknown, meter)
+        for key, part in large.items():
+            declared = compiled.graph.root.sub.get("properties", {}).get(key)
+            if declared is None or declared.schema is True or declared.schema == {}:
+                continue
+            check = (self._key, key, id(part))
+            found = memo.find(check, part)
+            if found is None:
+                found = memo.remember(check, part, self._check_of(compiled, key).partial_defects(part, meter))
+            defects += [((key, *at), text) for at, text in found]
+        return defects[:MAX_DEFECTS]
+
+    def _check_of(self, compiled: CompiledSchema, key: str) -> Checker:
+        """The check of one property: by a schema of its own, where that is not much more than the property's."""
+        part = self.schema["properties"][key]
+        own = part_of(part, self.schema)
+        is_small = own is part or len(compiled.graph.nodes) <= MAX_COPIED_NODES
+        return Checker(own) if is_small and own is not None else self.at((key,))
+
+    def _explain(
+        self, compiled: CompiledSchema, value: Json, unknown: Container[int], meter: WorkMeter | None
+    ) -> list[Defect]:
+        meter = meter or WorkMeter("checking the value with its schema")
+        root = compiled.graph.find_property(self._names)
+        evaluation = Evaluation(root, meter, unknown, remembers=compiled.load is None)
+        try:
+            return evaluation.defects(value)[:MAX_DEFECTS]
+        except RecursionError as error:
+            raise TooComplex("the value is nested too deeply to be checked") from error
+
+    def _compiled(self) -> CompiledSchema:
+        return compile_schema(self.schema, self._key, self._text_bytes)
+
+
+class CheckMemo:
+    """What checks of large values found, for one walk or one dry run: many Calls may read the same value.
+
+    A value is known by its identity; it is held here, so that no other value can have it.
+    """
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[bytes, str, int], tuple[Json, list[Defect]]] = {}
+
+    def find(self, check: tuple[bytes, str, int], value: Json) -> list[Defect] | None:
+        """What this check of the value found before, or None."""
+        entry = self._found.get(check)
+        return entry[1] if entry is not None and entry[0] is value else None
+
+    def remember(self, check: tuple[bytes, str, int], value: Json, defects: list[Defect]) -> list[Defect]:
+        """Keep what a check found; returns it."""
+        if len(self._found) >= MAX_REMEMBERED:
+            self._found.clear()
+        self._found[check] = (value, defects)
         return defects
 
 
-def _compile(schema: Json) -> Any:
-    """The fast checker, or None for a schema that its library does not accept."""
-    try:
-        return jsonschema_rs.validator_for(schema, retriever=_refuse)
-    except (ValueError, TypeError, RecursionError, jsonschema_rs.ValidationError):
-        return None
-
-
-def _is_self_contained(schema: Json) -> bool:
-    """True when every ``$ref`` leads into ``$defs``: a part can be checked with these alone."""
-    return all(str(part.get("$ref", "#/$defs/")).startswith("#/$defs/") for part in subschemas(schema))
-
-
-def part_of(part: Json, schema: dict[str, Any]) -> Json:
-    """A part of a schema with all that it refers to, or None when that is more than ``$defs``."""
-    if not isinstance(part, dict):
-        return part
-    complete = with_defs(part, schema)
-    return complete if _is_self_contained(complete) else None
-
-
-def with_defs(part: Json, schema: dict[str, Any]) -> Json:
-    """A part of a schema, with the ``$defs`` of the whole."""
-    return {**part, "$defs": schema["$defs"]} if "$defs" in schema and isinstance(part, dict) else part
-
-
 def checker(schema: Json) -> Checker:
-    """The shared checker of a valid schema (see ``schema_defect``; an invalid one raises ValueError)."""
-    return _compiled(write_json(schema))
-
-
-@lru_cache(maxsize=4096)
-def _compiled(data: bytes) -> Checker:
-    return Checker(read_json(data))
+    """The checker of a valid schema (see ``schema_defect``)."""
+    return Checker(schema)
 
 
 def schema_defect(schema: Json) -> str | None:
-    """Why this is no usable schema, or None.
+    """Why this is no usable schema, or None."""
+    return judge_schema(schema).reason
 
-    The check takes milliseconds, and the same Tools come with every instance and every tick: it is cached.
+
+def find_schema_problem(
+    schema: Json, at: Place, code: str, *, subject: str = "", meter: WorkMeter | None = None
+) -> Problem | None:
+    """The Problem of a schema that cannot be used; ``subject`` is what it is of, for the message.
+
+    Raises:
+        TooComplex: the meter has run out.
     """
-    try:
-        data = write_json(schema)
-    except (RecursionError, TypeError, ValueError) as error:
-        return _defect(schema) or f"a schema is JSON: {truncate(str(error), 200)}"
-    return _cached_defect(data) if len(data) <= MAX_CACHED_BYTES else _defect(schema)
+    verdict = judge_schema(schema)
+    if meter is not None:
+        meter.spend(verdict.steps)
+    if verdict.reason is None:
+        return None
+    return Problem(TOO_COMPLEX if verdict.is_too_complex else code, f"{subject}{verdict.reason}", pointer(*at))
 
 
-@lru_cache(maxsize=1024)
-def _cached_defect(data: bytes) -> str | None:
-    return _defect(read_json(data))
+# -- what is not known yet -------------------------------------------------------
 
 
-def _defect(schema: Json) -> str | None:
-    if not isinstance(schema, (dict, bool)):
-        return f"a schema is an object, not {type_name(schema)}"
-    remote = _remote(schema)
-    if remote:
-        return f'$ref {remote!r} leads out of the schema; only "#…" is followed'
-    try:
-        Draft202012Validator.check_schema(with_null(schema))
-        jsonschema_rs.validator_for(with_null(schema), retriever=_refuse)
-    except SchemaError as error:
-        return f"{pointer(*error.absolute_path) or 'the schema'}: {truncate(error.message, 200)}"
-    except (ValueError, TypeError, RecursionError, Unresolvable, jsonschema_rs.ValidationError) as error:
-        return truncate(str(error).split("\n", 1)[0], 200)
-    return None
+def _is_unknown(value: Json) -> bool:
+    return value is UNKNOWN or value is UNKNOWN_TEXT
 
 
-def with_null(schema: Json) -> Json:
-    """The schema with ``nullable: true`` written as JSON Schema. Values (``const``, ``enum`` …) stay."""
-    if not isinstance(schema, dict):
-        return schema
-    out = dict(schema)
-    for key in _NESTED:
-        if key in out:
-            out[key] = with_null(out[key])
-    for key in _LISTED:
-        if isinstance(out.get(key), list):
-            out[key] = [with_null(s) for s in out[key]]
-    for key in _MAPPED:
-        if isinstance(out.get(key), dict):
-            out[key] = {k: with_null(v) for k, v in out[key].items()}
-    return _nullable(out) if out.pop("nullable", None) is True else out
+def _with_unknowns(value: Json, unknown: set[int]) -> Json:
+    """A planned value with UNKNOWN for each reference, UNKNOWN_TEXT for each template, and the rest unescaped.
 
-
-def _nullable(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema, with null allowed. Every part keeps its place, which a ``$ref`` may lead to."""
-    out = dict(schema)
-    if "type" in out:
-        kinds = out["type"] if isinstance(out["type"], list) else [out["type"]]
-        out["type"] = [*kinds, "null"] if "null" not in kinds else kinds
-    if isinstance(out.get("enum"), list):
-        out["enum"] = [*out["enum"], None]
-    if "const" in out:
-        out["enum"] = [out.pop("const"), None]
-    for key in ("anyOf", "oneOf"):
-        if isinstance(out.get(key), list):
-            out[key] = [*out[key], {"type": "null"}]
-    if "$ref" in out or "allOf" in out:
-        moved = {k: out.pop(k) for k in ("$ref", "allOf") if k in out}
-        rest = out.pop("anyOf", None)
-        out["anyOf"] = [moved if rest is None else {**moved, "anyOf": rest}, {"type": "null"}]
+    ``unknown`` gets the ids of the lists and objects in it that have an unknown part.
+    """
+    if isinstance(value, str):
+        return unread_value(value)
+    if not isinstance(value, (dict, list)):
+        return value
+    out = value.copy()
+    has_unknown = False
+    for key, child in value.items() if isinstance(value, dict) else enumerate(value):
+        if isinstance(child, str):
+            if MARK not in child:
+                continue
+        elif not isinstance(child, (dict, list)):
+            has_unknown = has_unknown or _is_unknown(child)
+            continue
+        out[key] = part = _with_unknowns(child, unknown)
+        has_unknown = has_unknown or _is_unknown(part) or id(part) in unknown
+    if has_unknown:
+        unknown.add(id(out))
     return out
 
 
-def subschemas(schema: Json) -> Iterator[Json]:
-    """The schema and every schema inside it, depth first."""
-    if not isinstance(schema, dict):
-        return
-    yield schema
-    for key in _NESTED:
-        yield from subschemas(schema.get(key))
-    for key in _LISTED:
-        for part in schema.get(key) or ():
-            yield from subschemas(part)
-    for key in _MAPPED:
-        for part in (schema.get(key) or {}).values():
-            yield from subschemas(part)
+def _add_unknown_containers(value: Json, unknown: set[int]) -> bool:
+    """Add the ids of the lists and objects that have an unknown part to ``unknown``; True when there is one."""
+    if not isinstance(value, (dict, list)):
+        return _is_unknown(value)
+    has_unknown = False
+    for child in value.values() if isinstance(value, dict) else value:
+        if isinstance(child, (dict, list)):
+            has_unknown = _add_unknown_containers(child, unknown) or has_unknown
+        elif _is_unknown(child):
+            has_unknown = True
+    if has_unknown:
+        unknown.add(id(value))
+    return has_unknown
 
 
-def _remote(schema: Json) -> str | None:
-    try:
-        for part in subschemas(schema):
-            for key in ("$ref", "$dynamicRef"):
-                target = part.get(key)
-                if isinstance(target, str) and not target.startswith("#"):
-                    return target
-    except AttributeError:
-        return None  # no schema at all: the metaschema says why
-    return None
+def _find_large_parts(value: Json) -> dict[str, Json]:
+    """The properties of an object that hold large lists or objects."""
+    if not isinstance(value, dict):
+        return {}
+    return {key: part for key, part in value.items() if isinstance(part, (dict, list)) and _is_large(part)}
 
 
-def _refuse(uri: str) -> Any:
-    raise ValueError(f"{uri} is not fetched")
-
-
-def _explain(validator: Any, value: Json) -> list[Defect]:
-    """What ``validator`` finds wrong: a whole before its parts, list items in their order, keys by name."""
-    try:
-        errors = sorted(validator.iter_errors(value), key=relevance, reverse=True)
-    except RecursionError:
-        return [((), "nested too deeply to be checked")]
-    except Unresolvable as error:
-        return [((), f"the schema has a reference that leads nowhere: {truncate(str(error), 120)}")]
-    errors.sort(key=lambda error: list(error.absolute_path))
-    inner = [best_match([error]) or error for error in errors[:MAX_DEFECTS]]
-    return [(tuple(error.absolute_path), _error_text(error)) for error in inner]
-
-
-def _error_text(error: Any) -> str:
-    if error.validator == "anyOf":
-        return f"{truncate(repr(error.instance), 80)} fits none of the alternatives"
-    if error.validator == "additionalProperties" and error.validator_value is False:
-        return _unknown_keys(error.instance, error.schema) or truncate(error.message, 240)
-    return truncate(error.message, 240)
-
-
-def _unknown_keys(value: dict[str, Json], schema: dict[str, Any]) -> str | None:
-    """The keys that a closed object does not allow, and those that it does; None where patterns allow more."""
-    allowed = schema.get("properties", {})
-    unknown = [key for key in value if key not in allowed]
-    if schema.get("patternProperties"):
-        return None
-    names = ", ".join(f'"{truncate(key, 40)}"' for key in unknown[:MAX_DEFECTS])
-    text = f"{names} {'is' if len(unknown) == 1 else 'are'} not allowed; allowed: {format_choices(allowed)}"
-    similar = find_similar(unknown[0], allowed)
-    return f'{text}; did you mean "{similar}"?' if similar is not None else text
-
-
-def follow(root: Json, ref: str) -> Json:
-    """The part of a schema that a ``$ref`` of ``#/…`` leads to; True (anything) where it leads nowhere."""
-    value = root
-    for token in ref.removeprefix("#").strip("/").split("/"):
-        key = token.replace("~1", "/").replace("~0", "~")
-        if key:
-            value = value.get(key, True) if isinstance(value, dict) else True
-    return value
+def _is_large(value: Json) -> bool:
+    stack, parts = [value], 0
+    while stack:
+        part = stack.pop()
+        parts += len(part)
+        if parts >= LARGE_PARTS:
+            return True
+        stack.extend(p for p in (part.values() if isinstance(part, dict) else part) if isinstance(p, (dict, list)))
+    return False

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import math
+from codecs import BOM_UTF8
 from collections import Counter
 from typing import Any, Final, NoReturn
 
@@ -43,7 +44,7 @@ def read_json(data: str | bytes, *, unique_keys: bool = False) -> Json:
             a ``UnicodeDecodeError`` the offset; the others are a ``DuplicateKeyError``, a
             ``NestingError``, or name the number that JSON does not have.
     """
-    text = data.decode("utf-8-sig") if isinstance(data, bytes) else data
+    text = data.removeprefix(BOM_UTF8).decode() if isinstance(data, bytes) else data
     try:
         return (_UNIQUE_KEYS if unique_keys else DECODER).decode(text)
     except RecursionError:

@@ -18,11 +18,15 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from pydantic import ValidationError
 
 from acts.language.config import Options, settings_problems
-from acts.language.errors import ExpressionError, Problem, format_choices, suggest, truncate
+from acts.language.errors import ExpressionError, Problem, TooComplex, format_choices, suggest, truncate
 from acts.language.expression_parser import parse
-from acts.language.messages import METHODS, Request, ToolMessage
-from acts.language.schemas import Checker, checker, schema_defect, with_defs
+from acts.language.messages import Request, ToolMessage
+from acts.language.output_methods import METHODS
+from acts.language.schema_forms import is_self_contained, with_defs
+from acts.language.schemas import Checker, checker, find_schema_problem
 from acts.language.values import ABSENT, Json, Place, pointer
+from acts.language.wire import TOO_COMPLEX
+from acts.language.work_meter import WorkMeter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -47,6 +51,10 @@ _PLAIN: Final[dict[str, tuple[type, ...]]] = {
     "_each": (str, list),
 }  # fmt: skip
 _OPTION_KEYS: Final = frozenset(Options.model_fields)
+# Steps to read all Tools of a context: 5,000 small ones, or 100,000 subschemas
+MAX_TOOLS_STEPS: Final = 500_000
+# Steps for a Tool beside those for its schema
+TOOL_STEPS: Final = 50
 
 
 @dataclass(frozen=True)
@@ -70,10 +78,16 @@ class Tool:
         """Checks the parameters of a Call (without its meta-properties)."""
         return checker(parameter_schema(self.schema))
 
+    def meta_check(self, key: str) -> Checker:
+        """Checks a meta-property that a Call may carry."""
+        check = self._meta_checks.get(key)
+        if check is None:
+            check = self._meta_checks[key] = checker(with_defs(self.meta[key], self.schema))
+        return check
+
     @cached_property
-    def meta_checks(self) -> dict[str, Checker]:
-        """Checks each meta-property that a Call may carry."""
-        return {key: checker(with_defs(schema, self.schema)) for key, schema in self.meta.items() if key != "_output"}
+    def _meta_checks(self) -> dict[str, Checker]:
+        return {}
 
     @cached_property
     def output_check(self) -> Checker | None:
@@ -128,8 +142,13 @@ def read_tools(request: Request, registry: Mapping[str, Json], served: Callable[
         if not isinstance(message, ToolMessage):
             continue
         at = ("context", message.index, "tool")
-        for name, schema, place in _definitions(message.tool, at, registry, tools.problems):
-            tools.add(name, schema, place, served)
+        try:
+            for name, schema, place in _definitions(message.tool, at, registry, tools.problems):
+                tools.add(name, schema, place, served)
+        except TooComplex as error:
+            hint = "define fewer Tools, or simpler ones; a delegate has Tools of its own"
+            tools.problems.append(Problem(TOO_COMPLEX, str(error), pointer(*at), hint=hint))
+            break
     return tools
 
 
@@ -139,14 +158,23 @@ class _Tools:
     def __init__(self) -> None:
         self.by_name: dict[str, Tool] = {}
         self.problems: list[Problem] = []
+        self._meter = WorkMeter("reading the tools of the context", MAX_TOOLS_STEPS)
 
     def add(self, name: str, schema: Json, at: Place, served: Callable[[str], bool]) -> None:
+        """Read a Tool.
+
+        Raises:
+            TooComplex: reading all Tools so far takes too long.
+        """
+        self._meter.spend(TOOL_STEPS)
         schema = _canonical(schema)
-        defect = schema_defect(schema)
-        if defect or not isinstance(schema, dict):
-            self.problems.append(Problem("invalidTool", f'tool "{name}": {defect or "not an object"}', pointer(*at)))
+        problem = find_schema_problem(schema, at, "invalidTool", subject=f'tool "{name}": ', meter=self._meter)
+        if problem is None and not isinstance(schema, dict):
+            problem = Problem("invalidTool", f'tool "{name}": not an object', pointer(*at))
+        if problem is not None:
+            self.problems.append(problem)
             return
-        tool, problems = read_tool(name, schema, at, served=served(name))
+        tool, problems = read_tool(name, schema, at, served=served(name), meter=self._meter)
         self.problems.extend(problems)
         if tool is not None:
             self.by_name[name] = tool
@@ -227,9 +255,13 @@ def _looks_like_schema(value: Json) -> bool:
 
 
 def read_tool(
-    name: str, schema: dict[str, Any], at: Place = (), *, served: bool = False
+    name: str, schema: dict[str, Any], at: Place = (), *, served: bool = False, meter: WorkMeter | None = None
 ) -> tuple[Tool | None, list[Problem]]:
-    """The Tool of a schema (None when the schema names another one too), and what is wrong with it."""
+    """The Tool of a schema (None when the schema names another one too), and what is wrong with it.
+
+    Raises:
+        TooComplex: ``meter`` has run out.
+    """
     problems: list[Problem] = []
     listed = schema.get("properties")
     properties: dict[str, Json] = listed if isinstance(listed, dict) else {}
@@ -260,10 +292,12 @@ def read_tool(
     if "_options" in meta:
         options = _read_options(name, consts.get("_options", meta["_options"]), at, problems)
     for key, declared in list(meta.items()):
-        reason = schema_defect(with_defs(declared, schema)) if key != "_options" else None
-        if reason:
-            place = (*at, "properties", key) if key in properties else (*at, key)
-            problems.append(Problem("invalidTool", f'{key} of "{name}": {reason}', pointer(*place)))
+        is_checked = key == "_options" or (key in properties and is_self_contained(declared))
+        place = (*at, "properties", key) if key in properties else (*at, key)
+        part, subject = with_defs(declared, schema), f'{key} of "{name}": '
+        problem = None if is_checked else find_schema_problem(part, place, "invalidTool", subject=subject, meter=meter)
+        if problem is not None:
+            problems.append(problem)
             meta[key] = True
     output = meta.get("_output")
     return Tool(name, schema, meta, consts, None if output is True else output, options, served), problems

@@ -23,6 +23,10 @@ Place = tuple[str | int, ...]
 MAX_DEPTH: Final = 100
 
 
+# What a double can hold, as for numbers with a fraction: another reader of the JSON would find infinity
+MAX_NUMBER: Final = 2**1024
+
+
 class _Marker:
     """A value that is not JSON; compared by identity, copies included."""
 
@@ -161,35 +165,52 @@ def pointer(*tokens: str | int) -> str:
 def defect(value: Json, depth_limit: int = MAX_DEPTH) -> tuple[str, str] | None:
     """What makes ``value`` unfit to be stored, as (pointer, reason), or None.
 
-    Refused are nesting beyond ``depth_limit``, numbers that are not finite, strings and keys that
-    are not valid Unicode (lone surrogates), and values that are not JSON. The check is iterative,
-    so that no input can exhaust the stack.
+    Refused are nesting beyond ``depth_limit``, numbers beyond a double or not finite, strings and keys that
+    are not valid Unicode (lone surrogates), and values that are not JSON. The check is iterative, so that
+    no input can exhaust the stack.
     """
-    stack: list[tuple[Json, int, tuple[str | int, ...]]] = [(value, 0, ())]
+    if not isinstance(value, (dict, list)):
+        reason = _scalar_defect(value)
+        return None if reason is None else ("", reason)
+    stack: list[tuple[Json, int, _Trail]] = [(value, 0, None)]
     while stack:
-        item, depth, path = stack.pop()
-        if isinstance(item, (dict, list)):
-            if depth >= depth_limit:
-                return pointer(*path[:8]) + "/…", f"nested deeper than {depth_limit} levels"
-            for key, child in item.items() if isinstance(item, dict) else enumerate(item):
-                if isinstance(key, str) and not is_unicode(key):
-                    return pointer(*path), "a key is not valid Unicode: it holds a lone surrogate"
-                if child is not None and type(child) is not int:
-                    stack.append((child, depth + 1, (*path, key)))
-        else:
-            reason = _scalar_defect(item)
-            if reason:
-                return pointer(*path), reason
+        item, depth, trail = stack.pop()
+        if depth >= depth_limit:
+            return pointer(*_place(trail)[:8]) + "/…", f"nested deeper than {depth_limit} levels"
+        for key, child in item.items() if isinstance(item, dict) else enumerate(item):
+            if isinstance(key, str) and not is_unicode(key):
+                return pointer(*_place(trail)), "a key is not valid Unicode: it holds a lone surrogate"
+            kind = type(child)
+            if kind is dict or kind is list:
+                stack.append((child, depth + 1, (trail, key)))
+            elif not (child is None or kind is bool or (kind is str and child.isascii())):
+                reason = _scalar_defect(child)
+                if reason:
+                    return pointer(*_place(trail), key), reason
     return None
+
+
+_Trail = Any
+"""The place of a part: None, or the place of what it is in, and its key there."""
+
+
+def _place(trail: _Trail) -> Place:
+    keys: list[str | int] = []
+    while trail is not None:
+        trail, key = trail
+        keys.append(key)
+    return tuple(reversed(keys))
 
 
 def _scalar_defect(item: Json) -> str | None:
     if isinstance(item, str):
         return None if is_unicode(item) else "the string is not valid Unicode: it holds a lone surrogate"
+    if item is None or isinstance(item, bool) or item is UNKNOWN or item is UNKNOWN_TEXT:
+        return None
+    if isinstance(item, int):
+        return None if -MAX_NUMBER < item < MAX_NUMBER else "a number is beyond what a double can hold (1.8e308)"
     if isinstance(item, float):
         return None if math.isfinite(item) else f"{item} is not a JSON number"
-    if item is None or isinstance(item, (bool, int)) or item is UNKNOWN or item is UNKNOWN_TEXT:
-        return None
     return f"{type(item).__name__} is not a JSON value"
 
 

@@ -34,9 +34,17 @@ DECISION_ANSWER: Final = "decisionAnswer"
 BUDGET_REQUEST: Final = "budgetRequest"
 BUDGET_GRANT: Final = "budgetGrant"
 BUDGET_REPORT: Final = "budgetReport"
+PERMIT_REQUEST: Final = "permitRequest"
+PERMIT_GRANT: Final = "permitGrant"
+PERMIT_RETURN: Final = "permitReturn"
 RUN_ENDED: Final = "runEnded"
 # … and from a cancelled child to its parent
 CANCELLED_REPORT: Final = "cancelledReport"
+# … and to a run that a reset of its parent left behind
+SUPERSEDED: Final = "superseded"
+# While a model writes an answer: from the model Activity to its agent, and from there to the run of the plan
+STREAMED_CALLS: Final = "streamedCalls"
+PLAN_EXTENSION: Final = "planExtension"
 
 # Queries
 STATUS: Final = "status"
@@ -51,6 +59,10 @@ PENDING_PARAMETERS: Final = "pendingParameters"
 
 # Activities: the registry lists the Tools and Activities of a worker,
 REGISTRY: Final = "acts.registry"
+# … this one finds the first attempt of a cron run that is retried,
+FIRST_ATTEMPT: Final = "acts.firstAttempt"
+# … this one asks the server which task queues have workers,
+QUEUES: Final = "acts.queues"
 # … this one sends a request to a model
 MODEL: Final = "acts.model"
 # … and this one loads a saved Request (a delegate's definition)
@@ -63,12 +75,18 @@ MAX_PAYLOAD_BYTES: Final = 2 * 1024 * 1024 - 64 * 1024
 INVALID_REQUEST: Final = "InvalidRequest"
 PLAN_FAILED: Final = "PlanFailed"
 ENGINE_ERROR: Final = "EngineError"
+# … of a run whose parent was reset or retried, and started its work again
+SUPERSEDED_RUN: Final = "Superseded"
 ALREADY_STARTED: Final = "WorkflowAlreadyStarted"
 APPROVAL_TIMEOUT: Final = "ApprovalTimeout"
 REFUSED: Final = "DecisionRefused"
 LIMIT_EXCEEDED: Final = "LimitExceeded"
+# … of a run whose workflow task did not end: the worker stopped it
+TASK_STUCK: Final = "TaskStuck"
 RESULT_TOO_LARGE: Final = "PayloadTooLarge"
 SDK_PAYLOADS_TOO_LARGE: Final = "PayloadsTooLarge"
+# … of a local activity whose outcome an ordinary one returns
+LOCAL_DEFERRED: Final = "LocalOutcomeDeferred"
 # … for a saved Request that could not be loaded
 DELEGATE_NOT_FOUND: Final = "DelegateNotFound"
 DELEGATE_REFUSED: Final = "DelegateRefused"
@@ -88,8 +106,15 @@ NON_RETRYABLE_TYPES: Final = (
 TIMEOUT: Final = "timeout"
 CANCELLED: Final = "cancelled"
 REJECTED: Final = "rejected"
+# A Call of an answer that could not be used, which had not started when that became known
+NOT_RUN: Final = "notRun"
+INVALID_SOLUTION: Final = "invalidSolution"
+# An answer whose Calls had started, and that nobody reads to its end any more
+INTERRUPTED: Final = "modelInterrupted"
 UNRESOLVED: Final = "UnresolvedReference"
 SCHEMA_MISMATCH: Final = "SchemaMismatch"
+# … also the code of a Problem: a check would take longer than a limit allows
+TOO_COMPLEX: Final = "tooComplex"
 WRONG_KIND: Final = "WrongKind"
 NOT_SERVED: Final = "NotServed"
 NOT_JSON: Final = "NotJson"

@@ -6,17 +6,22 @@ a child that walks the plan of the tick, or a wait for a person. One step is und
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from acts.language.errors import CallError, InvalidRequest, truncate
-from acts.language.wire import APPROVAL_TIMEOUT, APPROVE, EDIT, LIMIT_EXCEEDED, PAUSE, PROVIDE, REJECT, RESUME
+from acts.language.wire import (
+    LIMIT_EXCEEDED,
+    PAUSE,
+    PROVIDE,
+    RESUME,
+)
 from acts.machines.budget import BudgetRefused, Granted
 from acts.machines.events import (
     Begin,
     CancelRequested,
     ChildEnded,
+    ChildStarted,
     Event,
     ModelAnswered,
     ModelFailed,
@@ -27,15 +32,30 @@ from acts.machines.events import (
     StartsReleased,
 )
 from acts.machines.ledger import RequestSize
-from acts.machines.loop import AskModel, AwaitApproval, Finished, Loop, StartPlan, Step
+from acts.machines.loop import AskModel, AwaitApproval, DropRest, Finished, Loop, StartPlan, Step
+from acts.machines.plan_proposal import PlanProposals
+from acts.machines.queue_watch import foreign_queues
 from acts.machines.request_size import ContextBytes, planner_request_size
 from acts.machines.run_commands import AskSolution, Finish, SignalChildren, StartPlanRun
 from acts.machines.run_machine import RunMachine
+from acts.machines.streamed_plan import StreamedPlan
 from acts.tree.decisions import Decision
-from acts.tree.records import Capabilities, ContextRef, GrantedRequest, PlanInput, SettledRequest, TreePosition
+from acts.tree.identity import part_identity
+from acts.tree.records import (
+    Capabilities,
+    ContextRef,
+    GrantedRequest,
+    PermitLease,
+    PlanExtension,
+    PlanInput,
+    SettledRequest,
+    StreamedCalls,
+    TreePosition,
+    TreeSignal,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from acts.language.config import Config
     from acts.language.messages import Data, Request
@@ -48,7 +68,8 @@ if TYPE_CHECKING:
 class AgentSetup:
     """What an agent knows before it begins. ``raw`` is its Request as JSON; ``run_id`` that of this run.
 
-    ``advance`` is the request to a model that it begins with, ``refusal`` the reason why it has none.
+    ``advance`` is the request to a model that it begins with, ``refusal`` the reason why it has none, ``lease`` its
+    permits.
     """
 
     raw: dict[str, Any]
@@ -58,32 +79,31 @@ class AgentSetup:
     run_id: str
     advance: GrantedRequest | None = None
     refusal: str | None = None
+    lease: PermitLease | None = None
 
 
 class AgentRun(RunMachine):
     """``forecast`` says what a proposed plan will cost: of the part that is walked, and the bytes it is sent as."""
 
     def __init__(self, own: str, setup: AgentSetup, forecast: Callable[[ValidatedPlan], dict[str, Any] | None]) -> None:
-        super().__init__(own, setup.position, setup.advance)
+        super().__init__(own, setup.position, setup.advance, setup.lease)
         if setup.refusal is not None:
             self.budget.refuse_first(setup.refusal)
         self.setup = setup
+        self.price = setup.capabilities.price
         capabilities = setup.capabilities
         self.loop = Loop(setup.request, capabilities.tools, capabilities.served, self.budget.calls_refusal)
         self.loop.usage = self.usage
-        self.version = 0
-        self.forecasts: list[dict[str, Any]] = []
+        self.proposals = PlanProposals(self.loop, forecast)
         self.failure: Finished | None = None
-        self._forecast_plan = forecast
-        self._forecast: dict[str, Any] | None = None
         self._phase = "planning"
         self._is_paused = False
         self._is_held = False
         self._context_bytes = ContextBytes()
-        self._held_step: AskModel | StartPlan | None = None
+        self._held_step: AskModel | StartPlan | DropRest | None = None
+        self._stream: StreamedPlan | None = None
         self._step: Step | None = None
         self._settled_before_plan: tuple[SettledRequest, ...] = ()
-        self._checked: tuple[Any, ValidatedPlan] | None = None
         self._provided: list[Data] = []
         self.notes += [p.text() for p in self.loop.warnings if p.code == "limitLowered"]
 
@@ -108,12 +128,17 @@ class AgentRun(RunMachine):
     @property
     def in_flight(self) -> int:
         """1 while the model is asked or a plan is walked."""
-        return int(isinstance(self._step, (AskModel, StartPlan)) and self._held_step is None)
+        steps = int(isinstance(self._step, (AskModel, StartPlan, DropRest)) and self._held_step is None)
+        return steps + int(isinstance(self._step, AskModel) and self._is_streaming)
 
     @property
-    def price(self) -> tuple[float, float] | None:
-        """US dollars per token of the model, as the worker knew it when the run began."""
-        return self.setup.capabilities.price
+    def _is_streaming(self) -> bool:
+        return self._stream is not None and self._stream.has_started and not self._stream.is_over
+
+    @property
+    def streamed_count(self) -> int:
+        """How many Calls of the answer that is being written have arrived."""
+        return 0 if self._stream is None else self._stream.received
 
     @property
     def is_paused(self) -> bool:
@@ -124,6 +149,11 @@ class AgentRun(RunMachine):
     def can_continue_as_new(self) -> bool:
         """True between two ticks, and while a plan waits for a person."""
         return self.in_flight == 0 and not isinstance(self._held_step, StartPlan)
+
+    @property
+    def foreign_queues(self) -> tuple[str, ...]:
+        """The task queues of the Tools that may be planned with."""
+        return foreign_queues(self.loop.tools.values())
 
     # -- steps ----------------------------------------------------------------------------------
 
@@ -146,6 +176,8 @@ class AgentRun(RunMachine):
         if isinstance(step, AwaitApproval):
             self._phase = "awaiting"
             return list(self.approvals.open("plan", self.version, self.config.approve, now))
+        if isinstance(step, (StartPlan, DropRest)) and self._stream is not None and self._is_streaming:
+            return self._end_stream(self._stream, step, now)
         if self._is_paused or (self._is_held and isinstance(step, AskModel)):
             self._held_step = step
             return []
@@ -154,7 +186,8 @@ class AgentRun(RunMachine):
             return list(self.budget.request_calls(f"plan-{step.tick}", step.calls))
         self._absorb()
         self._phase = "planning"
-        self._step = step = AskModel(step.tick, len(self.loop.request.context))
+        self._step = step = self.loop.ask()
+        self._stream = StreamedPlan(self.loop) if self.loop.may_stream and not self.budget.limits_calls else None
         return list(self.budget.request([f"tick-{step.tick}"], self._size()))
 
     def _take_held_step(self, now: str) -> list[Any]:
@@ -166,15 +199,16 @@ class AgentRun(RunMachine):
         if not self.budget.limits_requests:
             return RequestSize()
         price, loop = self.setup.capabilities.price, self.loop
-        return planner_request_size(self.config, price, self._context_bytes.count(loop.request.context), loop.tools)
+        shown = self._context_bytes.count(loop.request.context, loop.turn_log.turns)
+        return planner_request_size(self.config, price, shown, loop.tools)
 
     def on_granted(self, effect: Granted, now: str) -> list[Any]:
         """The budget allows the request of a tick, or the Calls of its plan."""
         step = self._step
         if isinstance(step, AskModel) and effect.key == f"tick-{step.tick}":
-            return [AskSolution(step.tick, step.message_count, effect.request)]
+            return [AskSolution(step.tick, step.message_count, effect.request, streams=self._stream is not None)]
         if isinstance(step, StartPlan) and effect.key == f"plan-{step.tick}":
-            return self._start_plan(step)
+            return self._start_plan(step.tick, step.request, step.ids)
         return list(self.budget.settle(effect.key, None))
 
     def on_refused(self, effect: BudgetRefused, now: str) -> list[Any]:
@@ -186,20 +220,28 @@ class AgentRun(RunMachine):
             return self._finish(Finished("failed", f"{effect.reason}, and there is no output", LIMIT_EXCEEDED))
         return self._finish(Finished("failed", f"{tick}{effect.reason}", LIMIT_EXCEEDED))
 
-    def _start_plan(self, step: StartPlan) -> list[Any]:
+    def on_history_full(self, error: CallError, now: str) -> list[Any]:
+        """The run ends as at any other limit; what was done is kept."""
+        return self._finish(Finished("failed", f"tick {self.loop.tick}: {error.message}", error.code))
+
+    def _start_plan(
+        self, tick: int, request: dict[str, Any], ids: Sequence[str], *, is_growing: bool = False
+    ) -> list[Any]:
         """Start the plan, and give it the messages that came after its Request was built."""
         self._settled_before_plan = self.budget.take_unreported()
-        forecast, self._forecast = self._forecast, None
         own = PlanInput(
-            request=step.request, position=self.position.child(self.own), part=True,
+            request=request, position=self._plan_position(f"plan-{tick}"), part=True, isGrowing=is_growing,
             capabilities=self.setup.capabilities.model_copy(update={"tools": {}}),
             context=ContextRef(workflowId=self.own, runId=self.setup.run_id,
                                messageCount=len(self.loop.request.context)),
-            approve=(self.setup.raw.get("config") or {}).get("approve"), forecast=forecast,
+            approve=(self.setup.raw.get("config") or {}).get("approve"), forecast=self.proposals.take_forecast(),
             settled=self._settled_before_plan,
         )  # fmt: skip
-        start = StartPlanRun(f"plan-{step.tick}", f"tick {step.tick}: {', '.join(step.ids)}", own)
+        start = StartPlanRun(f"plan-{tick}", f"tick {tick}: {', '.join(ids)}", own)
         return [start, *(SignalChildren(PROVIDE, m.raw, has_payload=True) for m in self._provided)]
+
+    def _plan_position(self, name: str) -> TreePosition:
+        return self.position.child(self.own, identity=part_identity(self.position.identity, name))
 
     def _finish(self, end: Finished) -> list[Any]:
         self.failure = end if end.status != "completed" else None
@@ -214,22 +256,64 @@ class AgentRun(RunMachine):
         out: list[Any] = list(self.budget.settle(f"tick-{self.loop.tick}", answer["usage"]))
         if self.is_cancelling:
             return out
-        self._absorb()
+        started = self._stream.started_calls if self._stream is not None else []
+        if not started:
+            self._absorb()
         if "unusable" in answer:
-            return out + self._take_step(self.loop.answer_unusable(**answer["unusable"]), now)
-        step = self.loop.answered(answer["solution"])
-        self.version += isinstance(step, AwaitApproval)
+            return out + self._take_step(self.loop.answer_unusable(**answer["unusable"], started=started), now)
+        step = self.loop.answered(answer["solution"], started)
+        self.proposals.version += isinstance(step, AwaitApproval)
         return out + self._take_step(step, now)
 
-    def _model_failed(self, event: ModelFailed, _now: str) -> list[Any]:
+    def _model_failed(self, event: ModelFailed, now: str) -> list[Any]:
         self.usage.add(event.usage)
         out: list[Any] = list(self.budget.settle(f"tick-{self.loop.tick}", event.usage))
         if self.is_cancelling:
             return out
+        if self._stream is not None and self._is_streaming:
+            error = event.error
+            step = self.loop.answer_unusable(error.code, error.message, started=self._stream.started_calls)
+            return out + self._take_step(step, now)
         text = f"tick {self.loop.tick}: the model gave no answer: {event.error.message}"
         return out + self._finish(Finished("failed", text, event.error.code))
 
+    # -- an answer that is still being written ------------------------------------------------------
+
+    def on_record(self, record: TreeSignal, now: str) -> list[Any]:
+        """Calls of the answer that is being written: what can start is passed on."""
+        stream, step = self._stream, self._step
+        if not isinstance(record, StreamedCalls) or not isinstance(step, AskModel) or stream is None:
+            return []
+        if record.tick != step.tick or self.is_cancelling:
+            return []
+        part = stream.add(record, may_start=not self._is_paused)
+        if part is None or isinstance(part, PlanExtension):
+            return [] if part is None else stream.send(part)
+        ids = [call["id"] for call in self.loop.results.walking]
+        return self._start_plan(step.tick, part, [*ids, "…"], is_growing=True)
+
+    def on_child_started(self, event: ChildStarted) -> list[Any]:
+        """The plan gets what has been written since its start."""
+        return [] if self._stream is None else self._stream.child_started(event.workflow_id)
+
+    def _end_stream(self, stream: StreamedPlan, step: StartPlan | DropRest, now: str) -> list[Any]:
+        """The answer is complete: its plan gets the rest, or the word that there is none."""
+        self._phase = "running"
+        stream.is_over = True
+        if stream.early_end is not None:
+            return self._plan_ended(stream.early_end, now)
+        last = (
+            PlanExtension(isComplete=True, dropped=step.reason)
+            if isinstance(step, DropRest)
+            else stream.complete(step.request)
+        )
+        permits = self.permits.hand_over_more(f"plan-{step.tick}")  # the plan gets the permit of the request, too
+        return stream.send(last.model_copy(update={"permits": permits}))
+
     def _plan_ended(self, event: ChildEnded, now: str) -> list[Any]:
+        if isinstance(self._step, AskModel) and self._stream is not None and not self.is_cancelling:
+            self._stream.child_ended(event)
+            return []
         report, tick = event.report or {}, self.loop.tick
         decisions = report.get("decisions") or ()
         if event.accounting is None:
@@ -248,7 +332,7 @@ class AgentRun(RunMachine):
             return self._finish(Finished("failed", text, event.error.code))
         self._absorb()
         if "forecast" in report:
-            self.forecasts.append(report["forecast"])
+            self.proposals.forecasts.append(report["forecast"])
         named = [self.loop.results.with_full_id(record) for record in decisions]
         self.approvals.records += [{**record, "tick": tick} for record in named]
         for record in named:
@@ -291,35 +375,22 @@ class AgentRun(RunMachine):
         self._held_step = None
         return list(self.approvals.close_all())
 
+    @property
+    def version(self) -> int:
+        """How many plans have been proposed, edits included."""
+        return self.proposals.version
+
     def check_decision(self, decision: Decision) -> ValidatedPlan | None:
-        """The edited proposal, validated once for an update and its validator; None for what is no edit."""
-        if decision.decision != EDIT:
-            return None
-        raw = json.dumps(decision.raw, sort_keys=True, default=str)
-        key = (raw, self.version, len(self.loop.request.context))
-        if self._checked is None or self._checked[0] != key:
-            self._checked = (key, self.loop.check_edit(decision.call, decision.call_with, decision.calls))
-        return self._checked[1]
+        """The edited proposal; raises as ``PlanProposals.check_decision``."""
+        return self.proposals.check_decision(decision)
 
     def on_decided(self, effect: Decided, now: str) -> list[Any]:
         """A person decided about the plan of this tick."""
-        wait, decision = effect.wait, effect.decision
-        if decision.decision == REJECT:
-            return self._take_step(self.loop.rejected(decision.reason or ""), now)
-        if decision.decision not in (APPROVE, EDIT):
-            text = self.approvals.expired or "nobody decided in time"
-            return self._finish(Finished("failed", text, APPROVAL_TIMEOUT))
-        if decision.decision == EDIT:
-            self.loop.edited(effect.token)
-            self._checked = None
-            self.version += 1
-            self.approvals.raise_version(self.version)
-            self.loop.append_decision(decision.record(wait, ""))
-            return []
-        part, _ = self.loop.pending_plan_request()
-        self._forecast = self._forecast_plan(part)
-        self.loop.append_decision(decision.record(wait, ""))
-        return self._take_step(self.loop.approved(), now)
+        step = self.proposals.decide(effect, self.approvals.expired)
+        if step is not None:
+            return self._take_step(step, now)
+        self.approvals.raise_version(self.version)
+        return []
 
     # -- carrying over ---------------------------------------------------------------------------
 
@@ -331,7 +402,7 @@ class AgentRun(RunMachine):
         return {
             "request": self.setup.raw, "capabilities": self.setup.capabilities, "position": self.position,
             "loop": loop, "isPaused": self._is_paused, "version": self.version,
-            "forecasts": tuple(self.forecasts), "provided": tuple(m.raw for m in self._provided),
+            "forecasts": tuple(self.proposals.forecasts), "provided": tuple(m.raw for m in self._provided),
         }  # fmt: skip
 
     def restore(self, state: AgentState, provided: Iterable[Data]) -> None:
@@ -339,8 +410,8 @@ class AgentRun(RunMachine):
         self.loop.restore(state.loop)
         self.restore_common(state.approvals, state.budget)
         self._is_paused = state.isPaused
-        self.version = state.version
-        self.forecasts = list(state.forecasts)
+        self.proposals.version = state.version
+        self.proposals.forecasts = list(state.forecasts)
         self._provided = list(provided)
 
 

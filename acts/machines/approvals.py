@@ -81,10 +81,10 @@ class Approvals:
         self.expired: str | None = None
         self._check = check
         self._waits: dict[Key, PendingApproval] = {}
-        self._unseen: dict[Key, None] = {}  # opened since the last flush
         self._settings: dict[Key, Approve] = {}
         self._since: dict[str, str] = {}  # when something began to wait that has not opened yet, or not again
-        self._updates: dict[str, None] = {}  # not answered yet
+        self._carried: set[str] = set()  # what people saw wait in the run before continue-as-new
+        self._updates = OpenUpdates()
         self._early = EarlyDecisions(own)
         self.below = PendingBelow(own)
         self.reports = PendingReports(own, position)
@@ -107,10 +107,13 @@ class Approvals:
             ends = datetime.fromisoformat(since) + timedelta(seconds=settings.timeout)
             left = max(0.001, (ends - datetime.fromisoformat(now)).total_seconds())
             deadline = iso(ends)
-            out.append(StartTimer(_text_key(key), left, f"decision about {call or 'the plan'}"))
+            out.append(StartTimer(_timer_name(key, deadline), left, f"decision about {call or 'the plan'}"))
         self._settings[key] = settings
         self._waits[key] = wait = PendingApproval(self.own, what, version, since, call, instance, deadline, about or {})
-        self._unseen[key] = None
+        if _text_key(key) in self._carried:
+            self._carried.discard(_text_key(key))
+        else:
+            self._early.add_unseen(wait)
         self.reports.add(wait)
         return out + self._judge_early(wait, now)
 
@@ -122,9 +125,8 @@ class Approvals:
         if wait is None:
             return []
         self._early.remember(wait)
-        self._unseen.pop(key, None)
         self.reports.has_changes = True
-        return [CancelTimer(_text_key(key))] if settings is not None and settings.timeout is not None else []
+        return [CancelTimer(_timer_name(key, wait.deadline))] if settings is not None and wait.deadline else []
 
     def close_call(self, call: str, instance: str | None) -> list[ApprovalEffect]:
         """A Call does not wait any more, whatever settled it."""
@@ -176,7 +178,7 @@ class Approvals:
     ) -> list[ApprovalEffect]:
         """A person decides, by the signal ``word`` or by the update of this id."""
         if update is not None:
-            self._updates[update] = None
+            self._updates.add(update)
         try:
             decision = read_decision(raw, word)
             item = ReceivedDecision(decision, id=update or "")
@@ -186,12 +188,12 @@ class Approvals:
         except (PlanError, CallError) as error:
             problem = problem_of(error)
             if update is not None:
-                return self._answer_update(update, problem)
+                return self._updates.answer(update, problem)
             return [Note(f"the signal {word} was refused: {truncate(problem.message, 200)}")]
 
     def refuse_open_updates(self, text: str) -> list[ApprovalEffect]:
         """The run ends before the runs that judge these decisions have answered."""
-        return [effect for id_ in list(self._updates) for effect in self._answer_update(id_, _refusal(text))]
+        return self._updates.answer_all(_refusal(text))
 
     def _goes_to_root(self, decision: Decision, *, has_children: bool) -> bool:
         """True where only the root knows which of several waits may be meant."""
@@ -217,7 +219,7 @@ class Approvals:
         wait = match_decision(waits, item.decision)
         if wait.workflow_id != self.own:
             return [self._forward(wait, item)]
-        if (wait.what, wait.call, wait.instance) in self._unseen and not self._early.is_early(item, ()):
+        if self._early.is_unseen(wait) and not self._early.is_early(item, ()):
             raise DecisionRefused(f"{wait} began to wait after the decision was made, and nobody has seen it")
         return [*self._take(wait, item.decision, now), *self._answer(item, None)]
 
@@ -233,6 +235,7 @@ class Approvals:
         token = self._check(decision)
         if len(self.records) < MAX_RECORDS:
             self.records.append(decision.record(wait, now))
+        self._early.remember(wait)  # what comes after an edit is not about what it made
         out = self.close(wait.what, wait.call, wait.instance) if _closes(decision) else []
         return [*out, Decided(wait, decision, token)]
 
@@ -241,7 +244,7 @@ class Approvals:
         if name == RESEND_TIMER:
             self.reports.has_changes = True
             return []
-        key = next((key for key in self._waits if _text_key(key) == name), None)
+        key = next((key for key, wait in self._waits.items() if _timer_name(key, wait.deadline) == name), None)
         if key is None:
             return []
         wait, on_timeout = self._waits[key], self._settings[key].onTimeout
@@ -315,16 +318,10 @@ class Approvals:
             answer = (problem or DecisionAnswer(id="")).model_copy(update={"id": item.id})
             return [SendRecord(item.reply_to, DECISION_ANSWER, answer)]
         if item.id:
-            return self._answer_update(item.id, problem)
+            return self._updates.answer(item.id, problem)
         if problem is None:
             return []
         return [Note(f"the decision {item.decision.decision} was refused: {truncate(problem.message, 200)}")]
-
-    def _answer_update(self, id_: str, problem: DecisionAnswer | None) -> list[ApprovalEffect]:
-        if id_ not in self._updates:
-            return []
-        del self._updates[id_]
-        return [AnswerUpdate(id_, problem)]
 
     def on_answer(self, answer: DecisionAnswer) -> list[ApprovalEffect]:
         """At the root: the run that waits has judged a decision. At a run in between: the root passes that on."""
@@ -359,9 +356,7 @@ class Approvals:
 
     def flush(self) -> list[ApprovalEffect]:
         """At the end of a task: one report of what has changed since the last; the next when this one has arrived."""
-        for key in self._unseen:
-            self._early.remember(self._waits[key])
-        self._unseen.clear()
+        self._early.end_task()
         record = self.reports.next_report(self._waits.values())
         return [] if record is None else [SendRecord(self.position.ancestors[0], PENDING_CHANGED, record, key=_REPORT)]
 
@@ -378,12 +373,40 @@ class Approvals:
         """Take over a snapshot; ``open`` follows for each wait."""
         self.records = list(data["records"])
         self._since = dict(data["since"])
+        self._carried = set(data["since"])
         self.reports.restore(data["reported"])
         self._early.restore(data)
 
 
+class OpenUpdates:
+    """The updates that nobody has answered yet, by id; each is answered once."""
+
+    def __init__(self) -> None:
+        self._ids: dict[str, None] = {}
+
+    def add(self, id_: str) -> None:
+        """An update waits for its answer."""
+        self._ids[id_] = None
+
+    def answer(self, id_: str, problem: DecisionAnswer | None) -> list[ApprovalEffect]:
+        """Answer an update; nothing for one that has its answer."""
+        if id_ not in self._ids:
+            return []
+        del self._ids[id_]
+        return [AnswerUpdate(id_, problem)]
+
+    def answer_all(self, problem: DecisionAnswer) -> list[ApprovalEffect]:
+        """Refuse what is left."""
+        return [effect for id_ in list(self._ids) for effect in self.answer(id_, problem)]
+
+
 def _closes(decision: Decision) -> bool:
     return decision.decision in (APPROVE, REJECT)
+
+
+def _timer_name(key: Key, deadline: str | None) -> str:
+    """One timer of one wait: a timer that fires beside the decision is none of what waits next."""
+    return f"{_text_key(key)} {deadline}"
 
 
 def _text_key(key: Key) -> str:

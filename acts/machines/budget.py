@@ -36,7 +36,7 @@ from acts.tree.records import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from acts.tree.records import Accounting, VersionedRecord
+    from acts.tree.records import Accounting, TreeSignal
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class SendRecord:
 
     workflow_id: str
     signal: str
-    record: VersionedRecord
+    record: TreeSignal
     key: str = ""
 
 

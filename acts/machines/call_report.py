@@ -8,7 +8,7 @@ from acts.language.wire import EACH_FAILED
 from acts.plan.planned_call import UNIT
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from acts.machines.walk import Walk
 
@@ -17,15 +17,18 @@ _FAILED: Final = ("failed", "rejected")
 MAX_RESULTS_SHOWN: Final = 100
 
 
-def call_item(walk: Walk, rank: int) -> dict[str, Any]:
-    """``{id, tool, state, instance?, outputPath?, error?, reason?, elements?, call?, waitsFor?}`` of one Call.
+def call_item(walk: Walk, rank: int, in_queue: Collection[str] = ()) -> dict[str, Any]:
+    """``{id, tool, state, instance?, outputPath?, error?, reason?, elements?, call?, waitsFor?, taskQueue?}``.
 
     ``reason`` says why a Call was skipped; ``elements`` is ``{total, completed, failed, running}``. ``call`` is the
     Call as planned, if a person put it into the plan and it failed: no plan message has it. The results of many
     elements are left out of the ``error``: ``errors`` has them.
+    ``in_queue`` are the keys of Calls that no worker has taken: they are ``ready``, in their ``taskQueue``.
     """
     node, call = walk.nodes[rank], walk.calls[rank]
     out: dict[str, Any] = {"id": node.id, "tool": node.tool.name, "state": call.state}
+    if call.state == "running" and node.key in in_queue:
+        out |= {"state": "ready", "taskQueue": node.tool.options.taskQueue}
     if node.instance is not None:
         out["instance"] = node.instance
     path = walk.path_written(rank)
@@ -54,10 +57,10 @@ def _shown_error(error: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**error, "details": {"errors": details["errors"][:MAX_RESULTS_SHOWN]}}
 
 
-def calls(walk: Walk) -> list[dict[str, Any]]:
-    """Every Call, in the order in which the plan lists them; batch children are none."""
+def calls(walk: Walk, in_queue: Collection[str] = ()) -> list[dict[str, Any]]:
+    """Every Call, in the order in which the plan lists them; batch children are none. ``in_queue``: ``call_item``."""
     ranks = [rank for rank, node in enumerate(walk.nodes) if node.kind != UNIT]
-    return [call_item(walk, rank) for rank in sorted(ranks, key=lambda rank: walk.nodes[rank].index)]
+    return [call_item(walk, rank, in_queue) for rank in sorted(ranks, key=lambda rank: walk.nodes[rank].index)]
 
 
 def error_item(walk: Walk, rank: int) -> dict[str, Any] | None:

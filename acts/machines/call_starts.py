@@ -16,7 +16,7 @@ from acts.machines.commands import CountElements
 from acts.machines.request_size import ContextBytes, latent_request_size
 from acts.machines.run_commands import AskOutput, StartActivity, StartBackground, StartDelegate, StartInstances
 from acts.plan.planned_call import UNIT, PlannedCall
-from acts.tree.batches import Batch
+from acts.tree.batches import Batch, widest_instance
 from acts.tree.delegation import build_delegate_input, depth_problem
 from acts.tree.records import BackgroundInput, InstanceInput
 
@@ -37,12 +37,26 @@ class CallStarts:
         self._run = run
         self._waiting: dict[str, StartCall | CountElements] = {}
         self._batch: tuple[ValidatedPlan, Batch] | None = None
+        self._widest: tuple[ValidatedPlan, int] | None = None
         self._context_bytes = ContextBytes()
 
     @property
     def is_waiting(self) -> bool:
         """True while a Call waits for the answer of the budget."""
         return bool(self._waiting)
+
+    @property
+    def widest_instance(self) -> int:
+        """How many Calls of one instance may run at once."""
+        whole = self._run.whole_plan
+        if self._widest is None or self._widest[0] is not whole:
+            self._widest = (whole, widest_instance(whole))
+        return self._widest[1]
+
+    @property
+    def has_room(self) -> bool:
+        """False while as many Calls wait for their grant as may be in flight: more would only take memory."""
+        return len(self._waiting) < self._run.permits.limit
 
     def start(self, commands: Iterable[StartCall], now: str) -> list[Any]:
         """The effects that start these Calls, or ask the budget first."""
@@ -109,6 +123,8 @@ class CallStarts:
         detached = [c for c in commands if c.node.is_detached]
         requests = [c for c in commands if not c.node.is_detached]
         self._waiting |= {c.node.key: c for c in commands}
+        for command in commands:  # others may need the permit that a Call without a grant cannot use
+            self._run.permits.release(command.node.key)
         for command in detached:
             out += self._run.budget.request_share(command.node.key, 1 + max(1, self._open_detached()))
         if requests:
@@ -140,11 +156,12 @@ class CallStarts:
         if node.kind == "delegate":
             return self._start_delegate(command, granted, now)
         if not node.is_detached:
+            self._run.queue_watch.record_start(node.key, node.tool.options.taskQueue)
             return [StartActivity(node, command.call, command.context)]
         options = node.tool.options.model_dump(mode="json")
         own = BackgroundInput(
             label=node.label, activity=node.tool.activity, options=options, call=command.call,
-            tool=dict(node.tool.schema), context=tuple(command.context),
+            tool=dict(node.tool.schema), context=tuple(command.context), token=self._run.position.token,
         )  # fmt: skip
         return [StartBackground(node, own)]
 
@@ -158,7 +175,11 @@ class CallStarts:
             settled = list(run.budget.settle(node.key, None))
             return settled + run.on_call(node.key, lambda rank: run.walk.failed(rank, error, now), now)
         config = {**(run.raw.get("config") or {}), "approve": run.setup.approve}
-        position = run.position.detached() if node.is_detached else run.position.delegate(run.own, node.instance)
+        identity = command.call["_id"]
+        if node.is_detached:
+            position = run.position.detached(identity)
+        else:
+            position = run.position.delegate(run.own, node.instance, identity)
         share = granted.share if granted is not None and granted.share else None
         own = build_delegate_input(
             command.call, command.context, node, config, position, run.setup.capabilities.pins, share
@@ -166,7 +187,7 @@ class CallStarts:
         more: dict[str, Any] = {"grant": run.budget.hand_on(node.key), "refusal": refusal}
         own = own.model_copy(update={**more, "price": run.price if node.delegate == ANONYMOUS else None})
         if node.is_detached:
-            return [StartBackground(node, BackgroundInput(label=node.label, delegate=own))]
+            return [StartBackground(node, BackgroundInput(label=node.label, delegate=own, token=position.token))]
         return [StartDelegate(node, own)]
 
     def _instance_input(self, node: PlannedCall) -> InstanceInput:

@@ -8,7 +8,7 @@ Theory of operation. A Call is in one *stage* at a time::
 
     pending ─ became_ready ─▶ ready ─ started ─▶ running ─ reported ─▶ applying ─ written ─▶ completed
        │                        ▲ └─ spread ─▶ collecting ─ collected ▶ applying  ├─ failed ───▶ failed
-       │                     approved                                             ├─ all_rejected ─▶ rejected
+       │                     approved, postponed                                  ├─ all_rejected ─▶ rejected
        ├─ approval_needed ─▶ awaiting ─ rejected ─▶ rejected                      └─ cancelled ─▶ cancelled
        ├─ input_missing ───▶ awaiting_input ─ input_provided ─▶ pending
        ├─ skipped ─────────▶ skipped
@@ -60,6 +60,7 @@ TRANSITIONS: Final[dict[tuple[str, str], str]] = {
     ("ready", "literal_used"): "applying",
     ("ready", "started"): "running",
     ("running", "reported"): "applying",
+    ("running", "postponed"): "ready",
     ("running", "detached"): "detached",
     # Its elements run
     ("ready", "spread"): "collecting",
@@ -70,6 +71,12 @@ TRANSITIONS: Final[dict[tuple[str, str], str]] = {
     ("applying", "failed"): "failed",
     ("applying", "all_rejected"): "rejected",
     ("applying", "cancelled"): "cancelled",
+    # Nothing more can be recorded: the plan ends here
+    ("awaiting_input", "exhausted"): "failed",
+    ("awaiting", "exhausted"): "failed",
+    ("ready", "exhausted"): "failed",
+    ("running", "exhausted"): "failed",
+    ("collecting", "exhausted"): "failed",
     # The plan is cancelled
     ("pending", "cancelled"): "cancelled",
     ("awaiting_input", "cancelled"): "cancelled",
@@ -123,14 +130,12 @@ class CallState:
 class CallStates:
     """The states of all Calls of a plan by rank, followed by those of elements: together, by *row*.
 
-    ``unsettled`` is how many Calls have not settled. ``changed`` are the ranks that have moved since a reader cleared
-    the list; ``ignored`` describes the last events that changed nothing.
+    ``unsettled`` is how many Calls have not settled; ``ignored`` describes the last events that changed nothing.
     """
 
     def __init__(self, nodes: Sequence[PlannedCall], states: Mapping[int, CallState]) -> None:
         self.by_rank = [states.get(rank) or CallState() for rank in range(len(nodes))]
         self.row_of_key = {node.key: rank for rank, node in enumerate(nodes)}
-        self.changed: list[int] = []
         self.ignored: list[str] = []
         self.unsettled = sum(call.stage not in SETTLED for call in self.by_rank)
         self._rows: list[tuple[PlannedCall, CallState, int]] = [
@@ -166,7 +171,7 @@ class CallStates:
         if not 0 <= row < len(self._rows):
             self._ignore(event, f"the plan has no call of rank {row}")
             return False
-        node, call, rank = self._rows[row]
+        node, call, _ = self._rows[row]
         stage = TRANSITIONS.get((call.stage, event))
         if stage is None:
             self._ignore(event, f"call {node.key} is {call.state}")
@@ -178,8 +183,6 @@ class CallStates:
         else:
             self._running_elements += (stage == "running") - (call.stage == "running")
         call.stage = stage
-        if not self.changed or self.changed[-1] != rank:  # elements move many times in a row
-            self.changed.append(rank)
         return True
 
     def _ignore(self, event: str, reason: str) -> None:

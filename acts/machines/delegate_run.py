@@ -8,12 +8,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from acts.language.errors import CallError, truncate
+from acts.language.errors import CallError, TooComplex, truncate
 from acts.language.messages import output_schema
 from acts.language.schemas import checker
 from acts.language.strict_json import json_size
 from acts.language.values import pointer
-from acts.language.wire import BUDGET_SPENT, PAUSE, PLAN_FAILED, PROVIDE, REJECT, RESUME, SCHEMA_MISMATCH
+from acts.language.wire import (
+    BUDGET_SPENT,
+    PAUSE,
+    PLAN_FAILED,
+    PROVIDE,
+    REJECT,
+    RESUME,
+    SCHEMA_MISMATCH,
+    TOO_COMPLEX,
+)
 from acts.machines.events import (
     Begin,
     CallCompleted,
@@ -29,6 +38,7 @@ from acts.machines.request_size import ContextBytes, latent_request_size
 from acts.machines.run_commands import AskOutput, Finish, SignalChildren, StartActivity, StartPlanRun
 from acts.machines.run_machine import RunMachine
 from acts.tree.delegation import plan_output
+from acts.tree.identity import part_identity
 from acts.tree.records import PlanInput
 
 if TYPE_CHECKING:
@@ -48,7 +58,7 @@ class DelegateMachine(RunMachine):
     """A delegate without a planner: ``result`` is what it came to, ``failure`` why it failed."""
 
     def __init__(self, own: str, own_input: DelegateInput, position: TreePosition, request: Request) -> None:
-        super().__init__(own, position, own_input.grant)
+        super().__init__(own, position, own_input.grant, own_input.lease)
         self.request = request
         self.result: dict[str, Any] = {}
         self.failure: CallError | None = None
@@ -104,6 +114,10 @@ class DelegateMachine(RunMachine):
         """Nothing waits in such a run itself."""
         return []
 
+    def on_history_full(self, error: CallError, now: str) -> list[Any]:
+        """Nothing more can be recorded."""
+        return self.fail(error)
+
     def complete(self, **result: Any) -> list[Any]:
         """It has come to an end."""
         self.result = {"status": "completed", **result}
@@ -150,7 +164,8 @@ class WalkedDelegate(DelegateMachine):
     def on_granted(self, effect: Granted, now: str) -> list[Any]:
         """Its Calls are allowed."""
         self._has_plan = True
-        own = PlanInput(request=self._raw, position=self.position.child(self.own))
+        identity = part_identity(self.position.identity, _PLAN)
+        own = PlanInput(request=self._raw, position=self.position.child(self.own, identity=identity))
         start = StartPlanRun(_PLAN, f"the plan of {truncate(self._name, 150)}", own)
         return [start, *map(_provide, self._provided)]
 
@@ -172,7 +187,10 @@ class WalkedDelegate(DelegateMachine):
             return self.fail(CallError(PLAN_FAILED, text), errors=errors)
         output = plan_output(self.request.data(), report["context"])
         schema = output_schema(self.request.schema)
-        defects = [] if schema is None else checker(schema).defects(output)
+        try:
+            defects = [] if schema is None else checker(schema).defects(output)
+        except TooComplex as error:
+            return self.fail(CallError(TOO_COMPLEX, f"what the plan yields: {error}"))
         if defects:
             text = "; ".join(f"{pointer(*at) or 'it'}: {why}" for at, why in defects[:MAX_FAILURES])
             return self.fail(CallError(SCHEMA_MISMATCH, f"what the plan yields breaks the definition's schema: {text}"))
@@ -195,7 +213,7 @@ class AnonymousDelegate(DelegateMachine):
     ) -> None:  # fmt: skip
         super().__init__(own, own_input, position, prepared.request)
         self.prepared = prepared
-        self._capabilities, self._source = capabilities, source
+        self.price, self._source = capabilities.price, source
         self.node = prepared.nodes[0]
         id_ = own_input.call.id if own_input.call is not None else ""
         self._call = {**self.node.call, **own_input.input, "_id": id_}
@@ -209,7 +227,7 @@ class AnonymousDelegate(DelegateMachine):
             return [StartActivity(self.node, self._call, self._context)]
         own = json_size([self._call, self._context, dict(self.node.tool.schema)])
         own += ContextBytes().count(self.request.context)
-        size = latent_request_size(self.config, self._capabilities.price, own)
+        size = latent_request_size(self.config, self.price, own)
         return list(self.budget.request([self.node.key], size))
 
     def react(self, event: Event, now: str) -> list[Any]:

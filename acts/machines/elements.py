@@ -8,6 +8,7 @@ row. The Call reports when all have settled: the list of results, or ``eachFaile
 
 from __future__ import annotations
 
+import heapq
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -32,11 +33,12 @@ MAX_FAILURES_NAMED: Final = 3
 
 @dataclass(slots=True)
 class Elements:
-    """The elements of one Call as they settle. The first ``started`` of ``total`` have been started.
+    """The elements of one Call as they settle. The first ``started`` of ``total`` have been started once.
 
-    ``results`` has null for what has not settled, or has failed; ``errors`` are by index; ``running`` are indexes.
-    ``provided`` is how many messages had been provided when the list was read. ``reading`` is None until it is
-    read again in another run, and, like results and errors, once all have settled.
+    ``results`` has null for what has not settled, or has failed; ``errors`` are by index. ``running`` are indexes;
+    so are ``postponed``, a heap: they start again. ``provided`` is how many messages had been provided when the
+    list was read. ``reading`` is None until it is read again in another run, and, like results and errors, once
+    all have settled. ``next`` is the element that starts next, and its resolved Call.
     """
 
     total: int
@@ -48,16 +50,18 @@ class Elements:
     results: list[Json] = field(default_factory=list)
     errors: dict[int, dict[str, Any]] = field(default_factory=dict)
     running: dict[int, None] = field(default_factory=dict)
+    postponed: list[int] = field(default_factory=list)
+    next: tuple[PlannedCall, dict[str, Any]] | None = None
 
     @property
     def unstarted(self) -> int:
-        """How many elements have not been started."""
-        return self.total - self.started
+        """How many elements are still to be started."""
+        return self.total - self.started + len(self.postponed)
 
     def counts(self) -> dict[str, int]:
         """``{total, completed, failed, running}``."""
         running = len(self.running)
-        completed = self.started - running - self.failed - self.cancelled
+        completed = self.total - self.unstarted - running - self.failed - self.cancelled
         return {"total": self.total, "completed": completed, "failed": self.failed, "running": running}
 
     def release(self) -> None:
@@ -67,39 +71,69 @@ class Elements:
     def to_json(self) -> dict[str, Any]:
         """The elements at a moment when none runs. What they are made of is left out: it can be read again."""
         counts = {"n": self.total, "s": self.started, "f": self.failed, "c": self.cancelled, "k": self.provided}
-        errors = {"e": list(map(list, self.errors.items()))} if self.errors else {}
-        results = {"r": self.results} if self.results else {}
-        return {**{key: count for key, count in counts.items() if count}, **errors, **results}
+        errors = list(map(list, self.errors.items()))
+        parts = {**counts, "e": errors, "r": self.results, "p": sorted(self.postponed)}
+        return {key: part for key, part in parts.items() if part}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Elements:
         """The elements of ``to_json``."""
         counts = {"provided": "k", "started": "s", "failed": "f", "cancelled": "c"}
         figures = {name: data.get(key, 0) for name, key in counts.items()}
-        errors = dict(data.get("e", ()))
-        return cls(data.get("n", 0), results=list(data.get("r", ())), errors=errors, **figures)
+        return cls(
+            data.get("n", 0), results=list(data.get("r", ())), errors=dict(data.get("e", ())),
+            postponed=list(data.get("p", ())), **figures,
+        )  # fmt: skip
 
 
-def start_next(walk: Walk, rank: int, now: str) -> StartCall | None:
-    """Start the next element of a Call; None when it fails before it can start."""
+def find_next(walk: Walk, rank: int, now: str) -> PlannedCall | None:
+    """The element of a Call that starts next; None when none does. Those that cannot start have failed then."""
     elements = _elements_of(walk, rank)
-    reading = elements.reading or _read_again(walk, rank, elements)
-    index = elements.started
-    elements.started += 1
-    elements.results.append(None)
-    node = walk.nodes[rank].element_node(index)
-    row = walk.states.add_element(rank, node)
-    try:
-        call = reading.resolve(index)
-        require_parameters(walk, node, call)
-    except CallError as error:
-        walk.states.move(row, "start_failed")
-        _fail(walk, row, error, now)
-        return None
-    elements.running[index] = None
-    walk.states.move(row, "became_ready")
+    while elements.next is None and elements.unstarted and walk.calls[rank].stage == "collecting":
+        index = elements.postponed[0] if elements.postponed else elements.started
+        node = walk.nodes[rank].element_node(index)
+        try:
+            call = (elements.reading or _read_again(walk, rank, elements)).resolve(index)
+            require_parameters(walk, node, call)
+        except CallError as error:
+            _mark_started(walk, rank, node, "pending")
+            walk.states.move(walk.rows[node.key], "start_failed")
+            _fail(walk, walk.rows[node.key], error, now)
+        else:
+            elements.next = node, call
+    return None if elements.next is None else elements.next[0]
+
+
+def start_next(walk: Walk, rank: int) -> StartCall:
+    """Start the element that ``find_next`` found."""
+    elements = _elements_of(walk, rank)
+    if elements.next is None or elements.reading is None:
+        raise EngineError(f"no element of call {walk.nodes[rank].id} is ready")
+    (node, call), elements.next = elements.next, None
+    row = _mark_started(walk, rank, node, "ready")
+    elements.running[_index(node)] = None
     walk.states.move(row, "started")
-    return StartCall(row, node, {**call, "_id": walk.identify(node)}, reading.context)
+    return StartCall(row, node, {**call, "_id": walk.identify(node)}, elements.reading.context)
+
+
+def _mark_started(walk: Walk, rank: int, node: PlannedCall, stage: str) -> int:
+    """The row of an element that starts: a new one, or that of an element that was postponed."""
+    elements, index = _elements_of(walk, rank), _index(node)
+    if elements.postponed and elements.postponed[0] == index:
+        heapq.heappop(elements.postponed)
+    else:
+        elements.started += 1
+        elements.results.append(None)
+    row = walk.rows.get(node.key)
+    return walk.states.add_element(rank, node, stage) if row is None else row
+
+
+def postpone(walk: Walk, row: int) -> None:
+    """An element that was about to start does so later."""
+    elements, index = _elements_of(walk, walk.states.rank(row)), _index(walk.states.node(row))
+    elements.running.pop(index, None)
+    heapq.heappush(elements.postponed, index)
+    elements.next = None
 
 
 def _read_again(walk: Walk, rank: int, elements: Elements) -> ElementReading:
@@ -114,7 +148,7 @@ def record_result(walk: Walk, row: int, value: Json, now: str) -> None:
     rank, node = walk.states.rank(row), walk.states.node(row)
     try:
         refuse_defects(walk.nodes[rank], value, levels=1)
-        require_result(node, value, dry=walk.dry)
+        require_result(walk, node, value)
     except CallError as error:
         _fail(walk, row, error, now)
         return
@@ -151,7 +185,7 @@ def record_end(walk: Walk, row: int, now: str) -> None:
 def report_if_settled(walk: Walk, rank: int, now: str) -> None:
     """Report a Call whose elements have all settled, or of which no more will start."""
     elements, node = _elements_of(walk, rank), walk.nodes[rank]
-    if elements.running or (elements.unstarted and not walk.cancelling):
+    if elements.running or (elements.unstarted and not walk.cancelling) or walk.calls[rank].stage != "collecting":
         return
     if node.is_detached and not elements.errors and not elements.unstarted:
         walk.settle(rank, "all_detached", now)
@@ -163,6 +197,16 @@ def report_if_settled(walk: Walk, rank: int, now: str) -> None:
             apply_failure(walk, rank, _each_failed(elements), now)
         else:
             apply_result(walk, rank, elements.results, now)
+    elements.release()
+
+
+def exhaust(walk: Walk, rank: int) -> None:
+    """Nothing more can be recorded: the elements that run have failed."""
+    elements = _elements_of(walk, rank)
+    for index in elements.running:
+        walk.states.move(walk.rows[walk.nodes[rank].element_node(index).key], "exhausted")
+    elements.failed += len(elements.running)
+    elements.running.clear()
     elements.release()
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from acts.language.errors import CallError
     from acts.language.messages import Data
-    from acts.tree.records import Accounting, VersionedRecord
+    from acts.tree.records import Accounting, TreeSignal
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,13 @@ class CallFailed:
 @dataclass(frozen=True, slots=True)
 class CallDetached:
     """A fire-and-forget Call was started durably."""
+
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class StartPostponed:
+    """A Call that was to start did not: the history has no room for it."""
 
     key: str
 
@@ -122,6 +129,13 @@ class StartsReleased:
 
 
 @dataclass(frozen=True, slots=True)
+class HistoryFull:
+    """The history can take nothing more, and no other run can take over: the run ends with what it has."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class CancelRequested:
     """The run is cancelled: nothing more starts, and the driver cancels what is in flight."""
 
@@ -134,10 +148,17 @@ class TimerFired:
 
 
 @dataclass(frozen=True, slots=True)
-class RecordReceived:
-    """Another run of the tree sent a record."""
+class QueuesChecked:
+    """Which task queues have workers, as far as the server says."""
 
-    record: VersionedRecord
+    has_workers: dict[str, bool]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordReceived:
+    """Another run sent a record; whether it is one of this tree, its token says."""
+
+    record: TreeSignal
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +177,7 @@ class RecordLost:
 
 
 Event = (
-    Begin | CallCompleted | CallFailed | CallDetached | ChildStarted | ChildEnded | ModelAnswered | ModelFailed
-    | DecisionReceived | Provided | PauseRequested | ResumeRequested | StartsHeld | StartsReleased | CancelRequested
-    | TimerFired | RecordReceived | RecordDelivered | RecordLost
+    Begin | CallCompleted | CallFailed | CallDetached | StartPostponed | ChildStarted | ChildEnded | ModelAnswered
+    | ModelFailed | DecisionReceived | Provided | PauseRequested | ResumeRequested | StartsHeld | StartsReleased
+    | CancelRequested | HistoryFull | TimerFired | QueuesChecked | RecordReceived | RecordDelivered | RecordLost
 )  # fmt: skip

@@ -13,15 +13,24 @@ import contextlib
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from acts.language.errors import DecisionRefused, EngineError, InvalidRequest, Problem
+from acts.language.errors import DecisionRefused, EngineError, InvalidRequest, Problem, TooComplex
 from acts.language.messages import Data, Request, output_schema, parse_message
-from acts.language.schemas import Checker, checker, schema_defect
+from acts.language.schemas import Checker, checker, find_schema_problem
 from acts.language.tools import Tool, read_tools
 from acts.language.usage import Usage
 from acts.language.values import MAX_DEPTH, Json, defect, pointer
-from acts.language.wire import LIMIT_EXCEEDED, REJECTED, SCHEMA_MISMATCH, UNRESOLVED
+from acts.language.wire import (
+    INVALID_SOLUTION,
+    LIMIT_EXCEEDED,
+    NOT_RUN,
+    REJECTED,
+    SCHEMA_MISMATCH,
+    TOO_COMPLEX,
+    UNRESOLVED,
+)
 from acts.machines.agent_context import MAX_ERRORS_SHOWN, AgentContext
 from acts.machines.tick_results import TickResults
+from acts.machines.turn_log import ANSWER_REFUSED, NOT_FIRST, TickOutcome, TurnLog
 from acts.plan.planned_call import approval_needed
 from acts.plan.validate import ValidatedPlan, settings_problems_of, validate_plan
 from acts.planner.solution import DEPTH_RESERVE, output_problems, resolve_output, shape_problems
@@ -29,7 +38,7 @@ from acts.tree.decisions import DECISION_KEYS
 from acts.tree.plan_request import full_request, minimal_request
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from acts.plan.planned_call import PlannedCall
 
@@ -73,7 +82,15 @@ class AwaitApproval:
     tick: int
 
 
-Step = AskModel | AwaitApproval | StartPlan | Finished
+@dataclass(frozen=True, slots=True)
+class DropRest:
+    """The answer cannot be used, and Calls of it have started: the plan of this tick is what has started."""
+
+    tick: int
+    reason: str
+
+
+Step = AskModel | AwaitApproval | StartPlan | DropRest | Finished
 
 
 class Loop:
@@ -97,9 +114,9 @@ class Loop:
             hint = f"set config.model, e.g. {models}; a plan without a planner is a Plan"
             problems.append(Problem("noModel", "an agent needs a model to plan", "/config/model", hint=hint))
         self.output_schema = output_schema(request.schema)
-        why = None if self.output_schema is None else schema_defect(self.output_schema)
-        if why and not any(p.pointer == "/schema" for p in problems):
-            problems.append(Problem("invalidSchema", why, "/schema"))
+        if self.output_schema is not None and not any(p.pointer == "/schema" for p in problems):
+            problem = find_schema_problem(self.output_schema, ("schema",), "invalidSchema")
+            problems.extend([problem] if problem is not None else [])
         self.context = AgentContext(request)
         problems.extend(self.context.log.problems)
         if any(p.fatal for p in problems):
@@ -110,6 +127,7 @@ class Loop:
         self.tick = 0
         self.usage = Usage()
         self.results = TickResults()
+        self.turn_log = TurnLog()
         self.output: Json = None
         self.plan_tick = 0
         self.prepared: ValidatedPlan | None = None
@@ -117,6 +135,7 @@ class Loop:
         self._proposal: tuple[ValidatedPlan, list[Json]] | None = None
         self._output_wanted: Json = None
         self._is_partly_run = False
+        self._dropped: tuple[list[Problem], list[Json], str | None] | None = None
 
     @property
     def request(self) -> Request:
@@ -136,19 +155,28 @@ class Loop:
             text = f"maxTicks {limit} is reached and there is no output"
             return Finished("failed", f"{text}: raise maxTicks, or see the errors", LIMIT_EXCEEDED)
         self.tick += 1
-        return AskModel(self.tick, len(self.request.context))
+        return self.ask()
+
+    def ask(self) -> AskModel:
+        """The request of this tick, with the context as it is now."""
+        self.turn_log.begin(len(self.request.context))
+        return AskModel(self.tick, self.turn_log.at)
 
     def undo_tick(self) -> None:
         """Take back a tick that was not begun."""
         self.tick -= 1
 
-    def answered(self, solution: Json) -> Step:
-        """The model's Solution for this tick."""
+    def answered(self, solution: Json, started: Sequence[Json] = ()) -> Step:
+        """The model's Solution for this tick; ``started`` are its Calls that are walked already."""
+        self.turn_log.answer = solution
         problems = list(shape_problems(solution))
         if problems:
-            return self._refuse(problems, [])
+            return self._refuse(problems, [], started)
         calls, self._output_wanted = solution.get("calls") or [], solution.get("output")
         problems = list(output_problems(self._output_wanted))
+        if started and calls[: len(started)] != list(started):
+            text = "the answer does not begin with the calls that had started while it was written"
+            return self._refuse([Problem(INVALID_SOLUTION, text, "/calls")], calls, started)
         if not calls:
             return self._refuse(problems, calls) if problems else self._finish() or self.next_tick()
         refusal = self._refusal_of(calls)
@@ -157,26 +185,84 @@ class Loop:
         try:
             prepared = self._validate(calls)
         except InvalidRequest as error:
-            return self._refuse([*problems, *(p for p in error.problems if p.fatal)], calls)
+            return self._refuse([*problems, *(p for p in error.problems if p.fatal)], calls, started)
         if problems:
-            return self._refuse(problems, calls)
+            return self._refuse(problems, calls, started)
         self._proposal = (prepared, calls)
         self.prepared, self.plan_tick = prepared, self.tick
         return AwaitApproval(self.tick) if self.asks_for_plan else self.approved()
 
-    def answer_unusable(self, code: str, message: str) -> Step:
-        """The model's answer was no Solution, or none that can be run."""
-        self.results.walking = []
-        return self._refuse([Problem(code, message)], [])
+    def answer_unusable(self, code: str, message: str, text: str | None = None, started: Sequence[Json] = ()) -> Step:
+        """The model's answer was no Solution, or none that can be run; ``text`` is one that was no JSON.
+
+        ``started`` as in ``answered``.
+        """
+        if not started:
+            self.results.walking = []
+        elif text is None:
+            self.turn_log.answer = {"calls": list(started)}
+        return self._refuse([Problem(code, message)], [], started, text)
 
     def plan_ended(self, result: Mapping[str, Any]) -> Step:
         """The plan of this tick has been walked; ``result`` is that of a Plan."""
+        if self._dropped is not None:
+            result = self._without_dropped(result)
         self.context.append(result.get("context") or ())
+        count = len(self.results.calls)
         failures = self.results.record(result, self.tick)
         self.context.append({"type": "error", "data": data} for data in failures[:MAX_ERRORS_SHOWN])
-        if failures or self._output_wanted is None or self._is_partly_run:
+        nodes, plan = self.prepared.nodes if self.prepared is not None else (), self.request.plan
+        outcome = TickOutcome(self.results.calls[count:], failures, nodes, self.context)
+        if self._dropped is not None:
+            (problems, calls, text), self._dropped = self._dropped, None
+            self._append_problems(problems, calls)
+            self.turn_log.record_broken(outcome.outcomes(ANSWER_REFUSED), problems, text)
             return self.next_tick()
-        return self._finish() or self.next_tick()
+        is_withheld = bool(failures) or self._is_partly_run
+        wants_output = self._output_wanted is not None
+        problems = self._output_problems() if wants_output and not is_withheld else []
+        self._append_problems(problems, [])
+        self.turn_log.record_plan(
+            outcome.outcomes(NOT_FIRST if self._is_partly_run else None), problems,
+            plan.calls if plan is not None else (), withholds_output=is_withheld and wants_output,
+        )  # fmt: skip
+        return self.next_tick() if is_withheld or not wants_output or problems else Finished("completed")
+
+    # -- an answer that is still being written -----------------------------------------------------
+
+    @property
+    def may_stream(self) -> bool:
+        """True when Calls may start while the model still writes: nothing is asked first, and no instances."""
+        config = self.request.config
+        is_whole = config.step == "plan" and not self.request.instances()
+        return config.stream and self.mode == "eager" and is_whole and not self.asks_for_plan
+
+    def validate_beginning(self, calls: list[Json]) -> ValidatedPlan:
+        """The first Calls of an answer as the beginning of a plan.
+
+        Raises:
+            InvalidRequest: whatever follows, the answer has these problems.
+        """
+        broken = defect(calls, MAX_DEPTH - DEPTH_RESERVE)
+        if broken:
+            raise InvalidRequest([Problem(INVALID_SOLUTION, broken[1], "/calls" + broken[0])])
+        return self._validate(calls, is_complete=False)
+
+    def streamed_request(self, prepared: ValidatedPlan) -> dict[str, Any]:
+        """The Request of the beginning of a plan, which is walked from now on."""
+        nodes = self._next_nodes(prepared)
+        self.prepared, self.plan_tick = prepared, self.tick
+        self.results.begin(nodes, self.tick)
+        return self._plan_request(prepared, nodes)
+
+    def _without_dropped(self, result: Mapping[str, Any]) -> dict[str, Any]:
+        """The result of a plan without the Calls that had not started; the others are the plan."""
+        calls = [call for call in result["calls"] if (call.get("error") or {}).get("code") != NOT_RUN]
+        places = {int(call["id"].partition(":")[0]) - 1 for call in calls}
+        plan = self.prepared.request.plan if self.prepared is not None else None
+        started = [call for i, call in enumerate(plan.calls if plan is not None else ()) if i in places]
+        self.context.append([{"type": "plan", "plan": started, "mode": self.mode}])
+        return {**result, "calls": calls}
 
     def plan_cancelled(self, result: Mapping[str, Any]) -> None:
         """The plan of this tick was cancelled; ``result`` is what it had done, or nothing."""
@@ -214,6 +300,7 @@ class Loop:
         calls, self._proposal = self.proposed_calls, None
         self.context.append([{"type": "plan", "plan": calls, "mode": self.mode}])
         self._append_problems([Problem(REJECTED, reason)], [])
+        self.turn_log.reject(reason, calls)
         return self.next_tick()
 
     def check_edit(self, id_: str | None, changed: Json, plan: tuple[Json, ...] | None) -> ValidatedPlan:
@@ -228,7 +315,7 @@ class Loop:
             raise InvalidRequest([Problem("limitExceeded", refusal, "/calls")])
         broken = defect(calls, MAX_DEPTH - DEPTH_RESERVE)
         if broken:
-            raise InvalidRequest([Problem("invalidSolution", broken[1], "/calls" + broken[0])])
+            raise InvalidRequest([Problem(INVALID_SOLUTION, broken[1], "/calls" + broken[0])])
         return self._validate(calls)
 
     def _with_changed_call(self, id_: str | None, changed: Json) -> list[Json]:
@@ -262,12 +349,12 @@ class Loop:
 
     # -- parts ------------------------------------------------------------------------------------
 
-    def _validate(self, calls: list[Json]) -> ValidatedPlan:
+    def _validate(self, calls: list[Json], *, is_complete: bool = True) -> ValidatedPlan:
         plan = parse_message({"type": "plan", "plan": calls, "mode": self.mode}, len(self.request.context))
         unlimited = self.request.config.budget.model_copy(update={"calls": None})
         config = self.request.config.model_copy(update={"budget": unlimited})
         request = replace(self.request, config=config, context=(*self.request.context, plan))
-        return validate_plan(request, self.tools, self.context.log, ("calls",))
+        return validate_plan(request, self.tools, self.context.log, ("calls",), is_complete=is_complete)
 
     def pending_plan_request(self) -> tuple[ValidatedPlan, dict[str, Any]]:
         """What of the proposal would be walked, and the Request that it would be walked by."""
@@ -309,6 +396,7 @@ class Loop:
         problems = self._output_problems()
         if problems:
             self._append_problems(problems, [])
+            self.turn_log.refuse(problems)
             return None
         return Finished("completed")
 
@@ -322,7 +410,10 @@ class Loop:
             return [Problem(UNRESOLVED, f"the output refers to {listed}, and nothing is there", "/output")]
         if output is None:
             return [Problem("emptySolution", "the output refers to null: that is no output", "/output")]
-        defects = self._check.defects(output) if self._check is not None else []
+        try:
+            defects = self._check.defects(output) if self._check is not None else []
+        except TooComplex as error:
+            return [Problem(TOO_COMPLEX, f"the output: {error}", "/output")]
         self.output = None if defects else output
         return [Problem(SCHEMA_MISMATCH, f"the output: {why}", pointer("output", *at)) for at, why in defects]
 
@@ -330,8 +421,15 @@ class Loop:
     def _check(self) -> Checker | None:
         return None if self.output_schema is None else checker(self.output_schema)
 
-    def _refuse(self, problems: list[Problem], calls: list[Json]) -> AskModel | Finished:
+    def _refuse(
+        self, problems: list[Problem], calls: list[Json], started: Sequence[Json] = (), text: str | None = None
+    ) -> AskModel | DropRest | Finished:
+        """The problems go back to the model; where Calls have started, once these have ended."""
+        if started:
+            self._dropped = (problems, calls, text)
+            return DropRest(self.tick, problems[0].message)
         self._append_problems(problems, calls)
+        self.turn_log.refuse(problems, text)
         return self.next_tick()
 
     def _append_problems(self, problems: list[Problem], calls: list[Json]) -> None:
@@ -361,6 +459,7 @@ class Loop:
         return {
             "context": self.context.appended(), "tick": self.tick, "usage": self.usage.to_json(),
             "planTick": self.plan_tick, "results": self.results.snapshot(), "proposal": proposal,
+            "conversation": self.turn_log.snapshot(),
         }  # fmt: skip
 
     def restore(self, data: Mapping[str, Any]) -> None:
@@ -369,6 +468,7 @@ class Loop:
         self.tick, self.plan_tick = data["tick"], data["planTick"]
         self.usage.add(data["usage"])
         self.results.restore(data["results"])
+        self.turn_log.restore(data.get("conversation") or {})
         if self.plan_tick and self.request.plan is not None:  # for whoever asks for its drawing
             with contextlib.suppress(InvalidRequest):
                 self.prepared = self._validate(list(self.request.plan.calls))

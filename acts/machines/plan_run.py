@@ -10,8 +10,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
-from acts.language.errors import CallError, DecisionRefused, InvalidRequest
-from acts.language.wire import APPROVE, CANCELLED, EDIT, ENGINE_ERROR, PAUSE, PROVIDE, REJECT, REJECTED, RESUME
+from acts.language.errors import CallError, DecisionRefused, InvalidRequest, truncate
+from acts.language.wire import APPROVE, CANCELLED, EDIT, ENGINE_ERROR, NOT_RUN, PAUSE, PROVIDE, REJECT, REJECTED, RESUME
 from acts.machines.budget import BudgetRefused, Granted
 from acts.machines.call_starts import CallStarts
 from acts.machines.child_reports import decision_seen_from_above, reported_instances
@@ -27,21 +27,21 @@ from acts.machines.events import (
     PauseRequested,
     Provided,
     ResumeRequested,
+    StartPostponed,
     StartsHeld,
     StartsReleased,
 )
-from acts.machines.plan_setup import PlanSetup, validate_edit
-from acts.machines.run_commands import (
-    Finish,
-    SignalChildren,
-)
+from acts.machines.plan_setup import PlanSetup, validate_edit, validate_extended
+from acts.machines.queue_watch import foreign_queues
+from acts.machines.run_commands import Finish, SignalChildren
 from acts.machines.run_machine import RunMachine
+from acts.machines.streamed_plan import extended_request
 from acts.machines.walk import Walk
 from acts.plan.planned_call import UNIT, PlannedCall
 from acts.plan.validate import ValidatedPlan
 from acts.tree.batches import count_calls, expand_template, needs_children, split_into_children
 from acts.tree.decisions import Decision
-from acts.tree.records import InstanceInput
+from acts.tree.records import InstanceInput, PlanExtension
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from acts.language.messages import Data
     from acts.machines.approval_effects import Decided
     from acts.machines.commands import Command
-    from acts.tree.records import PlanState
+    from acts.tree.records import PlanState, TreeSignal
 
     Forecast = Callable[[ValidatedPlan], dict[str, Any] | None]
 
@@ -67,18 +67,20 @@ class PlanRun(RunMachine):
     """
 
     def __init__(self, own: str, setup: PlanSetup, identify: Callable[[PlannedCall], str], forecast: Forecast) -> None:
-        super().__init__(own, setup.position)
+        super().__init__(own, setup.position, lease=setup.lease)
         self.setup = setup
+        self.price = setup.capabilities.price
         self.raw = setup.raw
-        self.walk = Walk(self._own_part(setup.prepared), identify)
+        self._starts = CallStarts(self)
+        self.walk = Walk(self._own_part(setup.prepared), identify, self._may_start)
         self.walk.counts_elements = self.budget.limits_calls
         self.version = 1
         self.is_approved = not asks_for_plan(setup.prepared)
         self.forecast: dict[str, Any] | None = None if setup.input is None else setup.input.forecast
         self._forecast_plan = forecast
-        self._starts = CallStarts(self)
         self._checked: tuple[Any, ValidatedPlan] | None = None
         self.notes += [p.text() for p in setup.prepared.warnings if p.code == "limitLowered"]
+        self.walk.growing = setup.input is not None and setup.input.isGrowing
         if setup.input is None:
             self.budget.count_calls(count_calls(setup.prepared))
         else:
@@ -102,11 +104,6 @@ class PlanRun(RunMachine):
         return self.walk.running
 
     @property
-    def price(self) -> tuple[float, float] | None:
-        """US dollars per token of the model, as the worker knew it when the run began."""
-        return self.setup.capabilities.price
-
-    @property
     def is_paused(self) -> bool:
         """True while no Call starts."""
         return self.walk.paused
@@ -115,6 +112,11 @@ class PlanRun(RunMachine):
     def can_continue_as_new(self) -> bool:
         """True when nothing is in flight."""
         return self.walk.quiet and not self._starts.is_waiting
+
+    @property
+    def takes_back_starts(self) -> bool:
+        """True: its Calls wait in the walk."""
+        return True
 
     @property
     def phase(self) -> str:
@@ -130,6 +132,12 @@ class PlanRun(RunMachine):
         waiting = self.approvals.below.count_waiting(self.children.values())
         waits = self.walk.running <= waiting and (self.walk.running or self.walk.counts.get("awaiting"))
         return "awaiting" if waits else "running"
+
+    @property
+    def foreign_queues(self) -> tuple[str, ...]:
+        """The task queues of the plan's Tools; the run above asks about those of a part."""
+        part = self.setup.input is not None and self.setup.input.part
+        return () if part else foreign_queues(node.tool for node in self.whole_plan.nodes)
 
     def react(self, event: Event, now: str) -> list[Any]:
         """The effects of an event: what it does to the walk, and what the walk wants done."""
@@ -157,8 +165,18 @@ class PlanRun(RunMachine):
     def _detached(self, event: CallDetached, now: str) -> list[Any]:
         return self.on_call(event.key, lambda rank: self.walk.detached(rank, now), now)
 
+    def _postponed(self, event: StartPostponed, now: str) -> list[Any]:
+        """A Call starts later, and asks for its request again."""
+        out: list[Any] = [*self.budget.child_ended(event.key, None), *self.budget.settle(event.key, None)]
+        return out + self.on_call(event.key, lambda row: self.walk.postponed(row, now), now)
+
+    def on_history_full(self, error: CallError, now: str) -> list[Any]:
+        """What has not settled fails; what has completed is in the result."""
+        return [*self.approvals.close_all(), *self._perform(self.walk.exhaust(error, now), now)]
+
     def on_call(self, key: str, event: Callable[[int], list[Command]], now: str) -> list[Any]:
-        """Hand the walk an event about a Call or an element, by the row that it has now."""
+        """Hand the walk the end of a Call or an element, by the row that it has now."""
+        self.permits.release(key)
         row = self.walk.rows.get(key)
         return [] if row is None else self._perform(event(row), now)
 
@@ -189,6 +207,21 @@ class PlanRun(RunMachine):
             return [signal]
         return [signal, *self._perform(commands, now)]  # a child that starts now has it in its Request
 
+    def on_record(self, record: TreeSignal, now: str) -> list[Any]:
+        """More of a plan that is still being written, or the word that no more follows."""
+        if isinstance(record, PlanExtension):
+            self.permits.add(record.permits)
+        if not isinstance(record, PlanExtension) or not self.walk.growing:
+            return []
+        if record.dropped is not None:
+            error = {"code": NOT_RUN, "message": truncate(record.dropped, 300)}
+            return self._perform(self.walk.drop_unstarted(error, now), now)
+        raw = extended_request(self.raw, record)
+        prepared = validate_extended(self.setup, raw, is_complete=record.isComplete)
+        self.raw = raw
+        self.walk.growing = not record.isComplete
+        return self._perform(self.walk.add_calls(prepared, now), now)
+
     def _pause(self, _event: PauseRequested, now: str) -> list[Any]:
         return [*self._perform(self.walk.pause(), now), SignalChildren(PAUSE)]
 
@@ -213,6 +246,26 @@ class PlanRun(RunMachine):
     def _cancelled_before_start(self, now: str) -> Callable[[int], list[Command]]:
         error = CallError(CANCELLED, "the call was cancelled before it was started")
         return lambda rank: self.walk.failed(rank, error, now)
+
+    # -- permits ------------------------------------------------------------------------------------
+
+    def _may_start(self, node: PlannedCall) -> bool:
+        """Take the permits of the next Call. One that has waited for its grant of the budget comes before it."""
+        if len(self.gate.waiting) >= self.permits.usable:
+            return False
+        if node.kind == UNIT:
+            members, waiting = len(node.members), self.walk.startable
+            return self.permits.reserve_for_child(node.key, members, members * self._starts.widest_instance, waiting)
+        return self._starts.has_room and self.permits.reserve(node.key)
+
+    @property
+    def waiting_starts(self) -> int:
+        """The Calls that are ready, beside what waits at the gate."""
+        return super().waiting_starts + self.walk.startable
+
+    def start_held_calls(self, now: str) -> list[Any]:
+        """Start ready Calls, as far as there are permits."""
+        return self._perform(self.walk.start_more(now), now)
 
     # -- what the walk wants done -----------------------------------------------------------------
 
@@ -341,7 +394,8 @@ class PlanRun(RunMachine):
         """The fields of ``PlanState`` that a plan fills."""
         own = self.setup.input
         return {
-            "request": self.raw, "capabilities": self.setup.capabilities, "walk": self.walk.snapshot(),
+            "request": self.raw, "position": self.position, "capabilities": self.setup.capabilities,
+            "walk": self.walk.snapshot(),
             "input": None if own is None else own.model_copy(update=_NOT_CARRIED).to_json(),
             "usage": self.usage.to_json(), "version": self.version, "isApproved": self.is_approved,
             "forecast": self.forecast,
@@ -367,6 +421,7 @@ _HANDLERS: Final[dict[type, Callable[[PlanRun, Any, str], list[Any]]]] = {
     CallCompleted: PlanRun._completed,  # noqa: SLF001
     CallFailed: PlanRun._failed,  # noqa: SLF001
     CallDetached: PlanRun._detached,  # noqa: SLF001
+    StartPostponed: PlanRun._postponed,  # noqa: SLF001
     ChildEnded: PlanRun._child_result,  # noqa: SLF001
     Provided: PlanRun._provided,  # noqa: SLF001
     PauseRequested: PlanRun._pause,  # noqa: SLF001

@@ -7,16 +7,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from acts.language.errors import CallError, truncate
+from acts.language.errors import CallError, TooComplex, truncate
 from acts.language.references import holds
-from acts.language.schemas import Checker, Defect, checker
+from acts.language.schemas import Checker, Defect
 from acts.language.scopes import scoped_context
 from acts.language.tools import META
 from acts.language.values import UNKNOWN, Json, pointer
-from acts.language.wire import SCHEMA_MISMATCH, UNRESOLVED
+from acts.language.wire import SCHEMA_MISMATCH, TOO_COMPLEX, UNRESOLVED
 from acts.plan.element_reading import read_elements
 from acts.plan.planned_call import PlannedCall, approval_needed
-from acts.plan.validate import state_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -107,7 +106,7 @@ def _assess_approval(walk: Walk, rank: int, call: dict[str, Any], reading: Eleme
 def _assess_missing(walk: Walk, rank: int, missing: Sequence[ReferenceUse]) -> Assessment:
     texts = tuple(dict.fromkeys(use.text for use in missing))
     if _is_withheld(walk, rank, missing):
-        return Assessment("skipped", reason=f"nothing was written at {truncate(', '.join(texts), MAX_REASON)}")
+        return Assessment("skipped", reason=f"there is no value at {truncate(', '.join(texts), MAX_REASON)}")
     if walk.is_waiting_for_input:
         return Assessment("input_missing", missing=texts)
     return Assessment("start_failed", error=CallError(UNRESOLVED, f"there is no value at {', '.join(texts)}"))
@@ -141,10 +140,13 @@ def require_parameters(walk: Walk, node: PlannedCall, call: Mapping[str, Json]) 
     """Check the parameters of a resolved Call against its Tool.
 
     Raises:
-        CallError: ``SchemaMismatch``.
+        CallError: ``SchemaMismatch``, or ``tooComplex``.
     """
     parameters = {k: v for k, v in call.items() if k not in META}
-    defects = _defects(node.tool.parameters, parameters, dry=walk.dry)
+    try:
+        defects = _defects(node.tool.parameters, parameters, walk)
+    except TooComplex as error:
+        raise CallError(TOO_COMPLEX, f'parameters of "{node.tool.name}": {error}') from error
     if defects:
         text = "; ".join(f"{pointer(*at) or 'the parameters'}: {why}" for at, why in defects)
         raise CallError(SCHEMA_MISMATCH, f'parameters of "{node.tool.name}": {text}')
@@ -154,38 +156,38 @@ def check_writes(walk: Walk, node: PlannedCall, writes: Writes) -> None:
     """Check what a result writes against the Tool's ``_output`` and the schemas of the context.
 
     Raises:
-        CallError: ``SchemaMismatch``, with the defects of the first value that has any.
+        CallError: ``SchemaMismatch``, with the defects of the first value that has any, or ``tooComplex``.
     """
     checked: list[Json] = []
     for path, value in writes:
         if not node.is_each and not any(value is other for other in checked):  # elements are checked one by one
             checked.append(value)
-            require_result(node, value, dry=walk.dry)
+            require_result(walk, node, value)
         if walk.schemas and node.method == "set":
-            schema = state_schema(walk.schemas, path)
-            if isinstance(schema, dict):
+            check = walk.schemas.check_at(path)
+            if check is not None:
                 text = f"the schema of {path.kind} does not allow this at {path}"
-                _require(checker(schema), value, text, dry=walk.dry)
+                _require(check, value, f"the value for {path}", text, walk)
 
 
-def require_result(node: PlannedCall, value: Json, *, dry: bool) -> None:
-    """Check a result against the Tool's ``_output``.
-
-    Raises:
-        CallError: ``SchemaMismatch``.
-    """
+def require_result(walk: Walk, node: PlannedCall, value: Json) -> None:
+    """Check a result against the Tool's ``_output``. Raises as ``check_writes``."""
     if node.tool.output_check is not None:
-        _require(node.tool.output_check, value, f'the result of "{node.tool.name}" breaks its _output', dry=dry)
+        subject = f'the result of "{node.tool.name}"'
+        _require(node.tool.output_check, value, subject, f"{subject} breaks its _output", walk)
 
 
-def _require(check: Checker, value: Json, violation: str, *, dry: bool) -> None:
-    defects = _defects(check, value, dry=dry)
+def _require(check: Checker, value: Json, subject: str, violation: str, walk: Walk) -> None:
+    try:
+        defects = _defects(check, value, walk)
+    except TooComplex as error:
+        raise CallError(TOO_COMPLEX, f"{subject}: {error}") from error
     if defects:
         text = "; ".join(f"{pointer(*at) + ': ' if at else ''}{why}" for at, why in defects)
         raise CallError(SCHEMA_MISMATCH, f"{violation}: {text}")
 
 
-def _defects(check: Checker, value: Json, *, dry: bool) -> list[Defect]:
+def _defects(check: Checker, value: Json, walk: Walk) -> list[Defect]:
     """The first defects of a value; in a dry run what is unknown has none."""
-    defects = check.partial_defects(value) if dry else check.defects(value)
-    return defects[:MAX_DEFECTS_SHOWN]
+    find = check.partial_defects if walk.dry else check.defects
+    return find(value, memo=walk.prepared.check_memo)[:MAX_DEFECTS_SHOWN]

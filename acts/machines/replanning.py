@@ -38,8 +38,9 @@ def match_calls(walk: Walk, prepared: ValidatedPlan) -> dict[int, int]:
     for rank, (node, call) in enumerate(zip(walk.nodes, walk.calls, strict=True)):
         if call.has_started and rank not in unchanged:
             raise DecisionRefused(f"{node.id} has started and cannot be changed")
-    if list(unchanged) != sorted(unchanged):
-        raise DecisionRefused("the edit would change the order of calls that it leaves as they are")
+    started = [rank for rank in unchanged if walk.calls[rank].has_started]
+    if started != sorted(started):
+        raise DecisionRefused("the edit would change the order of calls that have started")
     _refuse_new_writes_before_started(walk, prepared, same)
     return same
 
@@ -73,13 +74,12 @@ def load_new_plan(walk: Walk, prepared: ValidatedPlan, same: Mapping[int, int], 
         calls[rank] = CallState(edited=edited) if old is None else keep_call(walk.calls[old])
     ignored = walk.ignored
     walk.load(prepared, walk.provided_data(), calls)
-    walk.changed.extend(calls)
     walk.ignored.extend(ignored)
 
 
 def walk_anew(walk: Walk, prepared: ValidatedPlan) -> Walk:
     """A walk of another plan that has not begun, with the provided messages and the settings of this one."""
-    other = type(walk)(prepared, walk.identify, walk.assume if walk.dry else None)
+    other = type(walk)(prepared, walk.identify, walk.may_start, walk.assume if walk.dry else None)
     for setting in ("paused", "draining", "cancelling", "growing", "counts_elements"):
         setattr(other, setting, getattr(walk, setting))
     other.load(prepared, walk.provided_data(), {})

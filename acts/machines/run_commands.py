@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from acts.machines.approval_effects import AnswerUpdate, CancelTimer, StartTimer
 from acts.machines.budget import SendRecord
+from acts.machines.queue_watch import CheckQueues
 
 if TYPE_CHECKING:
     from acts.plan.planned_call import PlannedCall
@@ -42,11 +43,15 @@ class AskOutput:
 
 @dataclass(frozen=True, slots=True)
 class AskSolution:
-    """Ask the model for the Solution of a tick; it is shown the first ``message_count`` messages."""
+    """Ask the model for the Solution of a tick; it is shown the first ``message_count`` messages.
+
+    With ``streams`` each Call of the answer is reported as soon as it is complete.
+    """
 
     tick: int
     message_count: int
     grant: GrantedRequest | None
+    streams: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +108,14 @@ class Finish:
     status: str
 
 
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """End this run as superseded: the run ``run_id`` of its parent does its work now."""
+
+    run_id: str
+
+
 RunCommand = (
     StartActivity | AskOutput | AskSolution | StartDelegate | StartInstances | StartBackground | StartPlanRun
-    | SignalChildren | SendRecord | StartTimer | CancelTimer | AnswerUpdate | Finish
+    | SignalChildren | SendRecord | CheckQueues | StartTimer | CancelTimer | AnswerUpdate | Finish | Stop
 )  # fmt: skip

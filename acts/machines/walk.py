@@ -19,7 +19,6 @@ its plan (``replanning``).
 
 from __future__ import annotations
 
-import heapq
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
@@ -34,11 +33,12 @@ from acts.machines.call_outcomes import (
     apply_result,
     write_when_possible,
 )
-from acts.machines.call_state import NOT_STARTED, CallState, CallStates
-from acts.machines.commands import AskHuman, Command, CountElements, PlanFinished, StartCall
+from acts.machines.call_state import NOT_STARTED, SETTLED, CallState, CallStates
+from acts.machines.commands import AskHuman, Command, PlanFinished
 from acts.machines.elements import Elements
 from acts.machines.instance_results import status_of_plan
-from acts.machines.readiness import assess_call, scoped_messages
+from acts.machines.readiness import assess_call
+from acts.machines.ready_calls import ReadyCalls
 from acts.machines.walk_context import WalkContext
 from acts.machines.writer_progress import WriterProgress
 
@@ -57,9 +57,10 @@ class Walk:
     """One plan, being walked. Feed it events; perform the commands that they return.
 
     ``identify`` gives a Call the ``_id`` it is started with: stable, and different for every Call and element of
-    every run. ``nodes`` are the planned Calls and ``calls`` their states, by rank; ``rows`` has the row of each key:
-    the rank of a Call, or a number beyond the ranks for an element. ``counts_elements`` makes the walk ask before a
-    Call is made for all elements of a list.
+    every run. ``may_start`` is called for the next Call or element that could start; False holds it and those behind
+    it until ``start_more`` (without one, ``maxParallel`` of the plan is the limit). ``nodes`` are the planned Calls
+    and ``calls`` their states, by rank; ``rows`` has the row of each key: the rank of a Call, or a number beyond the
+    ranks for an element. ``counts_elements`` makes the walk ask before a Call is made for all elements of a list.
 
     ``assume`` makes it a dry run, in which results may be ``UNKNOWN``, no human is asked, and a Call with ``_each``
     is started once for all of its elements: it says whether the condition of a Call (by rank) holds where that
@@ -68,28 +69,29 @@ class Walk:
 
     def __init__(
         self, prepared: ValidatedPlan, identify: Callable[[PlannedCall], str],
-        assume: Callable[[int], bool] | None = None,
+        may_start: Callable[[PlannedCall], bool] | None = None, assume: Callable[[int], bool] | None = None,
     ) -> None:  # fmt: skip
         self.identify = identify
+        self.may_start = may_start
         self.dry = assume is not None
         self.assume = assume or _refuse_to_assume
-        self.paused = self.draining = self.cancelling = self.growing = self.counts_elements = False
+        self.paused = self.draining = self.cancelling = self.growing = self.exhausted = self.counts_elements = False
         self.load(prepared, (), {})
 
     def load(self, prepared: ValidatedPlan, provided: Sequence[Data], states: Mapping[int, CallState]) -> None:
         """Take a plan, the messages provided so far, and the states of the Calls that have one. ``begin`` follows."""
         self.prepared = prepared
         self.nodes = prepared.nodes
-        self.schemas = [message for message in prepared.request.data() if message.schema is not None]
+        self.schemas = prepared.kind_schemas
         self.states = CallStates(self.nodes, states)
         self.calls, self.rows = self.states.by_rank, self.states.row_of_key
-        self.changed, self.ignored = self.states.changed, self.states.ignored
+        self.ignored = self.states.ignored
         self.progress = WriterProgress(prepared.graph, self.calls)
         self.context = WalkContext(prepared, self.calls, provided)
         for rank, call in enumerate(self.calls):
             for index in call.elements.running if call.elements is not None else ():
                 self.states.add_element(rank, self.nodes[rank].element_node(index), "running")
-        self._startable: list[int] = []
+        self.ready = ReadyCalls(self)
         self._questions: list[AskHuman] = []
         self._settled: deque[tuple[int, str]] = deque()
         self._releases_waiters = False
@@ -106,7 +108,7 @@ class Walk:
             if call.stage == "pending" and not self.progress.is_waiting(rank):
                 self._assess(rank, now)
             elif call.stage == "collecting":
-                self._push_unstarted(rank)
+                self.ready.add(rank)
         return self._commands(now)
 
     def completed(self, row: int, value: Json, now: str, chosen: int | None = None) -> list[Command]:
@@ -135,6 +137,14 @@ class Walk:
             apply_child_report(self, rank, value, now)
         return self._commands(now)
 
+    def postponed(self, row: int, now: str) -> list[Command]:
+        """The shell has not started a Call or element, for want of room: it is ready again."""
+        if self.states.move(row, "postponed"):
+            if row >= len(self.nodes):
+                elements.postpone(self, row)
+            self.ready.add(self.states.rank(row))
+        return self._commands(now)
+
     def detached(self, row: int, now: str) -> list[Command]:
         """A fire-and-forget Call or element has been started durably."""
         if self.states.move(row, "detached"):
@@ -146,9 +156,9 @@ class Walk:
 
     def allow_elements(self, rank: int, now: str, refusal: CallError | None = None) -> list[Command]:
         """A Call may be made for all elements of its list, or not: the answer to ``CountElements``."""
-        if refusal is None:
-            self._push_unstarted(rank)
-        elif self.states.move(rank, "collected"):
+        if refusal is None and self.calls[rank].stage == "collecting":
+            self.ready.add(rank)
+        elif refusal is not None and self.states.move(rank, "collected"):
             apply_failure(self, rank, refusal, now)
         return self._commands(now)
 
@@ -161,7 +171,7 @@ class Walk:
                     self.states.move(rank, "literal_used")
                     apply_literal_output(self, rank, now)
                 else:
-                    heapq.heappush(self._startable, rank)
+                    self.ready.add(rank)
         elif decision == "fail":
             if self.states.move(rank, "decision_overdue"):
                 apply_failure(self, rank, CallError(APPROVAL_TIMEOUT, reason), now)
@@ -192,6 +202,10 @@ class Walk:
         self.paused = False
         return self._commands(now)
 
+    def start_more(self, now: str) -> list[Command]:
+        """Start what ``may_start`` held back."""
+        return self._commands(now) if self.ready.count else []
+
     def drain(self, now: str, *, on: bool) -> list[Command]:
         """Hold back new Calls (before a snapshot), or stop holding them back."""
         self.draining = on
@@ -202,15 +216,45 @@ class Walk:
         self.growing = on
         return self._commands(now)
 
+    def drop_unstarted(self, error: dict[str, Any], now: str) -> list[Command]:
+        """The plan ends with what has started: the rest is cancelled, with this error."""
+        self.growing = False
+        for rank, call in enumerate(self.calls):
+            if call.stage in NOT_STARTED:
+                call.error = dict(error)
+                self.states.move(rank, "cancelled")
+        self.ready.clear(but_elements=True)
+        for rank, call in enumerate(self.calls):
+            if call.stage == "cancelled" and call.error == error:
+                self._release_waiters(rank, now)
+        return self._commands(now)
+
     def cancel(self, now: str) -> list[Command]:
         """Start nothing more. The shell cancels what runs, and reports how it ended."""
         self.cancelling = True
-        self._startable.clear()
+        self.ready.clear()
         for rank, call in enumerate(self.calls):
             if call.stage in NOT_STARTED:
                 self.settle(rank, "cancelled", now)
             elif call.stage == "collecting":
                 elements.report_if_settled(self, rank, now)
+        return self._commands(now)
+
+    def exhaust(self, error: CallError, now: str) -> list[Command]:
+        """End here, because nothing more can be recorded: what has begun, or could begin, fails with this error.
+
+        A result that waits for earlier writes is written, since those settle before it.
+        """
+        self.exhausted, self.growing = True, False
+        self.ready.clear()
+        for rank, call in enumerate(self.calls):
+            if call.stage == "pending":
+                self.settle(rank, "skipped", now)
+            elif call.stage not in (*SETTLED, "applying"):
+                if call.stage == "collecting":
+                    elements.exhaust(self, rank)
+                call.error = error.to_json()
+                self.settle(rank, "exhausted", now)
         return self._commands(now)
 
     # -- another plan, another run -----------------------------------------------
@@ -261,8 +305,10 @@ class Walk:
         if self.cancelling:
             self.settle(rank, "cancelled", now)
             return
+        if rank in self.prepared.undecided:
+            return  # until the plan is complete
         call, assessment = self.calls[rank], assess_call(self, rank)
-        if assessment.event == "skipped":
+        if assessment.event == "skipped" or self.exhausted:
             call.reason = assessment.reason
             self.settle(rank, "skipped", now)
             return
@@ -277,7 +323,7 @@ class Walk:
         elif assessment.error is not None:
             apply_failure(self, rank, assessment.error, now)
         elif call.stage == "ready":
-            heapq.heappush(self._startable, rank)
+            self.ready.add(rank)
         elif assessment.call is not None:
             self._questions.append(AskHuman(rank, self.nodes[rank], assessment.call, assessment.subject))
 
@@ -305,12 +351,7 @@ class Walk:
 
     def _commands(self, now: str) -> list[Command]:
         """What the shell is to do: ask humans, start Calls in plan order, end the plan."""
-        out = self._take_questions()
-        while self._startable and not self.paused and not self.draining and self.running < self.prepared.max_parallel:
-            rank = heapq.heappop(self._startable)
-            command = self._start_element(rank, now) if self._is_spread(rank) else self._start(rank)
-            out += [] if command is None else [command]
-        out += self._take_questions()
+        out = [*self._take_questions(), *self.ready.start(now), *self._take_questions()]
         if not self.states.unsettled and not self._has_finished and not self.growing:
             self._has_finished = True
             out.append(PlanFinished(self.status))
@@ -321,33 +362,9 @@ class Walk:
         self._questions.clear()
         return questions
 
-    def _is_spread(self, rank: int) -> bool:
-        """True for a Call that is started element by element."""
-        return self.nodes[rank].is_each and not self.dry
-
-    def _start(self, rank: int) -> Command:
-        self.states.move(rank, "started")
-        call = self.calls[rank].resolved or {}
-        return StartCall(rank, self.nodes[rank], call, scoped_messages(self.context, rank))
-
-    def _start_element(self, rank: int, now: str) -> Command | None:
-        """Start the next element of a Call; None when it fails before it can start."""
-        call, node = self.calls[rank], self.nodes[rank]
-        if call.stage == "ready":
-            self.states.move(rank, "spread")
-            call.resolved = None
-            more = 0 if call.elements is None else call.elements.total - 1
-            if self.counts_elements and more:
-                return CountElements(rank, node, more)
-        command = elements.start_next(self, rank, now)
-        self._push_unstarted(rank)
-        return command
-
-    def _push_unstarted(self, rank: int) -> None:
-        """Let the next element of a Call start, as soon as there is room."""
-        call = self.calls[rank]
-        if call.stage == "collecting" and call.elements is not None and call.elements.unstarted:
-            heapq.heappush(self._startable, rank)
+    def has_room(self, node: PlannedCall) -> bool:
+        """True when a Call or element may start beside those that run: it has its place then."""
+        return self.running < self.prepared.max_parallel if self.may_start is None else self.may_start(node)
 
     # -- what can be seen ------------------------------------------------------
 
@@ -360,6 +377,16 @@ class Walk:
     def running(self) -> int:
         """How many Calls and elements run."""
         return self.states.running
+
+    @property
+    def holds_starts(self) -> bool:
+        """True while nothing starts."""
+        return self.paused or self.draining
+
+    @property
+    def startable(self) -> int:
+        """How many Calls and elements are ready and could start now."""
+        return 0 if self.holds_starts else self.ready.count
 
     @property
     def open(self) -> int:

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 from acts.language.errors import ExpressionError, Problem, truncate
-from acts.language.expression_parser import OPENING, is_template, parse, parse_condition
+from acts.language.expression_parser import OPENING, is_text_template, parse, parse_condition
 from acts.language.reference_uses import ELEMENT_KINDS, ITEM, Escape, ReferenceUse, parse_marked, scan_marked
-from acts.language.references import MARK, Expression, Literal, Path, Template, alternatives
+from acts.language.references import MARK, Expression, Literal, Path, TextTemplate, alternatives
 from acts.language.tools import META
 from acts.language.values import Json, Place, pointer, type_name
 
@@ -79,7 +79,7 @@ class CallExpressions:
 
     def _report_malformed(self, error: ExpressionError, text: str, *at: str | int) -> None:
         hint = f'a plain string that begins with {MARK} is written "{MARK}{MARK}…"'
-        if is_template(text):
+        if is_text_template(text):
             hint = f'a plain {OPENING} inside a text is written "{MARK}{OPENING}"'
         elif text.startswith(MARK) and " " in text.strip():
             hint = f'to put a value into a text, write "{OPENING}state.name}} …"; {hint}'
@@ -99,7 +99,7 @@ class CallExpressions:
         for at, text in scan_marked(value, key):
             try:
                 tree = parse_marked(text)
-                if not isinstance(tree, (str, Template)):
+                if not isinstance(tree, (str, TextTemplate)):
                     alternatives(tree)
             except ExpressionError as error:
                 self._report_malformed(error, text, *at)
@@ -109,7 +109,7 @@ class CallExpressions:
                 if tree != text:
                     escapes.append((at, tree))
                 continue
-            if isinstance(tree, Template):
+            if isinstance(tree, TextTemplate):
                 self._note_embedded(at, text, [part for part in tree.parts if isinstance(part, str)])
             uses.append(self._use(at, text, tree))
 
@@ -163,7 +163,7 @@ class CallExpressions:
         elif self._is_each and not isinstance(value, str):
             found = type_name(value)
             self._report("schemaMismatch", f"{EACH} is a list, or an expression that yields one, not {found}", EACH)
-        elif isinstance(value, str) and is_template(value):
+        elif isinstance(value, str) and is_text_template(value):
             text = f"{EACH} needs a list, and a template yields a string"
             self._report("invalidExpression", text, EACH, hint=f'write "{MARK}state.items" without braces')
         elif isinstance(value, str) and (tree := self.parse(value, EACH)) is not None:

@@ -14,12 +14,15 @@ from collections.abc import Container, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final
 
-from acts.language.errors import ExpressionError, Problem, format_choices
+from acts.language.errors import ExpressionError, Problem, TooComplex, format_choices
 from acts.language.expression_parser import parse
-from acts.language.messages import DATA_TYPES, METHODS, TYPES
+from acts.language.messages import DATA_TYPES, TYPES
+from acts.language.output_methods import METHODS
 from acts.language.references import Path, alternatives
 from acts.language.tools import CONTROL, META, TOOL_ONLY, Tool
 from acts.language.values import ABSENT, Json, pointer, type_name
+from acts.language.wire import TOO_COMPLEX
+from acts.language.work_meter import WorkMeter
 from acts.plan.call_expressions import CallExpressions, EmbeddedReference, embedded_problems
 from acts.plan.planned_call import PlannedCall, error_alternative
 
@@ -31,6 +34,21 @@ _OUTPUT_KEYS: Final = ("_outputPath", "_errorPath")
 _UNLISTED: Final = ("_tool", *TOOL_ONLY)
 # Kinds of Messages that no Call may write
 _RESERVED_KINDS: Final = frozenset(TYPES) - frozenset(DATA_TYPES)
+# Steps to read all Calls and check their values: 20,000 Calls that read three values each, about a second
+MAX_PLAN_STEPS: Final = 1_000_000
+# Steps of one Call beside those of its values; of a path that it reads and each four of its names; of one that it
+# writes and each of its names, which has two entries in the graph. Measured, at 1 µs each
+_CALL_STEPS: Final = 20
+_READ_STEPS: Final = 3
+_WRITE_STEPS: Final = 4
+_WRITTEN_NAME_STEPS: Final = 3
+_TOO_COMPLEX_HINT: Final = (
+    "use fewer calls, alternatives and names of paths, simpler tools, or data that is referred to"
+)
+# After so many errors the other Calls are not read: a report shows a hundred
+MAX_ERRORS: Final = 1_000
+# Paths fixed by Tools of which a Call with a misspelt Tool is said to write each; with more, it may write anything
+MAX_CONSTANT_OUTPUTS: Final = 100
 
 
 class CallReader:
@@ -57,21 +75,32 @@ class CallReader:
         self.unreadable: set[int] = set()
         self.writes_unknown = False
         self._embedded: list[tuple[PlannedCall, list[EmbeddedReference]]] = []
+        self.meter = WorkMeter("reading the calls of the plan", MAX_PLAN_STEPS)
+        self._has_stopped = False
 
     def embedded_problems(self, kinds: Container[str]) -> list[Problem]:
         """The references inside texts of the Calls read so far, of kinds that the context or the plan has."""
         return [problem for call, found in self._embedded for problem in embedded_problems(call, found, kinds)]
 
     def read(self, raw: Json, index: int) -> PlannedCall | None:
-        """The Call at ``index`` of the plan, as far as it can be read; None when it is no object."""
+        """The Call at ``index`` of the plan, as far as it can be read; None when it is no object, or not read."""
+        if self._has_stopped:
+            return None
         parser = _CallParser(self, raw, index)
-        call = parser.parse()
+        call: PlannedCall | None = None
+        try:
+            call = parser.parse()
+        except TooComplex as error:
+            parser.report(TOO_COMPLEX, str(error), hint=_TOO_COMPLEX_HINT)
+            parser.writes_unknown = True
+            self._has_stopped = self.meter.is_exhausted
         self.problems.extend(parser.problems)
         if call is not None and parser.expressions.embedded:
             self._embedded.append((call, parser.expressions.embedded))
         if any(p.fatal for p in parser.problems):
             self.unreadable.add(index)
-            self.writes_unknown |= parser.writes_unknown
+            self._has_stopped |= len(self.unreadable) >= MAX_ERRORS
+            self.writes_unknown |= parser.writes_unknown or self._has_stopped
         return call
 
     @cached_property
@@ -88,7 +117,8 @@ class CallReader:
     def constant_outputs(self) -> tuple[Path, ...]:
         """Every path that a Tool fixes for its Calls: what a Call with a misspelt tool may write."""
         texts = [tool.consts[key] for tool in self.tools.values() for key in _OUTPUT_KEYS if key in tool.consts]
-        outcomes = [outcome for text in texts for outcome in _parse_outcomes(text) or ()]
+        outcomes = [outcome for text in texts[:MAX_CONSTANT_OUTPUTS] for outcome in _parse_outcomes(text) or ()]
+        self.writes_unknown |= len(texts) > MAX_CONSTANT_OUTPUTS
         return tuple(dict.fromkeys(path for outcome in outcomes for path in outcome))
 
 
@@ -132,10 +162,17 @@ class _CallParser:
             scopes=self.expressions.scopes(), outcomes=outcomes, result_outcome_count=result_count, error=error,
             method=self.call.get("_outputMethod", "set"),
         )  # fmt: skip
+        self._count_steps(call)
         if defined is not None:
             self._check_parameters(call)
             self._check_literal_output(call)
         return call
+
+    def _count_steps(self, call: PlannedCall) -> None:
+        """Count what the Call takes in the graph."""
+        read = [path for use in call.reads for path in use.paths] + list(call.scopes)
+        steps = _CALL_STEPS + sum(_READ_STEPS + len(path.names) // 4 for path in read)
+        self.plan.meter.spend(steps + sum(_WRITE_STEPS + _WRITTEN_NAME_STEPS * len(path.names) for path in call.writes))
 
     def report(self, code: str, message: str, *at: str | int, hint: str | None = None, warn: bool = False) -> None:
         """Report a problem; ``at`` leads from the Call to the part that is wrong."""
@@ -183,7 +220,7 @@ class _CallParser:
             return
         if key == "_output":
             return
-        defects = tool.meta_checks[key].defects(self.call[key])
+        defects = tool.meta_check(key).defects(self.call[key], self.plan.meter)
         for at, text in defects:
             self.report("forbiddenMeta", f'{key} of tool "{tool.name}": {text}', key, *at)
         if not defects and key == "_outputMethod" and self.call[key] not in METHODS:
@@ -256,7 +293,7 @@ class _CallParser:
     # -- values ----------------------------------------------------------------
 
     def _check_parameters(self, call: PlannedCall) -> None:
-        for at, text in call.tool.parameters.open_defects(call.parameters):
+        for at, text in call.tool.parameters.open_defects(call.parameters, self.plan.meter):
             where = f'"{".".join(str(t) for t in at)}" of ' if at else ""
             self.report("schemaMismatch", f'{where}tool "{call.tool.name}": {text}', *at)
 
@@ -278,7 +315,7 @@ class _CallParser:
             text = "_output is not allowed while _outputPath has several alternatives"
             self.report("forbiddenMeta", text, "_output", hint="name the one path that was chosen")
         if call.tool.output_check is not None:
-            for at, text in call.tool.output_check.defects(self.call["_output"]):
+            for at, text in call.tool.output_check.defects(self.call["_output"], self.plan.meter):
                 self.report("schemaMismatch", f'_output of tool "{call.tool.name}": {text}', "_output", *at)
 
 

@@ -30,6 +30,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from acts.language.errors import CallError, Problem
+from acts.language.output_methods import GROWING_METHODS, OUTPUT_METHODS
 from acts.language.references import Path
 from acts.language.values import ABSENT, UNKNOWN, Json, Names, get, pointer, type_name, with_article
 from acts.language.wire import WRONG_KIND
@@ -48,7 +49,10 @@ _BEFORE: Final = -1
 """The rank of the initial messages."""
 
 Effect = tuple[int, int, Names, str, Json]
-"""What one write does at one path: rank, sequence number, names, operation, value. Ordered by the first two."""
+"""What one write does at one path: rank, sequence number, names, operation, value.
+
+The first two order the effects of a view, and no two effects have the same: bisection compares whole tuples.
+"""
 
 Point = tuple[int, int]
 """A point in the order of effects: those at or after it are not applied yet."""
@@ -86,9 +90,9 @@ class View:
             self._add(path.kind, names, operation, part, rank)
 
     def _without_growth(self, path: Path, method: str, value: Json, rank: int) -> tuple[str, Json]:
-        """The write as a ``set``, where ``push`` or ``concat`` find nothing to extend."""
-        if method in ("push", "concat") and self.type_at(path, rank) in ("nothing", "null"):
-            return "set", [value] if method == "push" else value
+        """The write as a ``set``, where a method that grows a value finds nothing to grow."""
+        if method in GROWING_METHODS and self.type_at(path, rank) in ("nothing", "null"):
+            return "set", [value] if OUTPUT_METHODS[method].adds_element else value
         return method, value
 
     def fold_message(self, message: Data, owned: set[int]) -> CallError | None:
@@ -120,9 +124,9 @@ class View:
         effect: Effect = (rank, self._count, names, operation, value)
         effects = self._effects_at(kind, names)
         siblings = {"set": effects.sets, "ensure": effects.ensures}.get(operation, effects.grows)
-        bisect.insort(siblings, effect, key=_order)
+        bisect.insort(siblings, effect)
         for depth in range(len(names)):
-            bisect.insort(self._effects_at(kind, names[:depth]).below, effect, key=_order)
+            bisect.insort(self._effects_at(kind, names[:depth]).below, effect)
             cached = self._cache.get((kind, names[:depth]))
             if cached is not None and cached[0] > rank:
                 del self._cache[(kind, names[:depth])]
@@ -187,8 +191,8 @@ class View:
         latest: Effect | None = None
         for depth in range(len(names) + 1):
             effects = self._effects.get((kind, names[:depth]))
-            last = _last(effects.sets, rank) if effects else None
-            if last and _order(last) >= (_order(latest) if latest else point):
+            last = _last(effects.sets, rank) if effects is not None else None
+            if last is not None and last >= (latest or point):
                 latest = last
         return latest
 
@@ -196,8 +200,8 @@ class View:
         """The shallowest strict prefix whose list or string grew since ``point``: it must be read as a whole."""
         for depth in range(len(names)):
             effects = self._effects.get((kind, names[:depth]))
-            last = _last(effects.grows, rank) if effects else None
-            if last and _order(last) >= point:
+            last = _last(effects.grows, rank) if effects is not None else None
+            if last is not None and last >= point:
                 return names[:depth]
         return None
 
@@ -215,7 +219,7 @@ class View:
                 continue
             start = _after(latest) if latest else _FIRST
             firsts = (_between(part, start, rank)[:1] for part in (effects.ensures, effects.below))
-            point = min((_order(e) for part in firsts for e in part), default=None)
+            point = min((e[:2] for part in firsts for e in part), default=None)
             if point is not None:
                 latest_point = max(latest_point, point) if latest_point else point
         return latest_point
@@ -226,7 +230,7 @@ class View:
         if here is None:
             return value
         parts = [_between(part, point, rank) for part in (here.grows, here.ensures, here.below) if part]
-        effects = sorted(chain.from_iterable(parts), key=_order) if len(parts) > 1 else chain.from_iterable(parts)
+        effects = sorted(chain.from_iterable(parts)) if len(parts) > 1 else chain.from_iterable(parts)
         owned: set[int] = set()
         for effect in effects:
             value = apply_effect(value, effect[2][len(names) :], effect[3], effect[4], owned)
@@ -237,8 +241,8 @@ class View:
     def find_conflict(self, path: Path, method: str, value: Json, rank: int) -> CallError | None:
         """Why ``method`` cannot be applied at ``path`` as of ``rank``, or None."""
         for depth in range(len(path.names)):
-            above = Path(path.kind, path.names[:depth])
-            if self.type_at(above, rank) == "list":
+            names = path.names[:depth]
+            if self._may_be_list(path.kind, names) and self.type_at(above := Path(path.kind, names), rank) == "list":
                 return CallError(WRONG_KIND, f"{path} leads through {above}, which is a list")
         if method == "set":
             return None
@@ -246,15 +250,19 @@ class View:
         if old in ("nothing", "null", "unknown") or value is UNKNOWN:
             return None
         new = type_name(value)
-        fits = {
-            "push": old == "list",
-            "concat": old == new and old in ("list", "string"),
-            "merge": old == new and old in ("object", "list"),
-            "assign": old == new == "object",
-        }[method]
-        if fits:
+        if OUTPUT_METHODS[method].fits(old, new):
             return None
         return CallError(WRONG_KIND, f"{method} of {with_article(new)} at {path}, which holds {with_article(old)}")
+
+    def _may_be_list(self, kind: str, names: Names) -> bool:
+        """False where no list was ever put at ``names``: true of nearly every path, and quickly known."""
+        for depth in range(len(names) + 1):
+            effects = self._effects.get((kind, names[:depth]))
+            if effects is not None and (effects.sets or effects.grows):
+                return True
+        if self._shared is not None:
+            return self._shared._may_be_list(kind, names)  # noqa: SLF001 - a view like this one
+        return isinstance(get(self._base.get(kind, ABSENT), names), list)
 
     def type_at(self, path: Path, rank: int) -> str:
         """The type name of the value at ``path`` as of ``rank``, mostly without a fold: that of its latest effect."""
@@ -274,12 +282,12 @@ class View:
         effects = self._effects.get((path.kind, path.names))
         if effects is None or type_ == "unknown":
             return type_
-        last = [e for e in (_last(effects.below, rank), _last(effects.ensures, rank)) if e and _order(e) >= point]
+        last = [e for e in (_last(effects.below, rank), _last(effects.ensures, rank)) if e and e >= point]
         growth = _last(effects.grows, rank)
-        if last and max(map(_order, last)) >= (_order(growth) if growth else point):
+        if last and max(last) >= (growth or point):
             return "object"
-        if growth and _order(growth) >= point:
-            return {"push": "list"}.get(growth[3]) or type_name(growth[4])
+        if growth and growth >= point:
+            return "list" if OUTPUT_METHODS[growth[3]].adds_element else type_name(growth[4])
         return type_
 
 
@@ -325,21 +333,17 @@ class Log:
         return self.read(Path(kind), rank, instance)
 
 
-def _order(effect: Effect | Point) -> Point:
-    return (effect[0], effect[1])
-
-
 def _after(effect: Effect) -> Point:
     return (effect[0], effect[1] + 1)
 
 
 def _last(effects: list[Effect], rank: int) -> Effect | None:
     """The last effect below ``rank``."""
-    at = bisect.bisect_left(effects, (rank, 0), key=_order)
+    at = bisect.bisect_left(effects, (rank, 0)) if effects else 0
     return effects[at - 1] if at else None
 
 
 def _between(effects: list[Effect], point: Point, rank: int) -> Sequence[Effect]:
     """The effects from ``point`` on, below ``rank``."""
-    low = bisect.bisect_left(effects, point, key=_order)
-    return effects[low : bisect.bisect_left(effects, (rank, 0), key=_order)]
+    low = bisect.bisect_left(effects, point)
+    return effects[low : bisect.bisect_left(effects, (rank, 0))]

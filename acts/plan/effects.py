@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from acts.language.output_methods import GROWING_METHODS
 from acts.language.values import ABSENT, UNKNOWN, Json, Names
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ def split_write(names: Names, method: str, value: Json) -> Iterator[tuple[Names,
         for key, part in value.items():
             yield from split_write((*names, key), "set" if method == "assign" else "root", part)
         return
-    yield names, method if method in ("push", "concat") else "set", value
+    yield names, method if method in GROWING_METHODS else "set", value
 
 
 def apply_effect(root: Json, names: Names, operation: str, value: Json, owned: set[int]) -> Json:

@@ -124,6 +124,8 @@ class PlannedCall:
     @property
     def writes(self) -> tuple[Path, ...]:
         """Every path the Call may write, without repeats."""
+        if len(self.outcomes) == 1 == len(self.outcomes[0]):
+            return self.outcomes[0]
         return tuple(dict.fromkeys(p for outcome in self.outcomes for p in outcome))
 
     @property
@@ -160,7 +162,9 @@ class PlannedCall:
         if self.kind == UNIT:
             text = f"instance {self.id}"
         text = text if self.instance is None else f"{text} [{self.instance}]"
-        return truncate("".join(c if c.isprintable() else "�" for c in text), MAX_LABEL)
+        if not text.isprintable():
+            text = "".join(c if c.isprintable() else "�" for c in text)
+        return truncate(text, MAX_LABEL)
 
     @property
     def is_branching(self) -> bool:

@@ -11,17 +11,21 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-from acts.language.errors import InvalidRequest, Problem, format_choices
-from acts.language.messages import Data, Request, read_request
+from acts.language.config import MAX_PARALLEL
+from acts.language.errors import InvalidRequest, Problem, TooComplex, format_choices
+from acts.language.messages import Request, read_request
 from acts.language.references import Path
-from acts.language.schemas import part_of, schema_defect
-from acts.language.tools import Tool, read_tools
-from acts.language.values import ABSENT, Json, Names, Place, get, pointer
+from acts.language.schemas import CheckMemo, find_schema_problem
+from acts.language.tools import MAX_TOOLS_STEPS, Tool, read_tools
+from acts.language.values import ABSENT, Json, Place, pointer
+from acts.language.wire import TOO_COMPLEX
+from acts.language.work_meter import WorkMeter
 from acts.plan.call_reader import CallReader
 from acts.plan.context_log import Log
 from acts.plan.dangling_references import ReferenceCheck
 from acts.plan.graph import Graph, PlanListing, WriterChain, order_calls, unsatisfied_reads
 from acts.plan.instance_classes import classify_instances
+from acts.plan.kind_schemas import KindSchemas
 from acts.plan.lint import lint
 from acts.plan.planned_call import PlannedCall
 
@@ -31,8 +35,6 @@ if TYPE_CHECKING:
 # A plan is part of the run's input, which Temporal limits to 2 MB: about as many Calls of the
 # smallest size. More belong into instances or several plans.
 MAX_CALLS: Final = 20_000
-# Temporal limits the pending activities of one workflow to this number
-MAX_PARALLEL: Final = 2_000
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,8 @@ class ValidatedPlan:
 
     The graph of a template (a plan that runs once per instance) is that of its first instance.
     ``unsplit`` is the plan as written, where this one is the part that a single run walks.
+    ``undecided`` are the ranks of the Calls that must not start yet, because the plan is still being
+    written and a Call that is added may write what they read.
     """
 
     request: Request
@@ -49,11 +53,22 @@ class ValidatedPlan:
     literal_outputs: frozenset[int]
     warnings: tuple[Problem, ...]
     unsplit: ValidatedPlan | None = None
+    undecided: frozenset[int] = frozenset()
 
     @property
     def nodes(self) -> tuple[PlannedCall, ...]:
         """The Calls in plan order: ``nodes[rank]``."""
         return self.graph.order
+
+    @cached_property
+    def kind_schemas(self) -> KindSchemas:
+        """What the schemas of the context say of the paths that Calls write."""
+        return KindSchemas(self.request.data())
+
+    @cached_property
+    def check_memo(self) -> CheckMemo:
+        """What checks of large values found while this plan is walked."""
+        return CheckMemo()
 
     def create_log(self) -> Log:
         """A new log of the context before the plan, for a walk to write to."""
@@ -96,9 +111,9 @@ def validate_request(
 
 def validate_parsed(
     request: Request, registry: Mapping[str, Json] | None = None, served: Iterable[str] = (),
-    indexes: Sequence[int] | None = None,
+    indexes: Sequence[int] | None = None, *, is_complete: bool = True,
 ) -> ValidatedPlan:  # fmt: skip
-    """``validate_request`` for a Request that is parsed already; ``indexes`` as in ``validate_plan``."""
+    """``validate_request`` for a Request that is parsed already; the rest is as in ``validate_plan``."""
     problems = list(request.problems)
     tools = read_tools(request, registry or {}, frozenset(served).__contains__)
     problems.extend(tools.problems)
@@ -110,17 +125,19 @@ def validate_parsed(
     if plan is None:
         raise InvalidRequest(problems)
     at = ("context", plan.index, "plan")
-    return validate_plan(request, tools.by_name, Log(request.data()), at, problems, indexes)
+    return validate_plan(request, tools.by_name, Log(request.data()), at, problems, indexes, is_complete=is_complete)
 
 
 def validate_plan(
     request: Request, tools: Mapping[str, Tool], log: Log, at: Place, earlier_problems: Sequence[Problem] = (),
-    indexes: Sequence[int] | None = None,
+    indexes: Sequence[int] | None = None, *, is_complete: bool = True,
 ) -> ValidatedPlan:  # fmt: skip
     """The latest plan of a Request, checked against its Tools and its context (``log``).
 
     ``at`` is the place of its Calls in the Request. ``indexes`` are the positions that its Calls
     have in a larger plan, if they are a part of one: they keep the ids that they have there.
+    A plan that is not ``is_complete`` is the beginning of one: a reference that nothing satisfies yet
+    makes its Call undecided.
 
     Raises:
         InvalidRequest: with every problem, ``earlier_problems`` included.
@@ -139,17 +156,25 @@ def validate_plan(
     problems.extend(p for p in (*reader.problems, *log.problems) if p.code not in consequences)
     kinds = {message.kind for message in request.data()} | {path.kind for call in calls for path in call.writes}
     problems.extend(reader.embedded_problems(kinds))
-    graph, graph_problems = _check_graph(
-        request, calls, log, writes_unknown=reader.writes_unknown or request.is_partial or len(plan.calls) > MAX_CALLS
-    )
+    writes_unknown = reader.writes_unknown or request.is_partial or len(plan.calls) > MAX_CALLS or not is_complete
+    graph, graph_problems = _check_graph(request, calls, log, writes_unknown=writes_unknown)
     problems.extend(graph_problems)
-    problems.extend(_check_state_writes(request, graph))
+    problems.extend(_check_state_writes(KindSchemas(request.data()), graph))
     literal_ranks, dropped = find_literal_outputs(graph, plan.mode)
     problems.extend(dropped)
     problems.extend(_check_latent_calls(request, graph, literal_ranks, reader.unreadable))
     if any(p.fatal for p in problems):
         raise InvalidRequest(problems)
-    return ValidatedPlan(request, tools, graph, literal_ranks, tuple(problems))
+    undecided = frozenset() if is_complete else _undecided_ranks(graph, calls, log)
+    return ValidatedPlan(request, tools, graph, literal_ranks, tuple(problems), undecided=undecided)
+
+
+def _undecided_ranks(graph: Graph, calls: Sequence[PlannedCall], log: Log) -> frozenset[int]:
+    """The ranks of the Calls that the forward rule applies to, or would: a Call listed later may change them."""
+    listing = PlanListing(calls)
+    positions = {read.position for read in unsatisfied_reads(listing, log.has_initially)}
+    indexes = {calls[position].index for position in positions}
+    return frozenset(rank for rank, call in enumerate(graph.order) if call.index in indexes)
 
 
 def is_template(request: Request, calls: Iterable[PlannedCall]) -> bool:
@@ -215,13 +240,18 @@ def _of_some(problem: Problem, affected: Sequence[str], instances: int) -> Probl
 
 def settings_problems_of(request: Request) -> list[Problem]:
     """The problems of a Request beside its Tools and its plan: schemas, and settings that are lowered."""
-    schemas = [(request.schema, "/schema")]
-    schemas += [(message.schema, pointer("context", message.index, "schema")) for message in request.data()]
-    problems = [
-        Problem("invalidSchema", reason, place)
-        for schema, place in schemas
-        if schema is not None and (reason := schema_defect(schema))
-    ]
+    schemas: list[tuple[Json, Place]] = [(request.schema, ("schema",))]
+    schemas += [(message.schema, ("context", message.index, "schema")) for message in request.data()]
+    problems: list[Problem] = []
+    meter = WorkMeter("reading the schemas of the context", MAX_TOOLS_STEPS)
+    for schema, place in schemas:
+        try:
+            problem = None if schema is None else find_schema_problem(schema, place, "invalidSchema", meter=meter)
+        except TooComplex as error:
+            problems.append(Problem(TOO_COMPLEX, str(error), pointer(*place)))
+            break
+        if problem is not None:
+            problems.append(problem)
     if request.config.maxParallel > MAX_PARALLEL:
         text = f"maxParallel {request.config.maxParallel} was lowered to {MAX_PARALLEL}"
         problems.append(Problem("limitLowered", text, "/config/maxParallel", severity="warning"))
@@ -244,40 +274,11 @@ def _check_limits(request: Request, count: int, at: Place, *, template: bool) ->
     return problems
 
 
-def state_schema(data: Sequence[Data], path: Path) -> Json:
-    """The schema that a kind has at one of its paths: False where it allows nothing, None where it says nothing.
-
-    The latest schema of the kind counts. Only plain ``properties`` are followed.
-    """
-    for message in reversed(data):
-        if message.kind == path.kind and message.schema is not None:
-            part = _schema_at(message.schema, path.names)
-            return part_of(part, message.schema) if isinstance(message.schema, dict) else part
-    return None
-
-
-def _schema_at(schema: Json, names: Names) -> Json:
-    for name in names:
-        if not isinstance(schema, dict):
-            return schema if schema is False else None
-        if {"$ref", "anyOf", "oneOf", "allOf", "if", "patternProperties", "nullable"} & set(schema):
-            return None
-        kind = schema.get("type", "object")
-        if kind not in ("object", ["object"]) and "object" not in kind:
-            return False
-        inner = get(schema, ("properties", name))
-        schema = schema.get("additionalProperties", None) if inner is ABSENT else inner
-        if schema is True:
-            return None
-    return schema
-
-
-def _check_state_writes(request: Request, graph: Graph) -> list[Problem]:
-    schemas = [m for m in request.data() if m.schema is not None]
+def _check_state_writes(schemas: KindSchemas, graph: Graph) -> list[Problem]:
     problems = []
     for call in graph.order if schemas else ():
         for path in call.writes:
-            if state_schema(schemas, path) is False:
+            if schemas.forbids(path):
                 key = "_outputPath" if path in [p for o in call.result_outcomes for p in o] else "_errorPath"
                 text = f"the schema of {path.kind} does not allow {path}"
                 hint = "write where the schema has a property"

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import re
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any, Final
 
 from acts.language.schemas import subschemas, with_null
@@ -33,6 +34,9 @@ _REFERENCE_SCHEMA: Final = {
 _INDIRECT: Final = ("allOf", "anyOf", "oneOf", "$ref", "if", "patternProperties", "dependentSchemas")
 # Characters of a definition's name; OpenAI counts names against a limit of 120,000 characters per schema
 MAX_DEFINITION_NAME: Final = 60
+# Instances that a schema lists: OpenAI takes 15,000 characters of them, where an enum has more than 250 values
+MAX_INSTANCE_CHOICES: Final = 250
+MAX_INSTANCE_CHARACTERS: Final = 15_000
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]")
 _LOCAL: Final = "#/$defs/"
 
@@ -94,6 +98,13 @@ def required_of(schema: Mapping[str, Any]) -> list[Json]:
     return names if isinstance(names, list) else []
 
 
+def _instance_schema(instances: Sequence[str]) -> dict[str, Json]:
+    """One of the instances; of very many only that it is one, and the check of the plan decides."""
+    if len(instances) <= MAX_INSTANCE_CHOICES and sum(map(len, instances)) <= MAX_INSTANCE_CHARACTERS:
+        return {"type": "string", "enum": list(instances)}
+    return {"type": "string", "description": f"the id of one of the {len(instances):,} instances"}
+
+
 class _Definitions:
     """The ``$defs`` of a composed schema, by name."""
 
@@ -108,9 +119,9 @@ class _Definitions:
         properties, required = properties_of(schema), required_of(schema)
         call: dict[str, Json] = {"_tool": {"const": tool.name}}
         call.update({k: allow_references(v) for k, v in properties.items() if k not in META})
-        call.update({k: properties.get(k, v) for k, v in tool.meta.items() if _is_author_choice(tool, k, mode)})
+        call.update({k: properties.get(k, v) for k, v in tool.meta.items() if is_author_choice(tool, k, mode)})
         if instances:
-            self.by_name.setdefault(INSTANCE, {"type": "string", "enum": list(instances)})
+            self.by_name.setdefault(INSTANCE, _instance_schema(instances))
             call["_instance"] = {"$ref": _LOCAL + INSTANCE}
         call.update({k: {} for k in required if k not in META and k not in call})
         description = {"description": schema["description"]} if isinstance(schema.get("description"), str) else {}
@@ -149,7 +160,7 @@ class _Definitions:
         return name
 
 
-def _is_author_choice(tool: Tool, key: str, mode: str) -> bool:
+def is_author_choice(tool: Tool, key: str, mode: str) -> bool:
     """True for a meta-property that the author of a Call may set."""
     if key in ("_tool", "_instance", *TOOL_ONLY) or key in tool.consts:
         return False
@@ -169,7 +180,7 @@ def _rename_refs(schema: Json, names: Mapping[str, str]) -> Json:
     text = json.dumps(schema, ensure_ascii=False)
     if '"$ref"' not in text and '"$dynamicRef"' not in text:
         return schema
-    copy: dict[str, Any] = json.loads(text)
+    copy: dict[str, Any] = deepcopy(schema)
     for part in list(subschemas(copy)):
         target = part.get("$ref")
         if isinstance(target, str):

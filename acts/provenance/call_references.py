@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from acts.language.errors import ExpressionError
-from acts.language.expression_parser import is_template, parse, parse_condition
+from acts.language.expression_parser import is_text_template, parse, parse_condition
 from acts.language.reference_uses import ELEMENT_KINDS, INDEX, ITEM, is_reference, parse_marked, scan
-from acts.language.references import MARK, AnyOf, Expression, Path, Template, evaluate, operands, paths
+from acts.language.references import MARK, AnyOf, Expression, Path, TextTemplate, evaluate, operands, paths
 from acts.language.tools import META, Tool
 from acts.language.values import ABSENT, Json, Place, get
 
@@ -108,7 +108,7 @@ class ElementPaths:
         names = path.names
         while not isinstance(value, str) and names:
             value, names = get(value, names[:1]), names[1:]
-        if not isinstance(value, str) or is_template(value):
+        if not isinstance(value, str) or is_text_template(value):
             return ()
         return tuple(Path(p.kind, (*p.names, *names)) for p in self._used(value))
 
@@ -136,5 +136,5 @@ def paths_used(tree: Expression, read: Callable[[Path], Json]) -> Iterator[Path]
 
 def all_paths(tree: Expression) -> tuple[Path, ...]:
     """Every path of an expression, once."""
-    parts = operands(tree) if isinstance(tree, Template) else (tree,)
+    parts = operands(tree) if isinstance(tree, TextTemplate) else (tree,)
     return tuple(dict.fromkeys(path for part in parts for path in paths(part)))

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from acts.language.tools import registered_names, undecided_names
+from acts.machines.queue_watch import foreign_queues
 from acts.plan.validate import ValidatedPlan, is_template
 from acts.simulation.billable_actions import (
     ACTIONS,
@@ -42,15 +43,16 @@ _EVENTS_PER_ACTION: Final = 6
 
 @dataclass(slots=True)
 class _RunForecast:
-    """The actions of one run: those that are certain, its decisions, and its local activities."""
+    """The actions of one run: those that are certain, its decisions, its local activities, and possible ones."""
 
     certain: int = 0
     decisions: int = 0
     local: int = 0
+    possible: int = 0
 
     def times(self, n: int) -> _RunForecast:
         """The same for ``n`` instances in one run."""
-        return _RunForecast(n * self.certain, n * self.decisions, n * self.local)
+        return _RunForecast(n * self.certain, n * self.decisions, n * self.local, n * self.possible)
 
     def bounds(self, *, deadline: bool) -> tuple[int, int]:
         """The fewest and the most.
@@ -60,7 +62,7 @@ class _RunForecast:
         """
         decision = ACTIONS[SIGNAL] + (ACTIONS[TIMER] if deadline else 0)
         low = self.certain + self.decisions + (ACTIONS[LOCAL_ACTIVITIES] if self.local else 0)
-        high = self.certain + decision * self.decisions + ACTIONS[LOCAL_ACTIVITIES] * self.local
+        high = self.certain + self.possible + decision * self.decisions + ACTIONS[LOCAL_ACTIVITIES] * self.local
         return low, high + high * _EVENTS_PER_ACTION // _EVENTS_PER_RUN
 
 
@@ -130,7 +132,10 @@ def _start_of_run(prepared: ValidatedPlan, *, child: bool) -> _RunForecast:
     approve, mode = request.config.approve, request.plan.mode if request.plan is not None else "eager"
     waits = mode == "lazy" if approve.plan is None else approve.plan
     certain = ACTIONS[WORKFLOW] + ACTIONS[ACTIVITY] * len(definitions)
-    return _RunForecast(certain, decisions=int(waits), local=int(looks_up))
+    # A check of other task queues, and the timer of the next one; the run's own queue is not known here
+    watches = bool(foreign_queues(node.tool for node in prepared.nodes))
+    possible = ACTIONS[LOCAL_ACTIVITIES] + ACTIONS[TIMER] if watches else 0
+    return _RunForecast(certain, decisions=int(waits), local=int(looks_up), possible=possible)
 
 
 def actions_are_foreseeable(prepared: ValidatedPlan, approvals: Sequence[bool], *, requests: int, child: bool) -> bool:

@@ -27,13 +27,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from acts.language.references import Path
+    from acts.language.values import Names
     from acts.plan.planned_call import PlannedCall
     from acts.plan.validate import ValidatedPlan
 
 # As the protocol has it: nobody reads more
 MAX_COMBINATIONS: Final = 64
-# Calls walked in all combinations together: at 0.06 to 0.1 ms each, ten seconds at worst
-MAX_STEPS: Final = 100_000
+# Looks at Calls and paths in all combinations together, some 20 µs each: a few seconds
+MAX_STEPS: Final = 200_000
 
 _NOW: Final = ""  # nobody reads the dates of a dry run
 _REPORTED_STATES: Final = {"completed": "run", "detached": "run", "skipped": "skipped", "failed": "failed"}
@@ -75,33 +76,44 @@ def possible_outcomes(node: PlannedCall) -> tuple[int, ...]:
         return SUCCESS, 0
     if node.kind == "latent":
         return tuple(range(len(node.outcomes)))
-    return tuple(
-        i for i in range(len(node.outcomes)) if i in (0, node.error) or _distinguishing_path(node, i) is not None
-    )
+    distinguishing = distinguishing_paths(node)
+    return tuple(i for i in range(len(node.outcomes)) if i in (0, node.error) or distinguishing[i] is not None)
 
 
-def _distinguishing_path(node: PlannedCall, outcome: int) -> Path | None:
-    """A path of an outcome that no other alternative overlaps."""
-    if outcome >= node.result_outcome_count:
-        return None
-    others = [q for i, o in enumerate(node.result_outcomes) if i != outcome for q in o]
-    return next((p for p in node.outcomes[outcome] if not any(p.overlaps(q) for q in others)), None)
+def distinguishing_paths(node: PlannedCall) -> list[Path | None]:
+    """Of each outcome a path that no other alternative overlaps, or None. Linear in the names of all paths."""
+    exact: dict[tuple[str, Names], set[int]] = {}
+    above: dict[tuple[str, Names], set[int]] = {}  # by prefix: the outcomes with a path there or below
+    for outcome, paths in enumerate(node.result_outcomes):
+        for path in paths:
+            exact.setdefault((path.kind, path.names), set()).add(outcome)
+            for depth in range(len(path.names) + 1):
+                above.setdefault((path.kind, path.names[:depth]), set()).add(outcome)
+
+    def is_alone(path: Path, outcome: int) -> bool:
+        prefixes = (exact.get((path.kind, path.names[:depth]), ()) for depth in range(len(path.names) + 1))
+        return above[path.kind, path.names] == {outcome} and all(set(found) <= {outcome} for found in prefixes)
+
+    alone = [next((p for p in paths if is_alone(p, i)), None) for i, paths in enumerate(node.result_outcomes)]
+    return [*alone, *[None] * (len(node.outcomes) - len(alone))]
 
 
-def explore_outcomes(prepared: ValidatedPlan, doomed: set[int]) -> tuple[list[OutcomeRun], bool]:
+def explore_outcomes(
+    prepared: ValidatedPlan, doomed: set[int], max_steps: int | None = None
+) -> tuple[list[OutcomeRun], bool]:
     """A dry run per combination of outcomes, and whether some were left out.
 
-    ``doomed`` are the ranks of Calls that cannot be started. The first outcomes come first, then what differs
-    from them in one choice, in two … A run repeats the choices of an earlier one up to some Call, takes
-    another outcome there and the first ones after it; so no combination comes twice.
+    ``doomed`` are the ranks of Calls that cannot be started; ``max_steps`` is in place of MAX_STEPS. The first
+    outcomes come first, then what differs from them in one choice, in two … A run repeats the choices of an earlier
+    one up to some Call, takes another outcome there and the first ones after it; so no combination comes twice.
     """
     runner = DryRunner(prepared, doomed)
     prefixes: deque[tuple[int, ...]] = deque([()])
     runs: dict[tuple[Any, ...], OutcomeRun] = {}
     count, truncated = 0, False
+    steps_of_run, allowed = count_steps(prepared), MAX_STEPS if max_steps is None else max_steps
     while prefixes:
-        steps = (count + 1) * len(prepared.nodes)
-        if count == MAX_COMBINATIONS or (count and steps > MAX_STEPS):
+        if count == MAX_COMBINATIONS or (count and (count + 1) * steps_of_run > allowed):
             return list(runs.values()), True
         prefix = prefixes.popleft()
         run = runner.run(prefix)
@@ -118,11 +130,21 @@ def explore_outcomes(prepared: ValidatedPlan, doomed: set[int]) -> tuple[list[Ou
     return list(runs.values()), truncated
 
 
+def count_steps(prepared: ValidatedPlan) -> int:
+    """The looks at Calls, paths and their names that one dry run takes."""
+    steps = 0
+    for node in prepared.nodes:
+        written = sum(1 + len(path.names) // 4 for outcome in node.outcomes for path in outcome)
+        steps += 4 + written + sum(len(read.paths) for read in node.reads) + len(node.scopes)
+    return steps
+
+
 class DryRunner:
     """Walks one plan again and again; ``options`` are the possible outcomes by rank."""
 
     def __init__(self, prepared: ValidatedPlan, doomed: set[int]) -> None:
         self.options = [possible_outcomes(node) for node in prepared.nodes]
+        self._distinguishing: dict[int, list[Path | None]] = {}
         self._prepared = _without_unread_data(prepared)
         self._doomed = doomed
         tools = {n.tool.name: n.tool for n in prepared.nodes}
@@ -160,8 +182,13 @@ class DryRunner:
         value = self._results[node.tool.name]
         if node.kind == "latent":
             return walk.completed(rank, value, _NOW, outcome if outcome > 0 else None)
-        path = _distinguishing_path(node, outcome) if outcome > 0 else None
+        path = self._distinguishing_paths(rank)[outcome] if outcome > 0 else None
         return walk.completed(rank, wrap_message(path.kind, nest(path.names, value)) if path else value, _NOW)
+
+    def _distinguishing_paths(self, rank: int) -> list[Path | None]:
+        if rank not in self._distinguishing:
+            self._distinguishing[rank] = distinguishing_paths(self._prepared.nodes[rank])
+        return self._distinguishing[rank]
 
 
 def _without_unread_data(prepared: ValidatedPlan) -> ValidatedPlan:

@@ -42,7 +42,9 @@ def simulate(
     return simulate_prepared(validate_request(raw, registry, served), price)
 
 
-def simulate_prepared(prepared: ValidatedPlan, price: Price | None = None, *, child: bool = False) -> dict[str, Any]:
+def simulate_prepared(
+    prepared: ValidatedPlan, price: Price | None = None, *, child: bool = False, max_steps: int | None = None
+) -> dict[str, Any]:
     """What a plan would do::
 
         {waves: [[call id]], criticalPath: [call id],
@@ -61,13 +63,14 @@ def simulate_prepared(prepared: ValidatedPlan, price: Price | None = None, *, ch
     delegates; a latent Call only reads. ``waiting`` are Calls that need what only ``provide`` can bring.
     ``actions`` are Temporal's billable actions without retries (see ``action_forecast``), ``tokens`` an
     estimate (see ``token_estimate``). ``price`` returns the estimated US dollars of one request to a model,
-    or None. ``child`` says that an agent starts the run as one of its own. A template is walked for its first
+    or None. ``child`` says that an agent starts the run as one of its own, ``max_steps`` how much work the
+    combinations of outcomes may take (see ``explore_outcomes``). A template is walked for its first
     instance; its figures are those of all ``instances``. ``runs`` is the number of child workflows that walk
     instances, ``unforeseen`` the figures to which other runs add what cannot be foreseen.
     """
     depths = Depths(prepared.graph)
     type_problems = find_type_problems(prepared)
-    runs, truncated = explore_outcomes(prepared, {p.rank for p in type_problems if p.certain})
+    runs, truncated = explore_outcomes(prepared, {p.rank for p in type_problems if p.certain}, max_steps)
     ids = [n.id for n in prepared.nodes]
     approvals = [_waits_for_approval(prepared, rank) for rank in range(len(ids))]
     template = is_template(prepared.request, prepared.nodes)

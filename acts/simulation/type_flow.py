@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from acts.language.errors import Problem
+from acts.language.output_methods import OUTPUT_METHODS
 from acts.language.references import AllOf, Expression, Path, operands
 from acts.language.schemas import with_null
 from acts.language.values import ABSENT, Names, pointer
@@ -43,11 +44,10 @@ MAX_WRITERS: Final = 4
 
 # The types that each method of writing can be applied to
 _TARGETS: Final = {
-    method: tuple(TypeAlternative(name, {}) for name in (*names, "null"))
-    for method, names in {
-        "push": ("list",), "concat": ("list", "string"), "merge": ("object", "list"), "assign": ("object",),
-    }.items()
-}  # fmt: skip
+    name: tuple(TypeAlternative(type_, {}) for type_ in (*method.extends, "null"))
+    for name, method in OUTPUT_METHODS.items()
+    if method.extends
+}
 # What a failure writes to an error path
 _FAILURE: Final[dict[str, Any]] = {
     "type": "object", "properties": {"code": {"type": "string"}, "message": {"type": "string"}, "details": True},
@@ -216,7 +216,7 @@ def _after_method(types: Alternatives, method: str, tail: Names) -> Alternatives
         return types
     if tail:
         return (ANY,)
-    return (TypeAlternative("list", {}),) if method == "push" else _without_contents(types)
+    return (TypeAlternative("list", {}),) if OUTPUT_METHODS[method].adds_element else _without_contents(types)
 
 
 def _without_contents(types: Alternatives) -> Alternatives:

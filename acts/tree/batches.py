@@ -13,6 +13,7 @@ A child receives the messages of its own instances and the global ones, never an
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -196,6 +197,15 @@ def count_calls(prepared: ValidatedPlan) -> int:
     """The number of Calls of a plan, over all of its instances."""
     times = len(prepared.request.instances()) if is_template(prepared.request, prepared.nodes) else 1
     return len(prepared.nodes) * max(1, times)
+
+
+def widest_instance(prepared: ValidatedPlan) -> int:
+    """How many Calls of one instance may run at once, at most: 1 where each waits for the one before it."""
+    if not is_template(prepared.request, prepared.nodes):
+        return max(1, *Counter(n.instance for n in prepared.nodes if n.instance is not None).values())
+    graph = prepared.graph
+    is_chain = all(rank - 1 in graph.dependencies(rank) for rank in range(1, len(prepared.nodes)))
+    return 1 if is_chain else len(prepared.nodes)
 
 
 def expand_template(prepared: ValidatedPlan, instances: Sequence[str]) -> ValidatedPlan:

@@ -12,7 +12,9 @@ from __future__ import annotations
 import hashlib
 from typing import Final
 
-# The server's default limit is 1,000 bytes (limit.maxIDLength); the rest is room for a suffix
+# What the server allows (limit.maxIDLength): a command with a longer id fails its workflow task on every retry
+SERVER_ID_BYTES: Final = 1_000
+# Ours are shorter: the rest is room for a suffix
 MAX_ID_BYTES: Final = 900
 _HASH_CHARACTERS: Final = 32
 
@@ -44,3 +46,11 @@ def short_id(text: str) -> str:
 def spare_child_id(id_: str, run_id: str) -> str:
     """The id that a child gets where ``id_`` is in use: with the start of its parent's run id behind it."""
     return short_id(f"{id_}~{run_id[:8]}")
+
+
+def is_workflow_id(text: str) -> bool:
+    """True for a text that the server takes as a workflow id."""
+    try:
+        return 0 < len(text.encode()) <= SERVER_ID_BYTES
+    except UnicodeEncodeError:  # a lone surrogate
+        return False

@@ -10,7 +10,7 @@ the definition's content pins it. Pure: definitions are loaded elsewhere.
 
 from __future__ import annotations
 
-import json
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any, Final
 
 from acts.language.errors import EngineError
@@ -225,9 +225,9 @@ def _hoist_defs(schema: dict[str, Any], defs: dict[str, Json], prefix: str) -> d
     """The schema without its ``$defs``, which are added to ``defs`` under prefixed names."""
     own = schema.get("$defs")
     names = {key: f"{prefix}_{key}" for key in own} if isinstance(own, dict) else {}
-    copy: dict[str, Any] = json.loads(json.dumps(schema))
+    copy: dict[str, Any] = deepcopy(schema)
     for part in subschemas(copy):
-        target = part.get("$ref") if isinstance(part, dict) else None
+        target = part.get("$ref")
         if isinstance(target, str) and target.removeprefix(_LOCAL) in names:
             part["$ref"] = _LOCAL + names[target.removeprefix(_LOCAL)]
     for key, new in names.items():

@@ -11,7 +11,7 @@ from acts.language.strict_json import read_json, write_json
 from acts.tree.compression import compress, decompress
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 # Keys of a payload's metadata: the type of the record, and the shared half
 TYPE_KEY: Final = "acts"
@@ -19,13 +19,16 @@ SHARED_KEY: Final = "acts-shared"
 
 
 def split_instance_input(data: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-    """The JSON of an ``InstanceInput`` as its own half, ``{instances, context, instance?}``, and the shared bytes."""
+    """The JSON of an ``InstanceInput`` as its own half, ``{instances, context, instance?}``, and the shared bytes.
+
+    ``instance`` is that of the child's position, unless it is the only one of ``instances``.
+    """
     request, position = data["request"], data["position"]
     context = request["context"]
     first = next((i for i, m in enumerate(context) if m.get("_instance") is not None), len(context) - 1)
     own: dict[str, Any] = {"instances": data["instances"], "context": context[first:-1]}
-    if "instance" in position:
-        own["instance"] = position["instance"]
+    if position.get("instance") != _only(data["instances"]):
+        own["instance"] = position.get("instance")
     shared = {k: v for k, v in data.items() if k != "instances"}
     shared["position"] = {k: v for k, v in position.items() if k != "instance"}
     shared["request"] = {**request, "context": [*context[:first], context[-1]]}
@@ -41,5 +44,10 @@ def join_instance_input(own: Mapping[str, Any], shared_bytes: bytes) -> dict[str
     shared = read_json(decompress(shared_bytes))
     *common, plan = shared["request"]["context"]
     request = {**shared["request"], "context": [*common, *own["context"], plan]}
-    position = shared["position"] if "instance" not in own else {**shared["position"], "instance": own["instance"]}
+    instance = own.get("instance", _only(own["instances"]))
+    position = shared["position"] if instance is None else {**shared["position"], "instance": instance}
     return {**shared, "request": request, "position": position, "instances": own["instances"]}
+
+
+def _only(instances: Sequence[str]) -> str | None:
+    return instances[0] if len(instances) == 1 else None

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from acts.language.errors import InvalidRequest, Problem
+from acts.language.output_methods import GROWING_METHODS
 from acts.language.references import Path
 from acts.language.scopes import scoped_context, wrap_message
 from acts.language.strict_json import json_size
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
     from acts.plan.validate import ValidatedPlan
 
 _EMPTY: Final[dict[type, Json]] = {list: [], dict: {}, str: "", bool: False, int: 0, float: 0}
-# These methods add to a list, so an index into it depends on the complete list
-_GROWING: Final = ("push", "concat")
 
 
 def minimal_request(
@@ -117,8 +116,8 @@ def needed_messages(log: Log, nodes: Iterable[PlannedCall], local: Iterable[Data
     """
     nodes = list(nodes)
     read = [p for n in nodes for p in paths_read(n)]
-    grown = [p for n in nodes if n.method in _GROWING for p in n.writes]
-    grown += [m.path for m in local if m.path is not None and m.method in _GROWING]
+    grown = [p for n in nodes if n.method in GROWING_METHODS for p in n.writes]
+    grown += [m.path for m in local if m.path is not None and m.method in GROWING_METHODS]
     needed = dict.fromkeys(read)
     needed.update({g: None for g in grown if any(_contains(g, p) for p in read)})
     context = scoped_context(needed, lambda path: log.read(path, 0))
@@ -169,10 +168,13 @@ def edited_request(request: dict[str, Any], index: int, calls: list[Json]) -> di
     return out
 
 
-def prompt_context(request: Request, tools: Iterable[Tool], mode: str, page: Json, limit: int) -> dict[str, Any]:
+def prompt_context(
+    request: Request, tools: Iterable[Tool], mode: str, page: Json, limit: int, turns: Sequence[dict[str, Any]] = ()
+) -> dict[str, Any]:
     """A page of the context for a model's prompt, of at most ``limit`` bytes: the answer to ``promptContext``.
 
-    ``page`` is ``{offset?, upto?, known?}``; without ``known`` the page includes the Tools and the settings.
+    ``page`` is ``{offset?, upto?, turns?: [offset, upto], known?}``; without ``known`` the page includes the Tools and
+    the settings. ``turns`` are those of a planner from that offset on; they follow after the last message.
     """
     page = page if isinstance(page, dict) else {}
     offset = int(page.get("offset", 0))
@@ -181,12 +183,18 @@ def prompt_context(request: Request, tools: Iterable[Tool], mode: str, page: Jso
     if not page.get("known"):
         out.update(
             tools={t.name: {"schema": t.schema, "served": t.served} for t in tools}, output=request.schema, mode=mode,
-            step=request.config.step, instances=list(request.instances()),
+            step=request.config.step, instances=list(request.instances()), maxTicks=request.config.maxTicks,
         )  # fmt: skip
     size = json_size(out)
     for message in request.context[offset:upto]:
         size += json_size(message.raw)
         if out["messages"] and size > limit:
-            break
+            return out
         out["messages"].append(message.raw)
-    return out
+    fitting: list[dict[str, Any]] = []
+    for turn in turns:
+        size += json_size(turn)
+        if (fitting or out["messages"]) and size > limit:
+            break
+        fitting.append(turn)
+    return {**out, "turns": fitting} if fitting else out

@@ -4,88 +4,21 @@
 * what every child gives back beside its result: ``Accounting``;
 * what a run carries into the next one: ``PlanState``, ``AgentState``;
 * the signals between runs: ``PendingChanged``, ``ForwardedDecision``, ``DecisionAnswer``,
-  ``BudgetRequest``, ``BudgetGrant``, ``BudgetReport``, ``RunEnded``, ``CancelledReport``.
+  ``BudgetRequest``, ``BudgetGrant``, ``BudgetReport``, ``RunEnded``, ``CancelledReport``, ``Superseded``.
 
-This file knows no Temporal: ``workflows/runtime/payloads.py`` puts records into payloads. A field
-is added with a default, so that records of an earlier version are read; a change of meaning raises
-``WIRE_VERSION``, and a run that meets a later version than its own refuses it by name.
+``wire_format.py`` says what they have in common. This file knows no Temporal: ``workflows/runtime/payloads.py``
+puts records into payloads.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final, Self
+from typing import Any, Final
 
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from acts.language.config import DEFAULT_PARALLEL, MAX_PARALLEL, Budget
+from acts.tree.wire_format import Record, VersionedRecord
 
-from acts.language.config import Budget
-from acts.language.errors import ActsError
-
-WIRE_VERSION: Final = 1
 # How deep delegates may call delegates, where no budget says otherwise
 DEFAULT_DEPTH: Final = 8
-
-
-class RecordError(ActsError):
-    """A payload that is not the record it should be; the message names the record and the field."""
-
-
-class Record(BaseModel):
-    """Base of all records: camelCase on the wire, nothing unknown, defaults left out."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    def to_json(self) -> dict[str, Any]:
-        """The record as JSON; a field that has its default is left out."""
-        out: dict[str, Any] = {}
-        for name, field in type(self).model_fields.items():
-            value = getattr(self, name)
-            if field.is_required() or value != field.get_default(call_default_factory=True):
-                out[name] = _to_json(value)
-        return out
-
-    @classmethod
-    def from_json(cls, data: Any) -> Self:
-        """The record that ``to_json`` gave.
-
-        Raises:
-            RecordError: the data is none, or of a later version.
-        """
-        try:
-            return cls.model_validate(data)
-        except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            place = ".".join(str(part) for part in first["loc"]) or "the record"
-            raise RecordError(f"not a {cls.__name__}: {place}: {first['msg']}") from None
-
-
-class VersionedRecord(Record):
-    """A record that stands in a history by itself: it says which version of the wire it is of."""
-
-    v: int = WIRE_VERSION
-
-    def to_json(self) -> dict[str, Any]:
-        """The record as JSON, its version first."""
-        return {"v": self.v, **super().to_json()}
-
-    @model_validator(mode="before")
-    @classmethod
-    def _check_version(cls, data: Any) -> Any:
-        """Before the fields are checked: a later version may have fields that this one does not know."""
-        version = data.get("v") if isinstance(data, dict) else None
-        if isinstance(version, int) and version > WIRE_VERSION:
-            raise ValueError(f"it has version {version} of the wire; this worker reads up to {WIRE_VERSION}: update it")
-        return data
-
-
-def _to_json(value: Any) -> Any:
-    if isinstance(value, Record):
-        return value.to_json()
-    if isinstance(value, BaseModel):
-        return value.model_dump(mode="json", exclude_none=True)
-    if isinstance(value, tuple):
-        return [_to_json(item) for item in value]
-    return value
-
 
 # -- where a run stands in its tree --------------------------------------------------
 
@@ -102,7 +35,11 @@ class TreePosition(Record):
 
     ``ancestors`` are the workflow ids from the root down to the parent: empty at the root.
     ``instance`` is the instance that the root's plan walks on this branch. ``accounts`` are the
-    budgets that hold here, the root's first. ``depth`` counts the delegates on the way.
+    budgets that hold here, the root's first. ``depth`` counts the delegates on the way. ``maxParallel`` is how many
+    Calls may be in flight in this part of the tree, ``permitKeeper`` the run that is asked for permits (None: this run
+    has them all), ``keepsPermits`` says that the runs below ask this one.
+    ``identity`` is what the ``_id``s of this run's Calls derive from, ``token`` the secret of the tree
+    (``tree/identity.py``); a root makes both when it starts.
     """
 
     ancestors: tuple[str, ...] = ()
@@ -110,6 +47,11 @@ class TreePosition(Record):
     depth: int = 0
     maxDepth: int = DEFAULT_DEPTH
     accounts: tuple[BudgetAccount, ...] = ()
+    maxParallel: int = DEFAULT_PARALLEL
+    permitKeeper: str | None = None
+    keepsPermits: bool = False
+    identity: str = ""
+    token: str = ""
 
     @property
     def is_root(self) -> bool:
@@ -126,20 +68,34 @@ class TreePosition(Record):
             changes["accounts"] = (*self.accounts, BudgetAccount(id=workflow_id, limits=budget))
         return self.model_copy(update=changes)
 
-    def child(self, workflow_id: str, instance: str | None = None) -> TreePosition:
-        """The place of a child of this run that works on the same level of delegation."""
+    def with_limit(self, max_parallel: int, lease: PermitLease | None) -> TreePosition:
+        """The same place, with the run's own ``maxParallel``: that of its tree, or a smaller one for its part of it."""
+        limit = min(max_parallel, MAX_PARALLEL)
+        if lease is None:
+            return self.model_copy(update={"maxParallel": limit})
+        if limit >= self.maxParallel:
+            return self
+        return self.model_copy(update={"maxParallel": limit, "keepsPermits": True})
+
+    def child(self, workflow_id: str, instance: str | None = None, identity: str | None = None) -> TreePosition:
+        """The place of a child of this run that works on the same level of delegation.
+
+        ``identity`` None: it walks a part of this run's plan.
+        """
         changes: dict[str, Any] = {"ancestors": (*self.ancestors, workflow_id)}
         if self.instance is None and instance is not None:
             changes["instance"] = instance
+        if identity is not None:
+            changes["identity"] = identity
         return self.model_copy(update=changes)
 
-    def delegate(self, workflow_id: str, instance: str | None = None) -> TreePosition:
-        """The place of a delegate of this run: one level deeper."""
-        return self.child(workflow_id, instance).model_copy(update={"depth": self.depth + 1})
+    def delegate(self, workflow_id: str, instance: str | None = None, identity: str | None = None) -> TreePosition:
+        """The place of a delegate of this run, one level deeper; ``identity`` is the ``_id`` of its Call."""
+        return self.child(workflow_id, instance, identity).model_copy(update={"depth": self.depth + 1})
 
-    def detached(self) -> TreePosition:
-        """The place of a delegate that outlives its tree: the root of a tree of its own."""
-        return TreePosition(depth=self.depth + 1, maxDepth=self.maxDepth)
+    def detached(self, identity: str = "") -> TreePosition:
+        """The place of a delegate that outlives its tree: the root of a tree of its own, with the same token."""
+        return TreePosition(depth=self.depth + 1, maxDepth=self.maxDepth, identity=identity, token=self.token)
 
 
 # -- what a child is started with ------------------------------------------------------
@@ -163,6 +119,13 @@ class ContextRef(Record):
     workflowId: str
     runId: str
     messageCount: int
+
+
+class PermitLease(Record):
+    """The permits that a run is started with; ``mayAsk`` False: none are free, it is given some when there are."""
+
+    permits: int
+    mayAsk: bool = True
 
 
 class GrantedRequest(Record):
@@ -192,7 +155,8 @@ class PlanInput(VersionedRecord):
 
     ``capabilities`` None: it looks them up itself. ``approve`` is what the person asked for who
     started the tree; ``part`` says that ``request`` holds a part of the context only. ``settled`` are requests
-    that the root has not heard of: this run reports them with its own.
+    that the root has not heard of: this run reports them with its own. ``isGrowing``: the plan is the
+    beginning of one that is still being written; each ``PlanExtension`` brings more of it.
     """
 
     request: dict[str, Any]
@@ -203,6 +167,8 @@ class PlanInput(VersionedRecord):
     part: bool = False
     forecast: dict[str, Any] | None = None
     settled: tuple[SettledRequest, ...] = ()
+    isGrowing: bool = False
+    lease: PermitLease | None = None
 
 
 class InstanceInput(PlanInput):
@@ -226,7 +192,8 @@ class DelegateInput(VersionedRecord):
     """What the child that does a delegated Call is started with, and nothing else of its parent.
 
     ``grant`` is the request to a model that it begins with; ``refusal`` says why the budget has none for it.
-    ``price`` is that of the model, where ``anonymous`` takes it over from its parent.
+    ``price`` is that of the model, where ``anonymous`` takes it over from its parent. ``lease`` is the permit of
+    the Call.
     """
 
     delegate: str
@@ -239,12 +206,14 @@ class DelegateInput(VersionedRecord):
     grant: GrantedRequest | None = None
     refusal: str | None = None
     price: tuple[float, float] | None = None
+    lease: PermitLease | None = None
 
 
 class BackgroundInput(VersionedRecord):
-    """A fire-and-forget Call: an Activity with its three arguments, or a delegate."""
+    """A fire-and-forget Call: an Activity with its three arguments, or a delegate. ``token`` is that of the tree."""
 
     label: str
+    token: str = ""
     activity: str | None = None
     options: dict[str, Any] = {}
     call: dict[str, Any] = {}
@@ -260,11 +229,13 @@ class Accounting(Record):
     """What a child's work adds to the run above, beside its result.
 
     ``settled`` are granted requests whose usage the root has not heard of; ``actions`` are the billable
-    actions of the child and of all below it, by kind.
+    actions of the child and of all below it, by kind. ``permits`` are what is left of its lease and of what it was
+    granted besides; None: it had no lease.
     """
 
     settled: tuple[SettledRequest, ...] = ()
     actions: dict[str, int] = {}
+    permits: int | None = None
 
 
 # -- what a run carries into the next ------------------------------------------------------
@@ -279,11 +250,13 @@ class PlanState(VersionedRecord):
     approvals: dict[str, Any]
     budget: dict[str, Any]
     input: dict[str, Any] | None = None
+    position: TreePosition | None = None
     usage: dict[str, Any] = {}
     version: int = 1
     isApproved: bool = True
     forecast: dict[str, Any] | None = None
     actions: dict[str, int] = {}
+    lease: PermitLease | None = None
 
 
 class AgentState(VersionedRecord):
@@ -305,12 +278,19 @@ class AgentState(VersionedRecord):
     definition: dict[str, str] = {}
     delegate: dict[str, Any] | None = None
     actions: dict[str, int] = {}
+    lease: PermitLease | None = None
 
 
 # -- signals between runs --------------------------------------------------------------------
 
 
-class PendingChanged(VersionedRecord):
+class TreeSignal(VersionedRecord):
+    """Base of the signals between the runs of one tree. ``token`` is that of the tree: without it, one is ignored."""
+
+    token: str = ""
+
+
+class PendingChanged(TreeSignal):
     """To the root: what waits in the sender has changed. ``ancestors`` are those of the sender."""
 
     workflowId: str
@@ -319,7 +299,7 @@ class PendingChanged(VersionedRecord):
     closed: tuple[dict[str, Any], ...] = ()
 
 
-class ForwardedDecision(VersionedRecord):
+class ForwardedDecision(TreeSignal):
     """A decision on its way: from the run that a person told to the root, or from the root to the run that waits.
 
     ``scope`` limits it to the runs at and below one run. ``replyTo`` is the run that owes the person an
@@ -333,7 +313,7 @@ class ForwardedDecision(VersionedRecord):
     target: dict[str, Any] | None = None
 
 
-class DecisionAnswer(VersionedRecord):
+class DecisionAnswer(TreeSignal):
     """The judgement of the run that waits: accepted, or the problem."""
 
     id: str
@@ -342,7 +322,7 @@ class DecisionAnswer(VersionedRecord):
     details: Any = None
 
 
-class BudgetRequest(VersionedRecord):
+class BudgetRequest(TreeSignal):
     """To the root: may I make so many requests of this size, or so many more Calls?
 
     ``tokens`` and ``cost`` are what each may take at most, ``leastTokens`` and ``leastCost`` what it needs.
@@ -365,7 +345,7 @@ class BudgetRequest(VersionedRecord):
     settled: tuple[SettledRequest, ...] = ()
 
 
-class BudgetGrant(VersionedRecord):
+class BudgetGrant(TreeSignal):
     """From the root: ``granted`` requests, or the limit that ``refused`` the rest of what was asked for."""
 
     id: int
@@ -374,7 +354,7 @@ class BudgetGrant(VersionedRecord):
     share: dict[str, Any] | None = None
 
 
-class BudgetReport(VersionedRecord):
+class BudgetReport(TreeSignal):
     """To the root: what granted requests cost, and by how many Calls an edit changed a plan."""
 
     workflowId: str
@@ -383,14 +363,47 @@ class BudgetReport(VersionedRecord):
     calls: int = 0
 
 
-class RunEnded(VersionedRecord):
+class StreamedCalls(TreeSignal):
+    """From the model activity to its agent: Calls of an answer that is still being written.
+
+    ``first`` is the position of the first of them, from 0. ``attempt`` numbers the attempts at the answer.
+    """
+
+    tick: int
+    attempt: int
+    first: int
+    calls: tuple[Any, ...]
+
+
+class PlanExtension(TreeSignal):
+    """To the run that walks a growing plan: more of its Calls, and the context before them.
+
+    A number in ``context`` is the message that the run has at that index. ``isComplete``: no more Calls
+    follow. ``dropped`` says why the plan is only what has started: the rest of it is void. ``permits`` join its lease.
+    """
+
+    calls: tuple[Any, ...] = ()
+    context: tuple[Any, ...] = ()
+    isComplete: bool = False
+    dropped: str | None = None
+    permits: int = 0
+
+
+class RunEnded(TreeSignal):
     """To the root: a run ended without a last word; what waits there or is reserved for it is void."""
 
     workflowId: str
 
 
-class CancelledReport(VersionedRecord):
+class CancelledReport(TreeSignal):
     """To the parent: what a cancelled child had done. A cancelled workflow has no result."""
 
     workflowId: str
     report: dict[str, Any]
+
+
+class Superseded(TreeSignal):
+    """To a run that a reset or a retry left behind: the run ``runId`` of its parent starts its work again."""
+
+    workflowId: str
+    runId: str

@@ -18,7 +18,7 @@ from acts.tree.plan_request import prompt_context
 from acts.views import approval_page, results
 from acts.views.markdown import code_span
 from acts.views.mermaid import render_graph
-from acts.views.web_page import WebPage, agent_page, approvals_section
+from acts.views.web_page import agent_page, approvals_section, plan_page
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,8 +61,8 @@ def forecast_plan(prepared: ValidatedPlan, *, child: bool = False) -> dict[str, 
 def _add_common(run: RunMachine, status: dict[str, Any]) -> dict[str, Any]:
     if waits := len(run.approvals.pending):
         status["waits"] = waits
-    if run.notes:
-        status["notes"] = run.notes
+    if notes := run.all_notes:
+        status["notes"] = notes
     if run.approvals.records:
         status["decisions"] = run.approvals.records[-MAX_DECISIONS:]
     return status
@@ -73,15 +73,15 @@ class PlanView:
 
     def __init__(self, run: PlanRun) -> None:
         self._run = run
-        self._page = WebPage(run.walk)
-        self._page_version = run.version
         self._proposal: tuple[int, str] | None = None
+        self._in_queue = run.queue_watch.waiting_calls
 
     def status(self) -> dict[str, Any]:
         """``{phase, calls, usage, instances?, waits?, notes?, decisions?}``."""
         walk = self._run.walk
         out: dict[str, Any] = {
-            "phase": self._run.phase, "calls": call_report.calls(walk), "usage": self._run.usage.to_json()
+            "phase": self._run.phase, "calls": call_report.calls(walk, self._in_queue),
+            "usage": self._run.usage.to_json()
         }  # fmt: skip
         if walk.prepared.request.instances():
             out["instances"] = statuses(walk)
@@ -90,9 +90,9 @@ class PlanView:
     def page(self) -> str:
         """The Markdown page in the Web UI."""
         run = self._run
-        if self._page_version != run.version:  # an edit may have moved every Call
-            self._page_version, self._page = run.version, WebPage(run.walk)
-        page = self._page.page(run.phase, run.notes, run.approvals.pending, run.approvals.records)
+        page = plan_page(
+            run.walk, run.phase, run.all_notes, run.approvals.pending, run.approvals.records, self._in_queue
+        )
         return page if run.is_approved or run.finished is not None else page + self._proposed()
 
     def _proposed(self) -> str:
@@ -123,7 +123,7 @@ class PlanView:
     def graph(self, options: Any) -> Any:
         """The plan as a Mermaid flowchart."""
         walk = self._run.walk
-        states = {"calls": call_report.calls(walk), "instances": child_progress(walk)}
+        states = {"calls": call_report.calls(walk, self._in_queue), "instances": child_progress(walk)}
         return render_graph(self._run.whole_plan, states, options)
 
     def pending_parameters(self, limit: int) -> dict[str, Any]:
@@ -143,6 +143,11 @@ class PlanView:
         return {"editable": self._run.setup.takes_edits, "calls": calls}
 
     # -- the end --------------------------------------------------------------------------------
+
+    @property
+    def first_message(self) -> int:
+        """The position of the first appended message in the whole context."""
+        return len(self._run.walk.prepared.request.context)
 
     def result(self, actions: int) -> dict[str, Any]:
         """The result of a Plan."""
@@ -206,7 +211,7 @@ class AgentView:
     def page(self) -> str:
         """The Markdown page in the Web UI."""
         run = self._run
-        page = agent_page(run.loop, run.phase, run.notes, run.approvals.pending, run.approvals.records)
+        page = agent_page(run.loop, run.phase, run.all_notes, run.approvals.pending, run.approvals.records)
         return page + self._proposed() if run.loop.is_proposing and run.finished is None else page
 
     def _proposed(self) -> str:
@@ -232,9 +237,12 @@ class AgentView:
         return context_page(lambda: [m.raw for m in loop.request.context], loop.context.value, page, limit)
 
     def prompt_context(self, page: Any, limit: int) -> dict[str, Any]:
-        """What a model is shown: the context so far, and the Tools."""
+        """What a model is shown: the context so far, the Tools, and the turns."""
         loop = self._run.loop
-        return prompt_context(loop.request, loop.tools.values(), loop.mode, page, limit)
+        start, stop = (page.get("turns") if isinstance(page, dict) else None) or (0, 0)
+        turns = [turn.to_json() for turn in loop.turn_log.turns[start:stop]]
+        out = prompt_context(loop.request, loop.tools.values(), loop.mode, page, limit, turns)
+        return {**out, "model": self._run.config.model, "at": loop.turn_log.at} if "tools" in out else out
 
     def graph(self, options: Any) -> Any:
         """The latest plan as a Mermaid flowchart."""
@@ -245,6 +253,12 @@ class AgentView:
         """Nothing: the Calls of a plan wait in the run that walks it."""
         return {"editable": True, "calls": []}
 
+    @property
+    def first_message(self) -> int:
+        """The position of the first appended message in the whole context."""
+        loop = self._run.loop
+        return len(loop.request.context) - len(loop.context.appended())
+
     def result(self) -> dict[str, Any]:
         """The result of an Agent."""
         run = self._run
@@ -252,9 +266,9 @@ class AgentView:
         out = results.build_agent_result(run.loop, status)
         if run.approvals.records:
             out["decisions"] = run.approvals.records
-        if run.forecasts:
-            total = run.forecasts[0]
-            for forecast in run.forecasts[1:]:
+        if run.proposals.forecasts:
+            total = run.proposals.forecasts[0]
+            for forecast in run.proposals.forecasts[1:]:
                 total = sum_tables(total, forecast)
             out["forecast"] = total
         if run.failure is not None:

@@ -8,6 +8,7 @@ waits as a whole would do.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,7 +21,7 @@ from acts.views.markdown import MAX_ROWS, code_span, fence, fit_lines, row, tabl
 from acts.views.state_marks import CALL_STATES, STATE_MARKS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from acts.machines.loop import Loop
     from acts.machines.walk import Walk
@@ -74,53 +75,41 @@ def agent_page(
 # -- the page of a plan --------------------------------------------------------------
 
 
-class WebPage:
-    """The page of a plan while it is walked. It renders again only the Calls that changed."""
+def plan_page(
+    walk: Walk, phase: str, notes: Sequence[str], pending: Sequence[PendingApproval] = (),
+    decisions: Sequence[Mapping[str, Any]] = (), in_queue: Collection[str] = (),
+) -> str:  # fmt: skip
+    """The page of a plan as it is walked; ``pending`` and ``decisions`` as in ``agent_page``.
 
-    def __init__(self, walk: Walk) -> None:
-        self._walk = walk
-        self._lists_all = len(walk.nodes) <= MAX_ROWS
-        self._ranks: list[int] = []
-        self._lines: dict[int, tuple[str, str | None]] = {}
-        self._awaiting: dict[int, str] = {}
-        for rank in sorted(range(len(walk.nodes)), key=lambda r: walk.nodes[r].index):
-            self._update(rank)
+    ``in_queue`` are the keys of Calls that no worker has taken.
+    """
+    listed = sorted(range(len(walk.nodes)), key=lambda rank: walk.nodes[rank].index)
+    ranks = listed if len(listed) <= MAX_ROWS else [rank for rank in listed if walk.calls[rank].state in _FAILED]
+    items = [_page_item(walk, rank, in_queue) for rank in ranks[:MAX_ROWS]]
+    rows = fit_lines((row(*_cells(item)) for item in items), len(ranks), _STATUS)
+    remarks = [remark for item in items if (remark := _remark(item))]
+    counts = Counter(walk.counts)
+    counts.update({"ready": len(in_queue), "running": -len(in_queue)})
+    awaiting = [rank for rank in listed if walk.calls[rank].stage == "awaiting"] if counts["awaiting"] else []
+    return _join(
+        f"**{phase}** — {', '.join(f'{counts[s]} {s}' for s in CALL_STATES if counts[s]) or 'no calls'}",
+        _note_lines(notes),
+        table(("", "call", "writes"), rows) if rows else "",
+        "\n".join(fit_lines(remarks, len(remarks), _STATUS)),
+        *fit_lines((_awaiting_section(walk, rank) for rank in awaiting), len(awaiting), _PENDING, MAX_APPROVALS),
+    ) + approvals_section(pending, decisions)
 
-    def page(
-        self, phase: str, notes: Sequence[str], pending: Sequence[PendingApproval] = (),
-        decisions: Sequence[Mapping[str, Any]] = (),
-    ) -> str:  # fmt: skip
-        """The page as of now; ``pending`` and ``decisions`` as in ``agent_page``."""
-        walk = self._walk
-        for rank in dict.fromkeys(walk.changed):
-            self._update(rank)
-        walk.changed.clear()
-        counts = ", ".join(f"{walk.counts[state]} {state}" for state in CALL_STATES if walk.counts.get(state))
-        lines = [self._lines[rank] for rank in self._ranks]
-        rows = fit_lines((line for line, _ in lines), len(lines), _STATUS)
-        remarks = [remark for _, remark in lines if remark]
-        return _join(
-            f"**{phase}** — {counts or 'no calls'}",
-            _note_lines(notes),
-            table(("", "call", "writes"), rows) if rows else "",
-            "\n".join(fit_lines(remarks, len(remarks), _STATUS)),
-            *fit_lines(self._awaiting.values(), len(self._awaiting), _PENDING, MAX_APPROVALS),
-        ) + approvals_section(pending, decisions)
 
-    def _update(self, rank: int) -> None:
-        """Render one Call again."""
-        run, item = self._walk.calls[rank], call_item(self._walk, rank)
-        if run.state != "awaiting":
-            self._awaiting.pop(rank, None)
-        elif rank not in self._awaiting and run.resolved is not None:
-            self._awaiting[rank] = _parameters_section(_name(item), run.resolved)
-        if rank not in self._lines:
-            if not self._lists_all and (run.state not in _FAILED or len(self._ranks) == MAX_ROWS):
-                return
-            self._ranks.append(rank)
-        if run.state not in SETTLED:  # where it wrote, or where it may still write
-            item.setdefault("outputPath", " || ".join(map(conjunction, self._walk.nodes[rank].outcomes)))
-        self._lines[rank] = row(*_cells(item)), _remark(item)
+def _page_item(walk: Walk, rank: int, in_queue: Collection[str]) -> dict[str, Any]:
+    """The report on a Call, with the paths that it may still write."""
+    item = call_item(walk, rank, in_queue)
+    if walk.calls[rank].state not in SETTLED:
+        item.setdefault("outputPath", " || ".join(map(conjunction, walk.nodes[rank].outcomes)))
+    return item
+
+
+def _awaiting_section(walk: Walk, rank: int) -> str:
+    return _parameters_section(_name(call_item(walk, rank)), walk.calls[rank].resolved or {})
 
 
 # -- Calls -----------------------------------------------------------------------------

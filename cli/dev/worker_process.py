@@ -44,6 +44,7 @@ def main() -> None:
 def _run(send_report: Any) -> int:
     from activities.registry import RegistryError, from_environment
     from worker import Settings, SettingsError, serve
+    from worker_runtime.process_watch import limit_stop
 
     try:
         settings, registry = Settings.from_environment(), from_environment()
@@ -62,8 +63,14 @@ def _run(send_report: Any) -> int:
     async def work() -> None:
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGTERM, stop.set)
-        arguments = (loop, stop, settings.shutdown_seconds + _EXTRA_SECONDS)
+        limit = settings.shutdown_seconds + _EXTRA_SECONDS
+
+        def request_stop() -> None:
+            limit_stop(limit)
+            stop.set()
+
+        loop.add_signal_handler(signal.SIGTERM, request_stop)
+        arguments = (loop, stop, limit)
         threading.Thread(target=_obey_parent, args=arguments, name="parent", daemon=True).start()
         await serve(settings, registry, ready=ready, stop=stop)
 

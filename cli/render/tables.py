@@ -69,7 +69,7 @@ def call_name(call: Mapping[str, Any], key: str = "id") -> str:
 
 
 def describe_call(call: Mapping[str, Any]) -> str:
-    """The error of a call, or what it waits for."""
+    """The error of a call, what it waits for, or which attempt of it runs."""
     error = call.get("error")
     if isinstance(error, Mapping):
         return clean(f"{error.get('code')}: {error.get('message')}", MAX_NOTE)
@@ -77,6 +77,10 @@ def describe_call(call: Mapping[str, Any]) -> str:
         return clean(error, MAX_NOTE)
     if isinstance(call.get("waitsFor"), list):
         return clean(f"waits for {', '.join(map(str, call['waitsFor']))}", MAX_NOTE)
+    if call.get("taskQueue"):
+        return clean(f'waits for a worker of the task queue "{call["taskQueue"]}"', MAX_NOTE)
+    if call.get("attempt"):
+        return clean(f"attempt {call['attempt']}, after: {call.get('lastFailure') or 'a failure'}", MAX_NOTE)
     return "waits for a decision" if call.get("state") == "awaiting" else ""
 
 

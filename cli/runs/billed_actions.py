@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from temporalio.client import Client
 
 MAX_RUNS: Final = 200
+# The SDK's marker of a local activity; that of a change of version is not billed
+_LOCAL_ACTIVITY: Final = "core_local_activity"
 _PREFIX: Final = "EVENT_TYPE_"
 _KINDS: Final = {
     "START_CHILD_WORKFLOW_EXECUTION_INITIATED": CHILD_WORKFLOW, "ACTIVITY_TASK_SCHEDULED": ACTIVITY,
@@ -61,7 +63,7 @@ async def _read_history(client: Client, workflow_id: str, run_id: str) -> tuple[
             total += _actions_of_start(event.workflow_execution_started_event_attributes)
         elif name == "ACTIVITY_TASK_STARTED":
             total += ACTIONS[ACTIVITY] * (event.activity_task_started_event_attributes.attempt - 1)
-        elif name == "MARKER_RECORDED":
+        elif event.marker_recorded_event_attributes.marker_name == _LOCAL_ACTIVITY:
             tasks[event.marker_recorded_event_attributes.workflow_task_completed_event_id] = None
         elif name == "CHILD_WORKFLOW_EXECUTION_STARTED":
             child = event.child_workflow_execution_started_event_attributes.workflow_execution

@@ -4,17 +4,18 @@ Laws of this file:
 - an agent learns the states of its Calls when their plan ends, so the plan of the tick is queried too;
 - the parameters of a pending Call are those that its run has resolved and will use. References of the plan could
   resolve to something else by now;
+- only the server knows whether a worker has taken a Call: one that waits in its task queue is ``ready``;
 - a decision does not depend on the parameters: if no worker answers, the approval is shown without them.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from acts.tree.child_ids import plan_child_id
+from acts.tree.child_ids import plan_child_id, short_id
 from acts.tree.decisions import PendingApproval
 from cli.runs.run_reader import RunReader
 
@@ -42,16 +43,43 @@ async def read_progress(run: RunReader, cache: ParameterCache | None = None) -> 
 
 async def _live_calls(run: RunReader, status: Mapping[str, Any]) -> list[Any]:
     """The Calls of a status; those of the current tick as the plan that executes them reports them."""
-    calls, tick = list(status.get("calls") or ()), status.get("tick")
+    calls, tick = await _as_server_sees(run, status.get("calls") or ()), status.get("tick")
     current = [i for i, call in enumerate(calls) if call.get("tick") == tick and call.get("state") == "pending"]
     if not tick or not current:
         return calls
-    child = await run.other(plan_child_id(run.id, tick)).status()
-    live = (child or {}).get("calls") or []
+    plan = run.other(plan_child_id(run.id, tick))
+    child = await plan.status()
+    live = await _as_server_sees(plan, (child or {}).get("calls") or [])
     if len(live) == len(current):  # the plan numbers its Calls anew, in the same order
         for index, call in zip(current, live, strict=True):
             calls[index] = {**call, **{k: calls[index][k] for k in ("id", "tool", "tick")}}
     return calls
+
+
+async def _as_server_sees(run: RunReader, calls: Iterable[Any]) -> list[Any]:
+    """The Calls of a run; one in flight with ``taskQueue`` while it waits there, or with its ``attempt``."""
+    calls = list(calls)
+    if not any(map(_is_in_flight, calls)):
+        return calls
+    activities = await run.activities()
+    return [_with_activity(call, activities.get(short_id(_key_of(call)))) for call in calls]
+
+
+def _key_of(call: Mapping[str, Any]) -> str:
+    return f"{call['instance']}/{call['id']}" if call.get("instance") else str(call.get("id"))
+
+
+def _with_activity(call: Mapping[str, Any], activity: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    if activity is None or not _is_in_flight(call):
+        return call
+    call = {k: v for k, v in call.items() if k != "taskQueue"}
+    if activity.get("isInQueue"):
+        return {**call, "state": "ready", "taskQueue": activity["taskQueue"]}
+    return {**call, "state": "running", **{k: activity[k] for k in ("attempt", "lastFailure") if activity.get(k)}}
+
+
+def _is_in_flight(call: Mapping[str, Any]) -> bool:
+    return call.get("state") == "running" or "taskQueue" in call
 
 
 async def add_parameters(

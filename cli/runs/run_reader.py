@@ -36,6 +36,7 @@ from cli.runs import server
 from cli.runs.run_outcome import Outcome, wait_for_outcome
 
 if TYPE_CHECKING:
+    from temporalio.api.workflow.v1 import PendingActivityInfo
     from temporalio.client import Client, WorkflowExecutionDescription
 
 T = TypeVar("T")
@@ -45,6 +46,8 @@ PLANNING_TYPES: Final = (PLAN, AGENT, DELEGATE, INSTANCE)
 QUERY_TIMEOUT: Final = timedelta(seconds=5)
 # A worker replays the whole run before it answers: 5,000 events were measured at 5 s
 SECONDS_PER_EVENT: Final = 0.003
+# The server's number for an activity that no worker works on (temporalio.api.enums: the import takes 0.1 s)
+PENDING_ACTIVITY_STATE_SCHEDULED: Final = 1
 # Messages per page: of a run that has ended, the worker replays for each page, and a page ends at 1.5 MB anyway
 PAGE_MESSAGES: Final = 20_000
 
@@ -98,6 +101,16 @@ class RunReader:
             CommandError: there is no such run.
         """
         return await server.for_run(self.id, self.handle.describe(rpc_timeout=server.RPC))
+
+    @_once
+    async def activities(self) -> dict[str, dict[str, Any]]:
+        """What the server knows of the run's activities in flight, by activity id.
+
+        ``{isInQueue?, taskQueue, attempt?, lastFailure?}``: ``isInQueue`` if no worker has taken the first attempt,
+        ``attempt`` from the second one on.
+        """
+        pending = (await self.describe()).raw_description.pending_activities
+        return {item.activity_id: _activity_facts(item) for item in pending}
 
     async def exists(self) -> bool:
         """Whether the server has a run of this id."""
@@ -268,6 +281,15 @@ class RunReader:
 def read_approvals(answer: Any) -> list[PendingApproval] | None:
     """The answer to the query ``pending``; None for anything else."""
     return [PendingApproval.from_json(item) for item in answer] if isinstance(answer, list) else None
+
+
+def _activity_facts(item: PendingActivityInfo) -> dict[str, Any]:
+    facts: dict[str, Any] = {"taskQueue": item.activity_options.task_queue.name}
+    if item.attempt > 1:
+        facts |= {"attempt": item.attempt, "lastFailure": item.last_failure.message}
+    elif item.state == PENDING_ACTIVITY_STATE_SCHEDULED:
+        facts["isInQueue"] = True
+    return facts
 
 
 def _dict_or_none(answer: Any) -> dict[str, Any] | None:

@@ -15,7 +15,8 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
 from acts.language.config import Config, Options, parse_seconds
-from acts.language.messages import DATA_TYPES, METHODS, PROVENANCE
+from acts.language.messages import DATA_TYPES, PROVENANCE
+from acts.language.output_methods import METHODS, METHODS_TEXT
 from acts.language.tools import META
 
 Schema = dict[str, Any]
@@ -42,6 +43,7 @@ _SETTINGS: Final = {
     "timeout": "How long to wait: seconds, or like 30s, 5m, 24h.",
     "onTimeout": "What happens without a decision in time (default reject).",
     "requests": "Model requests.", "tokens": "Tokens in and out.", "cost": "US dollars.", "depth": "Nested delegates.",
+    "queueTimeout": "How long a call may wait for a worker (default: for ever; a backlog is no failure).",
     "taskQueue": "The queue of the worker that runs the Activity (default: that of the plan).",
     "retry": "How often a failing Activity is tried again.",
     "heartbeat": "The longest silence of a running attempt.",
@@ -59,7 +61,7 @@ _META: Final = {
     "_delegate": "The saved request that answers instead: a name, a path, a URL, or anonymous.",
     "_scopes": 'What of the context the call may see: kinds ("state") or paths ("†state.user").',
     "_outputPath": "Where the result goes: †state.x; a && b writes both, a || b leaves open which.",
-    "_outputMethod": "How it is written: set (default), merge, assign, push, concat.",
+    "_outputMethod": f"How it is written: {METHODS_TEXT}.",
     "_errorPath": "Where a failure goes, as {code, message}.",
     "_instance": "The instance that the call runs in.",
     "_reasoningForCall": "Why the call is made; for people.",

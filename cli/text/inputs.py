@@ -38,11 +38,11 @@ def add_inputs(request: Json, inputs: Sequence[str]) -> Json:
 def _parse_value(text: str) -> Json:
     """The value of a JSON text; any other text is itself the value."""
     from cli.text import json_text
-    from cli.text.positions import DuplicateKeyError, TextError, TooDeepError
+    from cli.text.positions import DuplicateKeyError, NumberTooLargeError, TextError, TooDeepError
 
     try:
         return json_text.parse(text)
-    except (TooDeepError, DuplicateKeyError) as error:
+    except (TooDeepError, DuplicateKeyError, NumberTooLargeError) as error:
         raise command_error(error.message, where="--input", hint=error.hint or "") from None
     except TextError:
         return text

@@ -12,16 +12,14 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from acts.language.strict_json import DuplicateKeyError, NestingError, read_json
 from acts.language.values import MAX_DEPTH, Json
-from cli.text.positions import LineIndex, Position, TextError, TooDeepError
+from cli.text.positions import LineIndex, NumberTooLargeError, Position, TextError, TooDeepError
 
 _TOKEN: Final = re.compile(r'\s*(?:("[^"\\]*(?:\\.[^"\\]*)*")|([{}\[\],:])|([^\s{}\[\],:"]+))', re.DOTALL)
 _STRING: Final = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"')
+_TOO_LARGE: Final = re.compile(r"the number (\S+) is too large")
 _NOT_JSON: Final = re.compile(r"(NaN|-?Infinity)\b")
-
-
-class _DuplicateKey(ValueError):
-    """An object has a duplicate key; the walk over the tokens finds its position."""
 
 
 def parse(text: str) -> Json:
@@ -31,13 +29,13 @@ def parse(text: str) -> Json:
         TextError: it is not JSON, or nested too deeply, or has a duplicate key or a number that is too long.
     """
     try:
-        return json.loads(text, object_pairs_hook=_build_object, parse_constant=_refuse_constant)
+        return read_json(text, unique_keys=True)
     except json.JSONDecodeError as error:
         raise _syntax_error(text, error) from None
-    except _DuplicateKey:
+    except DuplicateKeyError:
         _check(text)
         raise
-    except RecursionError:
+    except NestingError:
         _check(text)
         raise TextError(f"nested deeper than {MAX_DEPTH} levels", Position(1, 1)) from None
     except ValueError as error:  # a constant, or a number with more digits than Python reads
@@ -102,23 +100,16 @@ def _check(text: str) -> None:
         pass
 
 
-def _build_object(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
-    built = dict(pairs)
-    if len(built) != len(pairs):
-        raise _DuplicateKey
-    return built
-
-
-def _refuse_constant(name: str) -> Json:
-    raise ValueError(f"{name} is not a JSON number")
-
-
 def _number_error(text: str, error: ValueError) -> TextError:
     outside_strings = _STRING.sub(lambda m: "_" * len(m.group()), text)
     constant = _NOT_JSON.search(outside_strings)
     if constant and constant.group(1) in str(error):
         position = LineIndex(text).position(constant.start())
         return TextError(str(error), position, "use null, or leave the key out")
+    too_large = _TOO_LARGE.fullmatch(str(error))
+    if too_large:
+        position = LineIndex(text).position(outside_strings.index(too_large.group(1)))
+        return NumberTooLargeError(str(error), position, "write it as a string")
     longest = max(re.finditer(r"\d+", text), key=lambda m: len(m.group()), default=None)
     position = LineIndex(text).position(longest.start() if longest else 0)
     return TextError("a number has more digits than can be read", position, "write it as a string")

@@ -26,6 +26,10 @@ class TextError(Exception):
         self.hint = hint
 
 
+class NumberTooLargeError(TextError):
+    """A number is beyond a double."""
+
+
 class TooDeepError(TextError):
     """A value with more levels than the checks can follow."""
 

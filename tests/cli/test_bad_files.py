@@ -61,7 +61,7 @@ TEXTS = [
     Case("a.json", '{"context": [{"type": "input", "input": {"a": {"x": 1,\n"x": 2}}}]}', ("a.json:2", 'the key "x"')),
     Case("a.json", '{"config": {"temperature": NaN}}', ("a.json:1:28", "NaN is not a JSON number", "use null")),
     Case("a.json", '["NaN",\n -Infinity]', ("a.json:2:2", "-Infinity is not a JSON number")),
-    Case("a.json", '{"context": [1e999]}', ("a.json:1", "inf is not a JSON number", "/context/0")),
+    Case("a.json", '{"context": [1e999]}', ("a.json:1", "the number 1e999 is too large")),
     Case("a.json", "1" * 5000, ("more digits than can be read",), "a number of 5,000 digits"),
     Case("a.json", "[" * DEEP, ("nested deeper than 100 levels",), "10,000 open lists"),
     Case("a.json", '{"a":' * DEEP + "1" + "}" * DEEP, ("a.json:1:501", "nested deeper than 100"), "10,000 objects"),

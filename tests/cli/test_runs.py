@@ -5,12 +5,17 @@ from __future__ import annotations
 import json
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
+from temporalio import activity
 from temporalio.client import Client
+from temporalio.exceptions import ApplicationError
+from temporalio.worker import Worker
 
 from cli.text.preflight import EXAMPLES
-from tests.cli.conftest import Acts, new_name, wait_for_end, wait_for_state
+from tests.cli.conftest import Acts, new_name, squeeze, wait_for_end, wait_for_state
+from tests.support import assert_eventually
 
 WEATHER = str(EXAMPLES / "weather" / "plan.yaml")
 PAYMENT = str(EXAMPLES / "payment" / "plan.yaml")
@@ -160,3 +165,33 @@ def test_without_a_worker_run_and_show_say_so(acts: Acts, monkeypatch: pytest.Mo
     shown = acts("show", done.stdout.strip())
     assert shown.exit_code == 0
     assert "no worker answers" in shown.stderr
+
+
+@pytest.mark.usefixtures("wide_terminal")
+async def test_a_call_that_no_worker_has_taken_is_shown_in_its_queue(
+    acts: Acts, client: Client, tmp_path: Path
+) -> None:
+    name, queue = new_name(), f"nobody-{new_name()}"
+    meta = {"_tool": "lost", "_activity": "lost", "_options": {"taskQueue": queue}}
+    lost = {**meta, "_outputPath": {"type": "string"}}
+    plan = [{"_tool": "lost", "_outputPath": "†state.a"}]
+    request = {"context": [{"type": "tool", "tool": {"properties": lost}}, {"type": "plan", "plan": plan}]}
+    (tmp_path / "a.json").write_text(json.dumps(request))
+    assert acts("run", "a.json", "--detach", "--id", name).exit_code == 0
+    await wait_for_state(client, name, "1:lost", "ready")
+    shown = acts("show", name).stdout
+    assert f'· 1:lost ready waits for a worker of the task queue "{queue}"' in squeeze(shown)
+    assert f'note: no worker polls the task queue "{queue}"' in shown
+
+    async def answer(_call: Any, _tool: Any, _context: Any) -> None:
+        raise ApplicationError("not yet", type="busy", next_retry_delay=timedelta(hours=1))
+
+    served = activity.defn(name="lost")(answer)
+    async with Worker(client, task_queue=queue, activities=[served]):  # the server knows of it before the run does
+
+        async def is_retried() -> bool:
+            (item,) = json.loads(acts("show", name, "--json").stdout)["progress"]["calls"]
+            return (item["state"], item.get("attempt"), item.get("lastFailure")) == ("running", 2, "not yet")
+
+        await assert_eventually(is_retried)
+    await client.get_workflow_handle(name).terminate()

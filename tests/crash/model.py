@@ -25,13 +25,17 @@ def tick_of(text: str) -> Json:
 
 
 class Model:
-    """``held`` are the keys of the requests that are not answered, ``holding`` those that wait for that now."""
+    """``held`` are the keys of the requests that are not answered, ``holding`` those that wait for that now.
+
+    A request in ``cut`` is answered as far as the end of that text, and is held then.
+    """
 
     def __init__(self, answer: Callable[[Json], Json], key: Callable[[str], Json]) -> None:
         self.url = ""
         self.asked: Counter[Json] = Counter()
         self.answered: Counter[Json] = Counter()
         self.held: set[Json] = set()
+        self.cut: dict[Json, str] = {}
         self.holding: Counter[Json] = Counter()
         self.waiting = asyncio.Event()
         self._answer, self._key = answer, key
@@ -44,7 +48,11 @@ class Model:
             key = self._key("\n".join(_texts(body["messages"])))
             self.asked[key] += 1
             writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n")
-            if key in self.held:
+            if key in self.cut:
+                text = json.dumps(self._answer(key)).partition(self.cut[key])[0] + self.cut[key]
+                self._write(writer, chat(text, finish=None))
+                await writer.drain()
+            if key in self.held or key in self.cut:
                 self.waiting.set()
                 self.holding[key] += 1
                 try:
@@ -52,11 +60,15 @@ class Model:
                 finally:
                     self.holding[key] -= 1
             else:
-                for _, data in chat(json.dumps(self._answer(key))):
-                    writer.write(f"data: {data if isinstance(data, str) else json.dumps(data)}\n\n".encode())
+                self._write(writer, chat(json.dumps(self._answer(key))))
                 await writer.drain()
                 self.answered[key] += 1
         writer.close()
+
+    @staticmethod
+    def _write(writer: asyncio.StreamWriter, events: list[tuple[str | None, Json]]) -> None:
+        for _, data in events:
+            writer.write(f"data: {data if isinstance(data, str) else json.dumps(data)}\n\n".encode())
 
 
 def _texts(part: Json) -> Iterable[str]:

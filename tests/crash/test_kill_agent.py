@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -58,3 +59,36 @@ async def test_an_agent_goes_on_where_it_was(tmp_path: Path) -> None:
             assert dict(asked.answered) == dict.fromkeys(range(1, TICKS + 1), 1)
             (done,) = world.rows("SELECT count(*), count(DISTINCT id) FROM done")
             assert done == (TICKS - 1, TICKS - 1)
+
+
+def streamed_answer(tick: int) -> Json:
+    """The first answer has three Calls and breaks off after one; the second makes what is left."""
+    calls = [call("add_one", f"†state.n{n}", value=f"†state.n{n - 1}" if n > 1 else "†input.zero") for n in (1, 2, 3)]
+    return {"calls": calls if tick == 1 else calls[1:], "output": {"sum": "†state.n3"}}
+
+
+async def test_a_call_that_started_while_the_model_wrote_is_not_made_again(tmp_path: Path) -> None:
+    async with model(streamed_answer) as asked:
+        asked.cut[1] = json.dumps(streamed_answer(1)["calls"][0])
+        with world_in(tmp_path) as world:
+            world.programs["engine"].env |= {"OPENAI_BASE_URL": asked.url, "ACTS_OPENAI_API": "chat"}
+            world.start("engine")
+            client = await Client.connect(world.server.address)
+            request = {
+                "config": {"model": "openai:any"},
+                "context": [{"type": "input", "zero": 0}, tool("add_one", activity="add_one", options=OPTIONS)],
+            }
+            handle = await client.start_workflow("Agent", request, id=f"{world.queue}/agent", task_queue=world.queue)
+
+            async def first_call_runs() -> bool:
+                return world.begun() >= 1
+
+            await assert_eventually(first_call_runs, within=timedelta(seconds=30))
+            world.kill("engine")  # in the middle of the answer, and of the call
+            world.start("engine")
+            result = await ended(handle, within=60)
+            assert result["output"] == {"sum": 3}
+            assert (result["ticks"], dict(asked.asked)) == (2, {1: 1, 2: 1})
+            assert [e["code"] for e in result["errors"]] == ["modelInterrupted"]
+            (done,) = world.rows("SELECT count(*), count(DISTINCT id) FROM done")
+            assert done == (3, 3)

@@ -17,11 +17,13 @@ from typing import Any, Literal
 class Reply:
     """``events``: server-sent events (name, data); without them ``body`` is the whole answer.
 
+    ``waits``: before the event of this index is sent, another thing must have happened.
     ``end``: ``clean`` ends the stream properly, ``abrupt`` drops the connection in the
     middle of it, ``hang`` keeps it open until the client goes away.
     """
 
     events: list[tuple[str | None, Any]] | None = None
+    waits: dict[int, asyncio.Event] = field(default_factory=dict)
     body: Any = None
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
@@ -69,7 +71,9 @@ class RawServer:
             await writer.drain()
             return True
         _write_head(writer, reply, "text/event-stream", chunked=True)
-        for name, data in reply.events:
+        for index, (name, data) in enumerate(reply.events):
+            if index in reply.waits:
+                await reply.waits[index].wait()
             event = f"event: {name}\n" if name else ""
             raw = f"{event}data: {data if isinstance(data, str) else json.dumps(data)}\n\n".encode()
             writer.write(f"{len(raw):x}\r\n".encode() + raw + b"\r\n")
@@ -106,7 +110,13 @@ async def raw_server() -> AsyncIterator[RawServer]:
 # -- streams of the providers -------------------------------------------------------
 
 
+# A client takes half a millisecond for each piece: an answer of 2 MB in pieces of a few letters would take minutes
+MAX_PIECES = 2_000
+
+
 def split(text: str, size: int = 7) -> list[str]:
+    """The pieces in which a text is streamed."""
+    size = max(size, len(text) // MAX_PIECES)
     return [text[i : i + size] for i in range(0, len(text), size)]
 
 

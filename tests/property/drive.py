@@ -119,6 +119,11 @@ class Drive:
         self.perform(self.walk.add_calls(prepared, NOW))
         self.prepared = prepared
 
+    def extend(self, prepared: ValidatedPlan) -> None:
+        """More of a plan that is still being written."""
+        self.perform(self.walk.add_calls(prepared, NOW))
+        self.prepared = prepared
+
     def edit(self, prepared: ValidatedPlan, results: dict[str, Any]) -> None:
         """A person edits the plan: walk it from now on, with these results."""
         self.walk, commands = self.walk.changed_plan(prepared, NOW)

@@ -33,7 +33,8 @@ from acts.machines.events import (
 )
 from acts.machines.run_commands import Finish
 from acts.machines.run_machine import RunMachine
-from acts.tree.records import Accounting, VersionedRecord
+from acts.tree.records import Accounting
+from acts.tree.wire_format import VersionedRecord
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 Json = Any

@@ -12,8 +12,9 @@ from hypothesis import HealthCheck, event, given, reject, settings
 from hypothesis import strategies as st
 
 from acts.language.errors import DecisionRefused, InvalidRequest
+from acts.language.messages import read_request
 from acts.machines.call_state import SETTLED
-from acts.plan.validate import ValidatedPlan, is_template, validate_request
+from acts.plan.validate import ValidatedPlan, is_template, validate_parsed, validate_request
 from tests import oracle
 from tests.cases import call, tool
 from tests.property.drive import NOW, Drive, assert_equal_to_the_serial_run, hides_a_list_beside_a_read
@@ -327,6 +328,57 @@ def test_a_plan_to_which_calls_are_added_ends_as_the_whole_plan_walked_from_the_
     drive.perform(drive.walk.expect_calls(NOW, on=False))
     finish_plan(drive, order)
     assert_equal_to_the_serial_run(drive, oracle.run(request, case.results))
+
+
+def beginning(request: dict[str, Json], count: int) -> ValidatedPlan:
+    """The first Calls of a plan that is still being written."""
+    return validate_parsed(read_request(first_calls(request, count)), is_complete=False)
+
+
+@many
+@given(plans, orders(), st.lists(st.sampled_from(["write", "step", "carry"])))
+def test_a_plan_that_is_walked_while_it_is_written_ends_as_the_whole_plan_walked_from_the_start(
+    case: Case, order: list[int], script: list[str]
+) -> None:
+    request = case.request
+    whole = prepared(request)
+    if whole.request.instances():
+        reject()  # a plan over instances starts when it is complete
+    if not whole.nodes:
+        reject()
+    drive = Drive(beginning(request, 1), case.results, growing=True)
+    for written in range(2, len(whole.nodes) + 1):
+        while (what := script.pop(0) if script else "write") != "write":
+            if what == "step":
+                step(drive, order, approving=False)
+            elif drive.walk.quiet:
+                drive.carry_over()
+        drive.extend(beginning(request, written))
+    event(f"written with {min(len(drive.started), 3)} started")
+    assert not drive.final_statuses, "the plan does not finish while it is written"
+    drive.walk.growing = False
+    drive.extend(whole)
+    finish_plan(drive, order)
+    assert_equal_to_the_serial_run(drive, oracle.run(request, case.results))
+
+
+@many
+@given(plans, orders(), st.integers(1, 20), st.lists(st.just("step"), max_size=5))
+def test_a_plan_that_is_never_finished_is_what_had_started(
+    case: Case, order: list[int], written: int, steps: list[str]
+) -> None:
+    whole = prepared(case.request)
+    if whole.request.instances():
+        reject()
+    drive = Drive(beginning(case.request, min(written, len(whole.nodes))), case.results, growing=True)
+    for _ in steps:
+        step(drive, order, approving=False)
+    before = drive.observe()["states"]
+    drive.perform(drive.walk.drop_unstarted({"code": "notRun", "message": "it broke off"}, NOW))
+    finish_plan(drive, order)
+    assert len(drive.final_statuses) == 1
+    for id_, state in drive.observe()["states"].items():
+        assert (state == "cancelled") == (before[id_] in ("pending", "ready", "awaiting")), id_
 
 
 def test_only_new_calls_may_be_added() -> None:

@@ -70,6 +70,12 @@ def test_what_the_worker_serves_is_looked_up_by_a_local_activity() -> None:
     assert simulate(raw, GREET, ["greet"])["actions"] == {"min": 3, "max": 3}
 
 
+def test_the_queues_of_tools_are_checked_at_the_start_and_perhaps_later() -> None:
+    meta = {**tool(x={})["properties"], "_options": {"const": {"taskQueue": "far"}}}
+    far = {"type": "tool", "tool": {"far": {**tool(x={}), "properties": meta}}}
+    assert actions([call("far", 1, "†state.a")], far) == (2, 2 + 2)
+
+
 def test_a_definition_that_is_loaded_upfront_takes_an_activity() -> None:
     assert actions([call("ask", 1, "†state.a")], resolve="upfront") == (4, 4)
 

@@ -154,7 +154,7 @@ def test_a_template_stands_only_where_a_string_may(schema: dict[str, Any], allow
 def test_the_message_says_that_a_template_yields_a_string() -> None:
     tool = {"properties": {**TOOL["properties"], "x": {"type": "number"}}}
     (problem,) = problems_of({"x": "†{state.v}"}, tool)
-    assert "a template yields a string, where only number is allowed" in problem.message
+    assert "a template is not of type 'number'" in problem.message
 
 
 # -- what a Tool allows ---------------------------------------------------------------------

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acts.language.expression_parser import parse
-from acts.language.messages import METHODS
+from acts.language.output_methods import METHODS
 from acts.language.references import Path
 from acts.language.values import ABSENT, deep_merge, get, list_index
 from acts.plan.context_log import END, START, Log

@@ -12,6 +12,7 @@ from acts.machines import call_report
 from acts.machines.commands import CountElements, StartCall
 from acts.machines.walk import Walk
 from acts.plan.call_expressions import MAX_ELEMENTS
+from acts.plan.planned_call import PlannedCall
 from acts.plan.validate import validate_request
 from tests.cases import call, fails, own, row, state, tool
 from tests.property.drive import NOW, Drive, begin, data_message, identify
@@ -159,7 +160,7 @@ def test_a_list_that_is_absent_is_as_any_reference() -> None:
     drive = begin(*plan, results={"w": {"type": "state", "state": {"other": 1}}})
     drive.finish_all()
     assert drive.state("2:e") == "skipped"
-    assert drive.walk.calls[1].reason == "nothing was written at †state.l"
+    assert drive.walk.calls[1].reason == "there is no value at †state.l"
 
 
 def test_an_element_of_a_literal_list_that_is_absent_fails_the_call() -> None:
@@ -225,7 +226,7 @@ def test_a_call_whose_condition_does_not_hold_is_skipped_with_the_reason() -> No
     assert [r.state for r in drive.walk.calls] == ["skipped", "skipped"]
     (first, second) = call_report.calls(drive.walk)
     assert first["reason"] == "_when does not hold: †state.n > 5"
-    assert second["reason"] == "nothing was written at †state.a"
+    assert second["reason"] == "there is no value at †state.a"
 
 
 def test_a_condition_is_read_before_the_list_and_waits_for_what_it_reads() -> None:
@@ -380,6 +381,71 @@ def test_an_edit_of_a_call_whose_elements_run_is_refused() -> None:
     edited = row("", [call("e", "†state.e", _each=[1, 2, 3])])["request"]
     with pytest.raises(DecisionRefused, match="1:e has started"):
         drive.walk.check_change(validate_request(edited))
+
+
+def test_elements_that_were_postponed_start_again_and_first_in_the_next_run_too() -> None:
+    drive = begin(call("e", "†state.e", _each=[0, 1, 2, 3], x="†item"), config={"maxParallel": 3}, results={"e": "r"})
+    drive.perform(drive.walk.drain(NOW, on=True))
+    for index in (2, 1):
+        id_ = f"1:e[{index}]"
+        drive.running.remove(id_)
+        del drive.started[id_]
+        drive.perform(drive.walk.postponed(drive.rank(id_), NOW))
+    assert drive.walk.startable == 0
+    drive.perform(drive.walk.drain(NOW, on=False))
+    assert drive.running == ["1:e[0]", "1:e[1]", "1:e[2]"]
+    drive.perform(drive.walk.drain(NOW, on=True))
+    drive.running.remove("1:e[1]")
+    del drive.started["1:e[1]"]
+    drive.perform(drive.walk.postponed(drive.rank("1:e[1]"), NOW))
+    drive.finish_all()
+    assert drive.walk.snapshot()["runs"]["0"]["n"] == {"n": 4, "s": 3, "r": ["r", None, "r"], "p": [1]}
+    drive.carry_over()
+    assert drive.running == ["1:e[1]", "1:e[3]"]
+    drive.finish_all()
+    assert drive.walk.state() == {"e": ["r"] * 4}
+
+
+def test_who_decides_about_starts_is_asked_about_each_element() -> None:
+    asked: list[str] = []
+
+    def may_start(node: PlannedCall) -> bool:
+        asked.append(node.key)
+        return asked.count(node.key) > 1
+
+    request = row("", [call("e", "†state.e", _each=[{"x": 1}, {}, {"x": 3}], x="†item.x"), call("f", "†state.f")])
+    walk = Walk(validate_request(request["request"]), identify, may_start)
+    assert walk.begin(NOW) == []
+    assert asked == ["1:e[0]"]
+    assert walk.startable == 4
+    assert [c.node.id for c in walk.start_more(NOW) if isinstance(c, StartCall)] == ["1:e[0]"]
+    assert asked == ["1:e[0]", "1:e[0]", "1:e[2]"]  # of 1:e[1] nobody is asked: it cannot start
+    assert walk.startable == 2
+
+
+def test_a_walk_that_is_exhausted_ends_with_elements_that_run() -> None:
+    drive = begin(
+        call("e", "†state.e", _each=[1, 2, 3]), call("f", "†state.f", x="†state.e"), config={"maxParallel": 2}
+    )
+    drive.finish("1:e[0]")
+    drive.perform(drive.walk.exhaust(CallError("LimitExceeded", "full"), NOW))
+    assert (drive.state("1:e"), drive.state("2:f")) == ("failed", "skipped")
+    assert drive.walk.quiet
+    assert drive.walk.completed(drive.rank("1:e[1]"), "late", NOW) == []
+    assert drive.final_statuses == ["failed"]
+
+
+def test_elements_of_a_call_that_has_started_go_on_when_the_rest_of_a_plan_is_dropped() -> None:
+    drive = Drive(
+        row("", [call("e", "†state.e", _each=[1, 2, 3]), call("f", "†state.f", x="†state.e")])["request"]
+        | {"config": {"maxParallel": 1}},
+        {"1:e": "r"},
+        growing=True,
+    )
+    drive.perform(drive.walk.drop_unstarted({"code": "NotRun", "message": "broken off"}, NOW))
+    drive.finish_all()
+    assert drive.walk.state() == {"e": ["r", "r", "r"]}
+    assert drive.state("2:f") == "cancelled"
 
 
 def test_a_report_for_an_element_that_has_settled_is_ignored() -> None:

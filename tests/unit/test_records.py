@@ -16,7 +16,6 @@ from acts.language.config import Budget
 from acts.tree.instance_payload import join_instance_input, split_instance_input
 from acts.tree.records import (
     DEFAULT_DEPTH,
-    WIRE_VERSION,
     BudgetAccount,
     BudgetGrant,
     BudgetRequest,
@@ -25,12 +24,10 @@ from acts.tree.records import (
     InstanceInput,
     PlanInput,
     PlanState,
-    Record,
-    RecordError,
     SettledRequest,
     TreePosition,
-    VersionedRecord,
 )
+from acts.tree.wire_format import WIRE_VERSION, Record, RecordError, VersionedRecord
 from tests.strategies import values
 
 Json = Any
@@ -180,7 +177,7 @@ def test_a_limit_that_is_not_set_is_not_written() -> None:
     assert account.to_json() == {"id": "r", "limits": {"requests": 0}}
     request = BudgetRequest(workflowId="r/x", id=1, accounts=(account,), settled=(SettledRequest(id="g"),))
     assert request.to_json() == {
-        "v": 1, "workflowId": "r/x", "id": 1, "accounts": [{"id": "r", "limits": {"requests": 0}}],
+        "v": WIRE_VERSION, "workflowId": "r/x", "id": 1, "accounts": [{"id": "r", "limits": {"requests": 0}}],
         "settled": [{"id": "g"}],
     }  # fmt: skip
 
@@ -226,8 +223,7 @@ def test_siblings_share_all_but_their_own_messages() -> None:
     ]  # fmt: skip
     assert halves[0][1] == halves[1][1]
     assert halves[0][0] == {
-        "instances": ["Ann"], "instance": "Ann",
-        "context": [{"type": "state", "state": {"text": "Ann"}, "_instance": "Ann"}],
+        "instances": ["Ann"], "context": [{"type": "state", "state": {"text": "Ann"}, "_instance": "Ann"}],
     }  # fmt: skip
 
 
@@ -273,9 +269,17 @@ def test_only_a_budget_that_limits_something_becomes_an_account() -> None:
 
 
 def test_what_outlives_its_tree_is_the_root_of_its_own() -> None:
-    position = TreePosition(ancestors=("r",), instance="Ann", depth=2, maxDepth=5).with_budget("r", Budget(calls=1))
-    own = position.detached()
+    position = TreePosition(ancestors=("r",), instance="Ann", depth=2, maxDepth=5, identity="i", token="t")  # noqa: S106
+    own = position.with_budget("r", Budget(calls=1)).detached("its call")
     assert (own.is_root, own.depth, own.maxDepth, own.accounts, own.instance) == (True, 3, 5, (), None)
+    assert (own.identity, own.token) == ("its call", "t")
+
+
+def test_a_child_has_the_token_of_its_tree_and_an_identity_where_its_work_is_its_own() -> None:
+    root = TreePosition(identity="i", token="t")  # noqa: S106
+    part, delegate = root.child("r", "Ann"), root.delegate("r", "Ann", "its call")
+    assert (part.identity, part.token) == ("i", "t")
+    assert (delegate.identity, delegate.token) == ("its call", "t")
 
 
 def test_a_grant_says_what_it_lacks_to_the_longest_answer() -> None:

@@ -17,7 +17,7 @@ from acts.tree.batches import split_into_children
 from acts.tree.decisions import PendingApproval, read_decision
 from acts.views.approval_page import page as proposal
 from acts.views.markdown import MAX_ROWS, MAX_SECTION, code_span, fence, fit_lines, row, table
-from acts.views.web_page import WebPage, agent_page, approvals_section
+from acts.views.web_page import agent_page, approvals_section, plan_page
 from tests.property.drive import Drive
 
 Json = Any
@@ -152,9 +152,8 @@ def test_a_row_says_state_call_and_path_and_what_is_long_stands_below_the_table(
         results={"1:pay": 1, "3:pay": {"$fail": {"type": "Declined", "message": "no | money"}}},
         missing="wait",
     )
-    details = WebPage(drive.walk)
     drive.finish("3:pay")
-    page = details.page("running", ["a <note>"])
+    page = plan_page(drive.walk, "running", ["a <note>"])
     assert page.startswith("**running** — 1 running, 1 awaiting, 1 failed\n\n- `a <note>`\n\n")
     assert (
         table(("", "call", "writes"), [row("▶\u00a0running", "`1:pay`", "`†state.a` &#124;&#124; `†state.b`")]) in page
@@ -170,8 +169,7 @@ def test_who_decides_about_a_call_is_told_what_it_would_be_called_with() -> None
         {"_tool": "pay", "amount": "†input.sum", "note": "†input.text", "_outputPath": "†state.a"},
         context=[data], approve={"calls": True},
     )  # fmt: skip
-    details = WebPage(drive.walk)
-    page = details.page("awaiting", [])
+    page = plan_page(drive.walk, "awaiting", [])
     assert "`1:pay` would be called with" in page
     (parameters,) = texts(page)
     assert (parameters["_tool"], parameters["amount"], parameters["note"]) == (
@@ -181,7 +179,7 @@ def test_who_decides_about_a_call_is_told_what_it_would_be_called_with() -> None
     )
     assert "_id" not in parameters
     drive.perform(drive.walk.decide(0, "approve", "", SINCE))
-    assert texts(details.page("running", [])) == []
+    assert texts(plan_page(drive.walk, "running", [])) == []
 
 
 def test_a_call_with_many_parameters_still_shows_what_waits_and_how_to_decide() -> None:
@@ -217,11 +215,12 @@ def test_a_path_is_shown_where_a_call_wrote_or_may_still_write() -> None:
             "3:pay": {"$fail": {"type": "Declined", "message": "no"}},
         },
     )  # fmt: skip
-    details = WebPage(drive.walk)
-    assert row("▶\u00a0running", "`1:pay`", "`†state.a` &#124;&#124; `†state.b`") in details.page("running", [])
+    assert row("▶\u00a0running", "`1:pay`", "`†state.a` &#124;&#124; `†state.b`") in plan_page(
+        drive.walk, "running", []
+    )
     for call in ("1:pay", "2:pay", "3:pay"):
         drive.finish(call)
-    page = details.page("running", [])
+    page = plan_page(drive.walk, "running", [])
     for cells in (
         ("✓\u00a0completed", "`1:pay`", "`†state.a`"),
         ("✓\u00a0completed", "`2:pay`", "`†state.error`"),
@@ -247,11 +246,10 @@ def test_the_page_of_an_agent_shows_what_waits_in_the_plan_of_its_tick() -> None
 def test_a_large_plan_shows_its_counts_and_what_failed() -> None:
     calls = [{"_tool": "pay", "_outputPath": f"†state.a{i}"} for i in range(MAX_ROWS + 1)]
     drive = driven(*calls, results={"7:pay": {"$fail": {"type": "Declined", "message": "no"}}})
-    details = WebPage(drive.walk)
     drive.finish("7:pay")
-    for page in (details.page("running", []), WebPage(drive.walk).page("running", [])):
-        assert [line for line in page.splitlines() if line.startswith("| ✗")] == [row("✗\u00a0failed", "`7:pay`", "")]
-        assert "- ✗ `7:pay`: `Declined: no`" in page
+    page = plan_page(drive.walk, "running", [])
+    assert [line for line in page.splitlines() if line.startswith("| ✗")] == [row("✗\u00a0failed", "`7:pay`", "")]
+    assert "- ✗ `7:pay`: `Declined: no`" in page
 
 
 def test_a_plan_that_waits_is_shown_with_what_it_would_do_and_the_json_that_edits_it() -> None:
@@ -272,7 +270,7 @@ def test_a_plan_of_instances_shows_their_calls_before_it_runs_and_the_children_t
     prepared = driven({"_tool": "pay", "x": "†state.x", "_outputPath": "†state.a"}, context=own).prepared
     walked = split_into_children(prepared)
     assert "| `1:pay`" in proposal(walked)
-    page = WebPage(Drive(walked, {}).walk).page("running", [])
+    page = plan_page(Drive(walked, {}).walk, "running", [])
     assert [row("▶\u00a0running", f"instance `{i}`", "") in page for i in ("Ann", "Bob")] == [True, True]
 
 
@@ -297,6 +295,6 @@ def test_the_longest_page_can_still_be_opened() -> None:
     notes = ["|" * 300] * 20
     waits = [PendingApproval(wide * 2, "call", 1, SINCE, call=f"{i}:{wide}", instance=wide) for i in range(MAX_ROWS)]
     records = [{"date": SINCE, "decision": "approve", "version": 1, "by": wide, "reason": wide * 10}] * MAX_ROWS
-    page = WebPage(drive.walk).page("awaiting", notes) + approvals_section(waits, records) + proposal(drive.prepared)
+    page = plan_page(drive.walk, "awaiting", notes) + approvals_section(waits, records) + proposal(drive.prepared)
     assert len(page) > 4 * MAX_SECTION
     assert len(quote(page, safe=UNQUOTED)) < MAX_ADDRESS - 4096  # what else stands in a request

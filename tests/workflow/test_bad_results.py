@@ -25,7 +25,6 @@ from tests.workflow.foreign import (
     tool,
 )
 from tests.workflow.tools import ONCE, echo, refuse
-from workflows.runtime import activity_calls
 
 Json = Any
 
@@ -201,16 +200,13 @@ async def test_a_failure_that_cannot_be_recorded_fails_its_call_all_the_same(for
 # -- time ----------------------------------------------------------------------------
 
 
-async def test_a_call_that_nobody_serves_times_out_and_names_the_queue(
-    foreign: Foreign, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(activity_calls, "MIN_QUEUE_SECONDS", 0.3)
-    lost = tool("lost", activity="lost", options={"taskQueue": "nobody-serves-this", "timeout": "100ms"})
+async def test_a_call_that_may_wait_only_so_long_for_a_worker_times_out_and_names_the_queue(foreign: Foreign) -> None:
+    lost = tool("lost", activity="lost", options={"taskQueue": "nobody-serves-this", "queueTimeout": "300ms"})
     async with foreign.serving(echo):
         request = foreign.request(call("lost", "†state.x"), GOOD, context=[lost, foreign.tool("echo")])
         result = await result_of_failed(await foreign.start(request))
     assert result["state"] == {"good": 1}
-    message = "no worker took it from task queue 'nobody-serves-this' within 0.3 s"
+    message = "no worker took it from task queue 'nobody-serves-this' within 0.3 s (queueTimeout)"
     assert result["errors"] == [{"call": "1:lost", "code": "timeout", "message": message}]
 
 

@@ -101,6 +101,7 @@ def told(scheduled: Any) -> dict[str, Json]:
         "queue": scheduled.task_queue.name,
         "timeout": seconds(scheduled.start_to_close_timeout),
         "wait": seconds(scheduled.schedule_to_start_timeout),
+        "whole": seconds(scheduled.schedule_to_close_timeout),
         "heartbeat": seconds(scheduled.heartbeat_timeout),
         "attempts": retry.maximum_attempts,
         "interval": seconds(retry.initial_interval),
@@ -109,15 +110,24 @@ def told(scheduled: Any) -> dict[str, Json]:
     }
 
 
-DEFAULTS = {"timeout": 300, "wait": 300, "heartbeat": 0, "attempts": 3, "interval": 1, "backoff": 2, "final": set()}
+DEFAULTS = {
+    "timeout": 300,
+    "wait": 0,
+    "whole": 0,
+    "heartbeat": 0,
+    "attempts": 3,
+    "interval": 1,
+    "backoff": 2,
+    "final": set(),
+}
 RETRY = {"maxAttempts": 7, "initialInterval": "250ms", "backoff": 1.5, "nonRetryable": ["declined", "stolen"]}
 TOLD = {"attempts": 7, "interval": 0.25, "backoff": 1.5, "final": {"declined", "stolen"}}
-# A worker that is being replaced gets 20 s to come back, however short an attempt may be
+# 0 is no limit: a Call may wait for a worker as long as the queue is long, unless its Tool says otherwise
 OPTIONS: list[tuple[dict[str, Json], dict[str, Json]]] = [
     ({}, {}),
-    ({"timeout": "90s"}, {"timeout": 90, "wait": 90}),
-    ({"timeout": 2.5}, {"timeout": 2.5, "wait": 20}),
-    ({"timeout": "24h", "heartbeat": "5m"}, {"timeout": 86400, "wait": 86400, "heartbeat": 300}),
+    ({"timeout": "90s"}, {"timeout": 90}),
+    ({"timeout": 2.5, "queueTimeout": "2h"}, {"timeout": 2.5, "wait": 7200}),
+    ({"timeout": "24h", "heartbeat": "5m"}, {"timeout": 86400, "heartbeat": 300}),
     ({"retry": RETRY}, TOLD),
 ]
 

@@ -1,6 +1,6 @@
 """Serial equivalence on a real server: random plans, tools on a foreign queue that finish in random order.
 
-``ACTS_PLANS`` says how many plans (150), ``ACTS_SEED`` which (1).
+``ACTS_PLANS`` says how many plans (100), ``ACTS_SEED`` which (1).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.workflow.foreign import Foreign, Handle, states
 from tests.workflow.scripted import Script, Stage
 
 Json = Any
-PLANS = int(os.environ.get("ACTS_PLANS", "150"))
+PLANS = int(os.environ.get("ACTS_PLANS", "100"))
 SEED = int(os.environ.get("ACTS_SEED", "1"))
 AT_ONCE = 25
 LONGEST_SECONDS = 0.02

@@ -41,17 +41,13 @@ if TYPE_CHECKING:
     from acts.machines.run_commands import StartActivity
     from acts.plan.planned_call import PlannedCall
 
-# A workflow task records the results of its local Activities in one message of at most 4 MiB, beside
-# MAX_TASK_BYTES of commands. Above this number, a ``local`` Activity runs as an ordinary one
-MAX_LOCAL: Final = 8
-# The minimum time in the queue, however short an attempt may be: it lets a restarting worker return,
-# and Temporal does not retry a schedule-to-start timeout
-MIN_QUEUE_SECONDS: Final = 20.0
+# A longer wait before another attempt of a local Activity is a timer, so that its workflow task can end
+MAX_LOCAL_WAIT: Final = timedelta(milliseconds=100)
 # Larger details of a failure are dropped: results and prompts contain them
 MAX_DETAILS_BYTES: Final = 64 * 1024
 
 _TIMEOUT_TEXT: Final = {
-    TimeoutType.SCHEDULE_TO_START: "no worker took it from task queue {queue!r} within {wait:g} s",
+    TimeoutType.SCHEDULE_TO_START: "no worker took it from task queue {queue!r} within {wait:g} s (queueTimeout)",
     TimeoutType.HEARTBEAT: "it sent no heartbeat for {heartbeat:g} s",
     TimeoutType.START_TO_CLOSE: "an attempt took longer than {timeout:g} s",
 }
@@ -61,10 +57,10 @@ class ActivityCalls:
     """Starts the Activities of one run."""
 
     def __init__(self) -> None:
-        self._tools: dict[str, RawValue] = {}
-        self._policies: dict[str, RetryPolicy] = {}
-        self._no_context = encode([])
-        self._local_running = 0
+        self._tools: dict[str, tuple[RawValue, int]] = {}  # by name: what is the same for each Call, with its size
+        self._options: dict[str, dict[str, Any]] = {}
+        empty = encode([])
+        self._no_context = empty, payload_bytes(empty)
 
     def arguments(self, command: StartActivity) -> tuple[list[RawValue], int]:
         """The three arguments of an Activity (Call, Tool, scopes), and their size in bytes.
@@ -74,72 +70,60 @@ class ActivityCalls:
         """
         tool = command.node.tool
         if tool.name not in self._tools:
-            self._tools[tool.name] = encode(tool.schema)
-        context = encode(command.context) if command.context else self._no_context
-        args = [encode(command.call), self._tools[tool.name], context]
-        total = sum(payload_bytes(a) for a in args)
+            schema = encode(tool.schema)
+            self._tools[tool.name] = schema, payload_bytes(schema)
+        schema, schema_bytes = self._tools[tool.name]
+        context, context_bytes = self._no_context
+        if command.context:
+            context = encode(command.context)
+            context_bytes = payload_bytes(context)
+        call = encode(command.call)
+        args, total = [call, schema, context], payload_bytes(call) + schema_bytes + context_bytes
         if total > MAX_PAYLOAD_BYTES:
             text = f"its parameters, tool and scopes are {total:,} bytes; at most {MAX_PAYLOAD_BYTES:,} can be recorded"
             raise CallError(RESULT_TOO_LARGE, f"{text}: pass a reference to large data")
         return args, total
 
     def start(self, node: PlannedCall, args: list[RawValue]) -> workflow.ActivityHandle[Any]:
-        """Schedule the Call's Activity.
-
-        Raises:
-            CallError: the Activity is ``local``, and this worker does not have it.
-        """
-        tool, name = node.tool, str(node.tool.activity)
-        if self.is_local(node):
-            return self._start_local(node, name, args)
+        """Schedule the Call's Activity."""
+        tool = node.tool
         return workflow.start_activity(
-            name, args=args, result_type=RawValue, activity_id=short_id(node.key), summary=node.label,
-            **activity_options(tool.options, self._policy(tool)),
+            str(tool.activity), args=args, result_type=RawValue, activity_id=short_id(node.key), summary=node.label,
+            **self._options_of(tool),
         )  # fmt: skip
 
-    def is_local(self, node: PlannedCall) -> bool:
-        """True when the Activity is to run in the workflow task: ``local`` is set, and fewer than MAX_LOCAL run."""
-        return node.tool.options.local and self._local_running < MAX_LOCAL
+    def start_local(self, node: PlannedCall, args: list[RawValue]) -> workflow.ActivityHandle[Any]:
+        """Run the Call's Activity in this workflow task.
 
-    def _start_local(self, node: PlannedCall, name: str, args: list[RawValue]) -> workflow.ActivityHandle[Any]:
+        Raises:
+            CallError: this worker does not have it.
+        """
+        tool = node.tool
         try:
-            handle = workflow.start_local_activity(
-                name, args=args, result_type=RawValue, activity_id=short_id(node.key), summary=node.label,
-                start_to_close_timeout=timedelta(seconds=node.tool.options.timeout),
-                retry_policy=self._policy(node.tool),
+            return workflow.start_local_activity(
+                str(tool.activity), args=args, result_type=RawValue, activity_id=short_id(node.key),
+                summary=node.label, start_to_close_timeout=timedelta(seconds=tool.options.timeout),
+                retry_policy=self._options_of(tool)["retry_policy"], local_retry_threshold=MAX_LOCAL_WAIT,
             )  # fmt: skip
         except ValueError as error:  # raised by the SDK for an Activity that this worker does not have
             raise CallError(NOT_SERVED, truncate(str(error), 300)) from None
-        self._local_running += 1
-        handle.add_done_callback(self._local_ended)
-        return handle
 
-    def _local_ended(self, _: Any) -> None:
-        self._local_running -= 1
-
-    def _policy(self, tool: Tool) -> RetryPolicy:
-        policy = self._policies.get(tool.name)
-        if policy is None:
-            policy = self._policies[tool.name] = retry_policy(tool.options)
-        return policy
-
-
-def queue_seconds(options: Options) -> float:
-    """How long a Call may wait in the queue for a worker."""
-    return max(options.timeout, MIN_QUEUE_SECONDS)
+    def _options_of(self, tool: Tool) -> dict[str, Any]:
+        options = self._options.get(tool.name)
+        if options is None:
+            options = self._options[tool.name] = activity_options(tool.options, retry_policy(tool.options))
+        return options
 
 
 def activity_options(options: Options, policy: RetryPolicy) -> dict[str, Any]:
     """Keyword arguments of ``start_activity``.
 
-    The timeout limits each attempt and, separately, the wait for a worker, so that a Call without
-    a worker ends in a clear error.
+    Only the time of an attempt is limited by default. How long a Call waits for a worker depends on what
+    else is in the queue: that is no failure of the Call.
     """
-    out: dict[str, Any] = {
-        "start_to_close_timeout": timedelta(seconds=options.timeout),
-        "schedule_to_start_timeout": timedelta(seconds=queue_seconds(options)),
-        "retry_policy": policy,
-    }
+    out: dict[str, Any] = {"start_to_close_timeout": timedelta(seconds=options.timeout), "retry_policy": policy}
+    if options.queueTimeout is not None:
+        out["schedule_to_start_timeout"] = timedelta(seconds=options.queueTimeout)
     if options.taskQueue is not None:
         out["task_queue"] = options.taskQueue
     if options.heartbeat is not None:
@@ -168,7 +152,7 @@ def call_error(error: BaseException, options: Options, queue: str) -> CallError:
     if isinstance(cause, ActivityTimeout):
         text = _TIMEOUT_TEXT.get(cause.type or TimeoutType.START_TO_CLOSE, "it took too long")
         figures = {
-            "queue": options.taskQueue or queue, "wait": queue_seconds(options), "timeout": options.timeout,
+            "queue": options.taskQueue or queue, "wait": options.queueTimeout or 0, "timeout": options.timeout,
             "heartbeat": options.heartbeat or 0,
         }  # fmt: skip
         return CallError(TIMEOUT, text.format(**figures))

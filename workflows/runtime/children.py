@@ -17,11 +17,13 @@ from acts.language.errors import CallError, truncate
 from acts.language.wire import ALREADY_STARTED, BACKGROUND
 from acts.plan.planned_call import MAX_LABEL
 from acts.tree.child_ids import call_child_id, spare_child_id
+from workflows.runtime.leftovers import replace_leftover
 from workflows.runtime.payloads import decode_detail
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from workflows.runtime.lifeline import Lifeline
     from workflows.runtime.outbox import Outbox, Target
 
     Handle = workflow.ChildWorkflowHandle[Any, Any]
@@ -36,43 +38,58 @@ class _Child:
     waiting: list[tuple[str, tuple[RawValue, ...]]] = field(default_factory=list)
 
 
-async def start_child(type_: str, name: str, arg: RawValue, label: str, **options: Any) -> Handle:
+async def start_child(type_: str, name: str, arg: RawValue, label: str, lifeline: Lifeline, **options: Any) -> Handle:
     """A child ``<this run>/<name>``; where that id is in use, with the start of the run's id behind it.
 
+    A run that an earlier run of this one left behind under that id ends first.
+
     Raises:
-        CallError: both ids are in use.
+        CallError: all ids are in use.
     """
     info = workflow.info()
     first = call_child_id(info.workflow_id, name)
-    ids = (first, spare_child_id(first, info.run_id))
-    for id_ in ids:
+
+    async def start(id_: str) -> Handle | None:
         try:
             return await workflow.start_child_workflow(
                 type_, arg, id=id_, result_type=RawValue, static_summary=truncate(label, MAX_LABEL), **options
             )
         except WorkflowAlreadyStartedError:
-            continue
-    raise CallError(ALREADY_STARTED, f"a run with the id {ids[0]} exists already")
+            return None
 
-
-async def start_background(name: str, arg: RawValue, label: str) -> None:
-    """A run of its own that outlives this one; returns once it is started."""
-    await start_child(
-        BACKGROUND, name, arg, label, parent_close_policy=workflow.ParentClosePolicy.ABANDON,
-        cancellation_type=workflow.ChildWorkflowCancellationType.ABANDON,
-    )  # fmt: skip
+    handle = await start(first)
+    if handle is None and lifeline.is_repetition:
+        handle = await replace_leftover(first, lifeline, start)
+    if handle is None:  # the run id of before a reset: a replay must find the same
+        handle = await start(spare_child_id(first, info.original_execution_run_id))
+    if handle is None:  # an earlier run may have that one too
+        handle = await start(spare_child_id(first, workflow.uuid4().hex))
+    if handle is None:
+        raise CallError(ALREADY_STARTED, f"a run with the id {first} exists already")
+    return handle
 
 
 class Children:
     """Those that run now, by type and name: an instance may be called as a Call is."""
 
-    def __init__(self, outbox: Outbox, note: Callable[[str], None]) -> None:
-        self._outbox, self._note = outbox, note
+    def __init__(self, outbox: Outbox, note: Callable[[str], None], lifeline: Lifeline) -> None:
+        self._outbox, self._note, self._lifeline = outbox, note, lifeline
         self._running: dict[tuple[str, str], _Child] = {}
 
     def expect(self, type_: str, name: str) -> None:
         """This one is about to be started: what is signalled from now on reaches it."""
         self._running[type_, name] = _Child(type_)
+
+    async def start_background(self, name: str, arg: RawValue, label: str) -> None:
+        """A run of its own that outlives this one; returns once it is started."""
+        await start_child(
+            BACKGROUND, name, arg, label, self._lifeline, parent_close_policy=workflow.ParentClosePolicy.ABANDON,
+            cancellation_type=workflow.ChildWorkflowCancellationType.ABANDON,
+        )  # fmt: skip
+
+    def forget(self, type_: str, name: str) -> None:
+        """This one is not started after all."""
+        self._running.pop((type_, name), None)
 
     async def run(
         self, type_: str, name: str, arg: RawValue, label: str, started: Callable[[str], None],
@@ -85,7 +102,7 @@ class Children:
         try:
             child = self._running[type_, name]
             child.handle = await start_child(
-                type_, name, arg, label, parent_close_policy=workflow.ParentClosePolicy.REQUEST_CANCEL,
+                type_, name, arg, label, self._lifeline, parent_close_policy=workflow.ParentClosePolicy.REQUEST_CANCEL,
                 execution_timeout=None if seconds is None else timedelta(seconds=seconds),
             )  # fmt: skip
             started(child.handle.id)

@@ -1,76 +1,71 @@
 """The handlers of every run: signals and the update ``decide`` become events, queries ask the view.
 
-People's signals and those between our own runs stand apart below. What a signal holds is read here; one
-that makes no sense is noted, and changes nothing.
+``signals.py`` says which signals there are. What one holds is read here; one that makes no sense is noted,
+and changes nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from temporalio import workflow
 from temporalio.common import RawValue
-from temporalio.exceptions import ApplicationError, is_cancelled_exception
+from temporalio.exceptions import ApplicationError, FailureError, is_cancelled_exception
 
 from acts.language.errors import CallError, InvalidRequest, PlanError, Problem, truncate
 from acts.language.strict_json import write_json
 from acts.language.wire import (
     APPROVE,
-    BUDGET_GRANT,
-    BUDGET_REPORT,
-    BUDGET_REQUEST,
-    CANCELLED_REPORT,
     CONTEXT,
     DECIDE,
-    DECISION,
-    DECISION_ANSWER,
     EDIT,
     ENGINE_ERROR,
     GRAPH,
     INVALID_REQUEST,
     PAUSE,
     PENDING,
-    PENDING_CHANGED,
     PENDING_PARAMETERS,
     PLAN_QUERY,
     PROMPT_CONTEXT,
     PROVIDE,
     REJECT,
     RESUME,
-    RUN_ENDED,
     STATUS,
+    STREAMED_CALLS,
 )
+from acts.machines.agent_run import AgentRun
 from acts.machines.approval_effects import AnswerUpdate
 from acts.machines.approvals import problem_of
-from acts.machines.budget import SendRecord
 from acts.machines.events import DecisionReceived, Event, PauseRequested, Provided, RecordReceived, ResumeRequested
+from acts.machines.run_machine import MAX_NOTE, MAX_NOTES
 from acts.simulation.billable_actions import CHILD_WORKFLOW, SIGNAL, UPDATE, WORKFLOW, ActionCount
-from acts.tree.records import (
-    BudgetGrant,
-    BudgetReport,
-    BudgetRequest,
-    CancelledReport,
-    DecisionAnswer,
-    ForwardedDecision,
-    PendingChanged,
-    RecordError,
-    RunEnded,
-    VersionedRecord,
-)
+from acts.tree.child_ids import is_workflow_id
+from acts.tree.records import DecisionAnswer, StreamedCalls
+from acts.tree.wire_format import RecordError, VersionedRecord
+from acts.views.result_cuts import MAX_RESULT, without_details
 from workflows.runtime.driver import Driver
-from workflows.runtime.payloads import MAX_RESULT, NOTHING, decode, decode_or_none, decode_record, raw, without_details
+from workflows.runtime.lifeline import Lifeline
+from workflows.runtime.payloads import (
+    NOTHING,
+    decode,
+    decode_or_none,
+    decode_signal,
+    encode,
+    raw,
+)
 from workflows.runtime.provided import data_message, split_target
+from workflows.runtime.queue_checks import watch_queues
+from workflows.runtime.signals import TREE_SIGNALS, WHICH, read_aim, read_input, unknown_signal
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable
 
     from acts.machines.run_machine import RunMachine
     from acts.views.run_views import RunView
 
-AIM: Final = 'No input needed; {"workflowId"?, "instance"?} names one run below.'
-WHICH: Final = '"call"? names a call, "workflowId"? and "instance"? one of several; "version"? what you have seen'
 AS_TEXT: Final = 'As JSON, wave by wave: {"format": "json"}.'
 # Before the run knows its Request
 STARTING: Final[dict[str, Any]] = {"phase": "planning", "calls": [], "usage": {}}
@@ -83,6 +78,7 @@ class RunWorkflow:
     """The one base of our workflow classes: inbox, handlers, and a guard around the run."""
 
     def __init__(self) -> None:
+        self._lifeline = Lifeline()
         self._inbox: deque[Event] = deque()
         self._driver: Driver | None = None
         self._view: RunView | None = None
@@ -95,11 +91,17 @@ class RunWorkflow:
 
     async def guarded(self, run: Awaitable[RawValue]) -> RawValue:
         """The run's result; every failure of it is readable, and none retries a task for ever."""
+        self._lifeline.begin()
         try:
             return await readable_failures(run)
         except ApplicationError:
             self._failed_phase = "failed"
             raise
+        except (FailureError, asyncio.CancelledError) as error:
+            ending = self._lifeline.ending_of(error)
+            if ending is None:
+                raise
+            raise ending from None
 
     async def drive(
         self, run: RunMachine, view: RunView, carry: Callable[[dict[str, int]], VersionedRecord],
@@ -111,23 +113,24 @@ class RunWorkflow:
         """
         self._actions.add(actions or {CHILD_WORKFLOW if run.position.ancestors else WORKFLOW: 1})
         self._view = view
-        self._driver = driver = Driver(run, self._inbox, carry, self._show, self._answer, self._actions)
+        self._lifeline.token = run.position.token
+        self._driver = driver = Driver(run, self._inbox, carry, self._answer, self._actions, self._lifeline)
         for text in self._early_notes:
             run.note(text)
+        await watch_queues(run, self._actions, is_first_run=not actions)
         await driver.drive()
         return self._actions
 
     async def report_cancelled(self, report: dict[str, Any]) -> None:
         """Tell the parent what this cancelled run had done."""
-        if self._driver is None or not self._driver.run.position.ancestors:
+        if self._driver is None or self._lifeline.is_superseded:
             return
-        run = self._driver.run
-        record = CancelledReport(workflowId=run.own, report=report)
-        await self._driver.send_and_wait(SendRecord(run.position.ancestors[-1], CANCELLED_REPORT, record))
+        if self._driver.run.position.ancestors:
+            await self._driver.send_and_wait(self._driver.run.report_cancelled(report))
 
-    def _show(self) -> None:
-        if self._view is not None:
-            workflow.set_current_details(self._view.page())
+    def page(self) -> str | None:
+        """The page for the Web UI as of now, rendered when somebody reads it; None before the run has begun."""
+        return None if self._view is None else self._view.page()
 
     def _answer(self, answer: AnswerUpdate) -> None:
         future = self._updates.pop(answer.id, None)
@@ -136,82 +139,51 @@ class RunWorkflow:
 
     def _note(self, text: str) -> None:
         if self._driver is None:
-            self._early_notes.append(text)
+            self._early_notes.append(truncate(text, MAX_NOTE))
+            del self._early_notes[:-MAX_NOTES]
         else:
             self._driver.run.note(text)
 
-    # -- people's signals ---------------------------------------------------------------------------
+    # -- signals ------------------------------------------------------------------------------------
 
-    @workflow.signal(
-        name=APPROVE, description=f'Let it run: {{}} or {{"call": "2:refund", "by": "Ada", "note": "…"}}. {WHICH}.'
-    )
-    def approve(self, value: RawValue = NOTHING) -> None:
-        """Approve what waits."""
-        self._decision_signal(APPROVE, value)
-
-    @workflow.signal(
-        name=REJECT, description=f'Do not let it run: {{"reason": "…", "call": "2:refund", "by": "Ada"}}. {WHICH}.'
-    )
-    def reject(self, value: RawValue = NOTHING) -> None:
-        """Reject what waits."""
-        self._decision_signal(REJECT, value)
-
-    @workflow.signal(
-        name=EDIT,
-        description=f'Change: {{"plan": [calls]}} or {{"call": "2:refund", "with": {{call}}}}, then approve. {WHICH}.',
-    )
-    def edit(self, value: RawValue = NOTHING) -> None:
-        """Edit what waits."""
-        self._decision_signal(EDIT, value)
+    @workflow.signal(dynamic=True)
+    def take_signal(self, name: str, args: Sequence[RawValue]) -> None:
+        """Take any signal, of a person or of a run of the tree; none fails this run."""
+        self._actions.record(SIGNAL)
+        self._lifeline.signals += 1
+        value = args[0] if args else NOTHING
+        if len(args) > 1:
+            self._note(f'the signal "{truncate(name, 60)}" has {len(args)} arguments; the first counts')
+        try:
+            if name in TREE_SIGNALS:
+                self._inbox.append(RecordReceived(decode_signal(value, TREE_SIGNALS[name])))
+            elif name in _READERS:
+                _READERS[name](self, name, value)
+            else:
+                self._note(unknown_signal(name))
+        except Exception as error:  # noqa: BLE001 - whatever somebody sends, the run goes on
+            self._note(f"the signal {name} was refused: {_reason(error)}")
 
     def _decision_signal(self, word: str, value: RawValue) -> None:
-        self._actions.record(SIGNAL)
-        try:
-            self._inbox.append(DecisionReceived(decode(value), word))
-        except CallError as error:
-            self._note(f"the signal {word} was refused: {error.message}")
+        self._inbox.append(DecisionReceived(read_input(value), word))
 
-    @workflow.signal(name=PAUSE, description=f"Start no more calls; what runs goes on. {AIM}")
-    def pause(self, value: RawValue = NOTHING) -> None:
-        """Start nothing more, here and below."""
-        self._steer(PAUSE, value, PauseRequested())
-
-    @workflow.signal(name=RESUME, description=f"Go on after pause. {AIM}")
-    def resume(self, value: RawValue = NOTHING) -> None:
-        """Go on."""
-        self._steer(RESUME, value, ResumeRequested())
-
-    def _steer(self, signal: str, value: RawValue, event: Event) -> None:
-        self._actions.record(SIGNAL)
-        aim = decode_or_none(value)
-        aim = aim if isinstance(aim, dict) else {}
+    def _steer(self, signal: str, value: RawValue) -> None:
+        """Pause or resume, here and below, or one run below that the signal names."""
+        aim = read_aim(value)
         if not self._pass_on(signal, aim.get("workflowId"), aim.get("instance"), value):
-            self._inbox.append(event)
+            self._inbox.append(PauseRequested() if signal == PAUSE else ResumeRequested())
 
-    @workflow.signal(
-        name=PROVIDE,
-        description='Give a message that the run waits for: {"type": "input", "input": {"name": "value"}}',
-    )
-    def provide(self, value: RawValue = NOTHING) -> None:
+    def _provide(self, signal: str, value: RawValue) -> None:
         """Append a data-like message to the context; instances get what is theirs, and what is global."""
-        self._actions.record(SIGNAL)
-        try:
-            workflow_id, message = split_target(decode(value))
-        except CallError as error:
-            self._note(f"a message was refused: {error.message}")
-            return
-        if workflow_id is not None and self._pass_on(PROVIDE, workflow_id, None, raw(write_json(message))):
-            return
-        try:
+        workflow_id, message = split_target(read_input(value))
+        if workflow_id is None or not self._pass_on(signal, workflow_id, None, encode(message)):
             self._inbox.append(Provided(data_message(message)))
-        except InvalidRequest as error:
-            self._note(f"a message was refused: {error.problems[0].message}")
 
     def _pass_on(self, signal: str, workflow_id: Any, instance: Any, value: RawValue) -> bool:
         """Pass a signal on to the one run below that it names; False when it is for this run."""
         own = workflow.info().workflow_id
         if isinstance(workflow_id, str) and workflow_id != own:
-            if not workflow_id.startswith(f"{own}/"):
+            if not workflow_id.startswith(f"{own}/") or not is_workflow_id(workflow_id):
                 self._note(f"the signal {signal} was ignored: {truncate(workflow_id, 100)} is no run below this one")
             elif self._driver is not None:
                 args = (value,) if signal == PROVIDE else ()
@@ -223,55 +195,6 @@ class RunWorkflow:
         if not self._driver.signal_instance(name, signal, value):
             self._note(f"the signal {signal} was ignored: no child walks the instance {truncate(instance, 100)} now")
         return True
-
-    # -- signals between our own runs -----------------------------------------------------------------
-
-    @workflow.signal(name=PENDING_CHANGED, description="For the engine: what waits in a run below.")
-    def pending_changed(self, value: RawValue = NOTHING) -> None:
-        """A run below reports what waits."""
-        self._record(value, PendingChanged)
-
-    @workflow.signal(name=DECISION, description="For the engine: a decision on its way through the tree.")
-    def decision(self, value: RawValue = NOTHING) -> None:
-        """A decision is forwarded."""
-        self._record(value, ForwardedDecision)
-
-    @workflow.signal(name=DECISION_ANSWER, description="For the engine: what the run that waits says to a decision.")
-    def decision_answer(self, value: RawValue = NOTHING) -> None:
-        """A decision was judged."""
-        self._record(value, DecisionAnswer)
-
-    @workflow.signal(name=BUDGET_REQUEST, description="For the engine: a run below asks what it may spend.")
-    def budget_request(self, value: RawValue = NOTHING) -> None:
-        """A run below asks."""
-        self._record(value, BudgetRequest)
-
-    @workflow.signal(name=BUDGET_GRANT, description="For the engine: the root answers what may be spent.")
-    def budget_grant(self, value: RawValue = NOTHING) -> None:
-        """The root answers."""
-        self._record(value, BudgetGrant)
-
-    @workflow.signal(name=BUDGET_REPORT, description="For the engine: what requests of a run below cost.")
-    def budget_report(self, value: RawValue = NOTHING) -> None:
-        """A run below reports."""
-        self._record(value, BudgetReport)
-
-    @workflow.signal(name=RUN_ENDED, description="For the engine: a run below ended without a last word.")
-    def run_ended(self, value: RawValue = NOTHING) -> None:
-        """A run below is gone."""
-        self._record(value, RunEnded)
-
-    @workflow.signal(name=CANCELLED_REPORT, description="For the engine: what a cancelled child had done.")
-    def cancelled_report(self, value: RawValue = NOTHING) -> None:
-        """A child was cancelled."""
-        self._record(value, CancelledReport)
-
-    def _record(self, value: RawValue, type_: type[VersionedRecord]) -> None:
-        self._actions.record(SIGNAL)
-        try:
-            self._inbox.append(RecordReceived(decode_record(value, type_)))
-        except RecordError as error:
-            self._note(f"a signal of the engine was ignored: {truncate(str(error), 200)}")
 
     # -- the update -----------------------------------------------------------------------------------
 
@@ -288,7 +211,7 @@ class RunWorkflow:
         update = workflow.current_update_info()
         id_ = update.id if update is not None else ""
         try:
-            event = DecisionReceived(decode(value), None, id_)
+            event = DecisionReceived(read_input(value), None, id_)
         except CallError as error:
             _refuse(problem_of(error))
         self._updates[id_] = future = asyncio.get_running_loop().create_future()
@@ -309,7 +232,7 @@ class RunWorkflow:
             return
         run = self._driver.run
         try:
-            run.approvals.judge(decode(value), has_children=bool(run.children))
+            run.approvals.judge(read_input(value), has_children=bool(run.children))
         except (PlanError, CallError) as error:
             _refuse(problem_of(error))
 
@@ -373,6 +296,13 @@ class RunWorkflow:
             return raw(write_json({"messages": []}))
         return raw(write_json(self._view.prompt_context(_query_argument(page), MAX_RESULT)))
 
+    @workflow.query(name=STREAMED_CALLS, description="For the engine: how many calls of the present answer have come.")
+    def streamed_call_count(self, _: RawValue = NOTHING) -> RawValue:
+        """Calls of the answer that is being written."""
+        run = None if self._driver is None else self._driver.run
+        received = sum(isinstance(e, RecordReceived) and isinstance(e.record, StreamedCalls) for e in self._inbox)
+        return raw(write_json(received + (run.streamed_count if isinstance(run, AgentRun) else 0)))
+
     @workflow.query(name=GRAPH, description=f"The latest plan as a Mermaid flowchart. {AS_TEXT}")
     def graph(self, options: RawValue = NOTHING) -> Any:
         """The plan as a drawing."""
@@ -396,6 +326,26 @@ async def readable_failures(run: Awaitable[RawValue]) -> RawValue:
         workflow.logger.exception("the run broke")
         text = f"{type(error).__name__}: {truncate(str(error))}"
         raise ApplicationError(text, type=ENGINE_ERROR, non_retryable=True) from error
+
+
+_READERS: Final[dict[str, Callable[[RunWorkflow, str, RawValue], None]]] = {
+    APPROVE: RunWorkflow._decision_signal,  # noqa: SLF001 - the table of this class
+    REJECT: RunWorkflow._decision_signal,  # noqa: SLF001
+    EDIT: RunWorkflow._decision_signal,  # noqa: SLF001
+    PAUSE: RunWorkflow._steer,  # noqa: SLF001
+    RESUME: RunWorkflow._steer,  # noqa: SLF001
+    PROVIDE: RunWorkflow._provide,  # noqa: SLF001
+}
+
+
+def _reason(error: Exception) -> str:
+    """Why a signal was refused."""
+    if isinstance(error, InvalidRequest):
+        return truncate(error.problems[0].message, 200)
+    if isinstance(error, (CallError, RecordError)):
+        return truncate(str(error), 200)
+    workflow.logger.exception("a signal could not be read")
+    return f"it could not be read ({type(error).__name__})"
 
 
 def _query_argument(value: RawValue) -> Any:

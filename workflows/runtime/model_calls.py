@@ -48,7 +48,8 @@ def own_context(message_count: int) -> ContextRef:
 def solution_request(run: RunMachine, command: AskSolution) -> RawValue:
     """What the model activity is asked for a tick."""
     return encode({
-        "ask": "solution", **_settings(run, command.grant), "tick": command.tick,
+        "ask": "solution", **_settings(run, command.grant), "tick": command.tick, "streams": command.streams,
+        "token": run.position.token,
         "source": _source(own_context(command.message_count)),
     })  # fmt: skip
 

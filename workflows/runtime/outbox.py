@@ -1,7 +1,8 @@
 """Signals to other runs, each run's in the order in which they were sent.
 
 The server keeps no order among signals that one workflow task sends: a pause and the resume after it could
-reach a child either way round. So the next is sent when the one before has arrived.
+reach a child either way round. So the next is sent when the one before has arrived. Large ones go in several
+tasks: a message of 2 MB for a thousand children must not end the run.
 """
 
 from __future__ import annotations
@@ -10,11 +11,15 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+from workflows.runtime.payloads import payload_bytes
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from temporalio import workflow
     from temporalio.common import RawValue
+
+    from workflows.runtime.task_room import TaskRoom
 
     Target = workflow.ChildWorkflowHandle[Any, Any] | workflow.ExternalWorkflowHandle[Any]
     Outcome = Callable[[BaseException | None], None]
@@ -24,8 +29,9 @@ if TYPE_CHECKING:
 class Outbox:
     """One line for each run that something is on its way to. ``sent`` counts signals, for the bill."""
 
-    def __init__(self) -> None:
+    def __init__(self, room: TaskRoom) -> None:
         self.sent = 0
+        self._room = room
         self._lines: dict[str, deque[Message]] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
@@ -47,6 +53,7 @@ class Outbox:
         line = self._lines[id_]
         while line:
             target, signal, args, outcome = line.popleft()
+            await self._room.make(sum(map(payload_bytes, args)))
             try:
                 await target.signal(signal, args=list(args))
             except Exception as error:  # noqa: BLE001 - whoever sent it decides what it means

@@ -1,4 +1,4 @@
-"""What a run finds out before it begins: what the worker serves, and the definitions of delegates.
+"""What a run finds out before it begins: its identity, what the worker serves, and the definitions of delegates.
 
 Each is asked once, by an activity, and read from history ever after, so that every replay decides alike.
 """
@@ -15,11 +15,14 @@ from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_
 from acts.language.errors import InvalidRequest, Problem, truncate
 from acts.language.messages import read_request
 from acts.language.tools import read_tools, registered_names, undecided_names
-from acts.language.wire import DELEGATE_UNAVAILABLE, LOAD_DELEGATE, NON_RETRYABLE_TYPES, REGISTRY
+from acts.language.wire import DELEGATE_UNAVAILABLE, FIRST_ATTEMPT, LOAD_DELEGATE, NON_RETRYABLE_TYPES, REGISTRY
 from acts.tree.delegation import merged_tool, resolved_upfront, upfront_context
+from acts.tree.identity import root_identity, tree_token
 from acts.tree.records import Capabilities, TreePosition
 
 if TYPE_CHECKING:
+    from temporalio.common import RawValue
+
     from acts.language.messages import Request
 
 # A definition of 1 MiB over a slow line, and how often a server that does not answer is asked
@@ -27,6 +30,41 @@ LOAD_SECONDS: Final = 60.0
 LOAD_ATTEMPTS: Final = 5
 # Five times the loader's own rhythm; a worker that died is missed after this long, not after all of the time
 LOAD_HEARTBEAT_SECONDS: Final = 15.0
+# One read of a history's first event for each attempt before this one
+FIRST_ATTEMPT_SECONDS: Final = 30.0
+
+
+async def complete_position(position: TreePosition, start: RawValue) -> TreePosition:
+    """A run's place in its tree, with the identity and the token that a root has to make itself.
+
+    ``start`` is what the run was started with.
+    """
+    info = workflow.info()
+    if not position.identity:
+        identity = root_identity(info.namespace, info.workflow_id, await _origin())
+        position = position.model_copy(update={"identity": identity})
+    if position.is_root and not position.token:
+        token = tree_token(position.identity, start.payload.data)
+        position = position.model_copy(update={"token": token})
+    return position
+
+
+async def _origin() -> str:
+    """The id of the run that a person, a schedule or a cron started: the same for all that follows from that.
+
+    All runs of a cron share the id of the first, so a round of it begins with the first attempt of the round.
+    """
+    info = workflow.info()
+    if info.cron_schedule is None:
+        return info.first_execution_run_id
+    if info.attempt == 1 or info.continued_run_id is None:
+        return info.original_execution_run_id
+    query = {"workflowId": info.workflow_id, "runId": info.continued_run_id}
+    origin: str = await workflow.execute_local_activity(
+        FIRST_ATTEMPT, query, result_type=str, start_to_close_timeout=timedelta(seconds=FIRST_ATTEMPT_SECONDS),
+        summary="the first attempt of this cron run",
+    )  # fmt: skip
+    return origin
 
 
 async def prepare_request(raw: dict[str, Any], position: TreePosition) -> tuple[dict[str, Any], Request, Capabilities]:

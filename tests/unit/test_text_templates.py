@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acts.language.errors import ExpressionError
-from acts.language.expression_parser import parse_template
+from acts.language.expression_parser import parse_text_template
 from acts.language.reference_uses import parse_marked, resolve, unread_value
-from acts.language.references import AllOf, AnyOf, Path, Template, evaluate
+from acts.language.references import AllOf, AnyOf, Path, TextTemplate, evaluate
 from acts.language.values import ABSENT, UNKNOWN, UNKNOWN_TEXT
 from tests import oracle
 
@@ -41,7 +41,7 @@ SPELLINGS: list[tuple[str, tuple[Any, ...]]] = [
 
 @pytest.mark.parametrize(("text", "parts"), SPELLINGS, ids=lambda x: x if isinstance(x, str) else None)
 def test_a_template_has_its_parts(text: str, parts: tuple[Any, ...]) -> None:
-    assert parse_template(text).parts == parts
+    assert parse_text_template(text).parts == parts
 
 
 # text, column of the first character that cannot be read (of a brace that is not closed: its own)
@@ -69,13 +69,13 @@ MALFORMED = [
 @pytest.mark.parametrize(("text", "column"), MALFORMED)
 def test_a_malformed_template_is_refused_with_its_column(text: str, column: int) -> None:
     with pytest.raises(ExpressionError) as caught:
-        parse_template(text)
+        parse_text_template(text)
     assert caught.value.column == column
 
 
 def test_an_unclosed_brace_is_named() -> None:
     with pytest.raises(ExpressionError, match=r"the brace is not closed \(column 6\)"):
-        parse_template("Dear †{user.name ")
+        parse_text_template("Dear †{user.name ")
 
 
 # what the path yields, the text that is put in
@@ -94,22 +94,22 @@ TEXTS: list[tuple[Any, str]] = [
 
 @pytest.mark.parametrize(("value", "text"), TEXTS, ids=str)
 def test_a_value_is_put_in_as_text_and_never_read_again(value: Any, text: str) -> None:
-    assert evaluate(parse_template("<†{user.name}>"), {NAME: value}.__getitem__) == f"<{text}>"
+    assert evaluate(parse_text_template("<†{user.name}>"), {NAME: value}.__getitem__) == f"<{text}>"
 
 
 def test_a_template_of_one_expression_yields_a_string_too() -> None:
-    assert evaluate(parse_template("†{state.n}"), {N: 5}.__getitem__) == "5"
+    assert evaluate(parse_text_template("†{state.n}"), {N: 5}.__getitem__) == "5"
 
 
 def test_a_template_is_absent_when_one_of_its_expressions_is() -> None:
-    template = parse_template("†{user.name} †{state.n}")
+    template = parse_text_template("†{user.name} †{state.n}")
     assert evaluate(template, {NAME: "x", N: ABSENT}.__getitem__) is ABSENT
-    assert evaluate(parse_template("†{state.n || user.name}"), {NAME: "x", N: ABSENT}.__getitem__) == "x"
+    assert evaluate(parse_text_template("†{state.n || user.name}"), {NAME: "x", N: ABSENT}.__getitem__) == "x"
 
 
 @pytest.mark.parametrize("value", [UNKNOWN, [UNKNOWN], UNKNOWN_TEXT])
 def test_a_dry_run_knows_of_a_template_that_it_is_a_string(value: Any) -> None:
-    assert evaluate(parse_template("a †{state.n}"), {N: value}.__getitem__) is UNKNOWN_TEXT
+    assert evaluate(parse_text_template("a †{state.n}"), {N: value}.__getitem__) is UNKNOWN_TEXT
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ HOSTILE = {
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())
 def test_a_hostile_template_is_parsed_or_refused(text: str) -> None:
     try:
-        template = parse_template(text)
+        template = parse_text_template(text)
     except ExpressionError:
         return
     assert len(template.parts) <= len(text) + 1
@@ -157,9 +157,9 @@ def test_a_hostile_template_is_parsed_or_refused(text: str) -> None:
 
 def test_a_megabyte_is_put_into_a_text() -> None:
     value = "†{a} " * (MEGABYTE // 5)
-    assert evaluate(parse_template("<†{a}>"), {Path("a"): value}.__getitem__) == f"<{value}>"
+    assert evaluate(parse_text_template("<†{a}>"), {Path("a"): value}.__getitem__) == f"<{value}>"
     items = [{"n": i} for i in range(100_000)]
-    assert len(evaluate(parse_template("<†{a}>"), {Path("a"): items}.__getitem__)) > MEGABYTE
+    assert len(evaluate(parse_text_template("<†{a}>"), {Path("a"): items}.__getitem__)) > MEGABYTE
 
 
 fragments = st.sampled_from(
@@ -193,13 +193,13 @@ def test_two_readers_agree_on_templates(text: str, a: Any, b: Any) -> None:
         expected = oracle.yields(text, plain)
     except oracle.Malformed:
         with pytest.raises(ExpressionError):
-            parse_template(text)
+            parse_text_template(text)
         return
-    result = evaluate(parse_template(text), lambda path: value(path.kind, path.names))
+    result = evaluate(parse_text_template(text), lambda path: value(path.kind, path.names))
     assert (oracle.ABSENT if result is ABSENT else result) == expected
 
 
 def test_a_template_shows_itself() -> None:
     for text in ("Dear †{†user.name}!", "††{x} †{†a || †b}"):
-        assert str(parse_template(text)) == text
-        assert isinstance(parse_template(text), Template)
+        assert str(parse_text_template(text)) == text
+        assert isinstance(parse_text_template(text), TextTemplate)

@@ -1,0 +1,52 @@
+"""Identities: what the ``_id`` of every Call derives from, and the token of a tree of runs.
+
+Laws
+----
+* A run's identity is a text that a reset, a retry and continue-as-new keep, and that a new start, by a person,
+  a schedule or a cron, does not. The root makes its own; every other run gets its identity in its input record,
+  because its run id changes when a run above it is reset.
+* A delegate's identity is the ``_id`` of the Call that it answers; the plan of an agent's tick has one by its
+  name. The runs that walk instances keep the identity of the plan that they walk a part of, so an ``_id`` does
+  not depend on how instances are grouped into runs.
+* Everything here is a pure function of its arguments.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import uuid
+from typing import Final
+
+_CALLS: Final = uuid.uuid5(uuid.NAMESPACE_URL, "urn:acts:call")
+_RUNS: Final = uuid.uuid5(uuid.NAMESPACE_URL, "urn:acts:run")
+# 128 bits: nobody guesses one
+_TOKEN_CHARACTERS: Final = 32
+
+
+def root_identity(namespace: str, workflow_id: str, origin: str) -> str:
+    """The identity of a root; ``origin`` is the id of the run that a person, a schedule or a cron started."""
+    return f"{namespace}/{workflow_id}/{origin}"
+
+
+def part_identity(identity: str, name: str) -> str:
+    """The identity of the run that does a part of another's work: the plan of a tick, by its name."""
+    return str(uuid.uuid5(_RUNS, f"{identity}/{name}"))
+
+
+def call_identity(identity: str, instance: str | None, call: str) -> str:
+    """The ``_id`` of a Call, its idempotency key: a UUID, the same for every attempt of every run of it.
+
+    ``identity`` is that of the run whose plan has the Call, ``call`` the Call's id (``2:refund``).
+    """
+    escaped = (instance or "").replace("%", "%25").replace("/", "%2F")  # an instance may be named like a path
+    return str(uuid.uuid5(_CALLS, f"{identity}/{escaped}/{call}"))
+
+
+def tree_token(identity: str, start: bytes) -> str:
+    """The secret that runs of one tree prove themselves by; ``start`` is what the root was started with, as bytes.
+
+    It is the same after a reset, and cannot be computed without the Request: who reads a run's history knows it,
+    who may only signal the run does not.
+    """
+    return hmac.new(start, identity.encode(), hashlib.sha256).hexdigest()[:_TOKEN_CHARACTERS]

@@ -1,0 +1,53 @@
+"""Tools that block, and a fault in the engine: what the worker of ``test_stuck`` has loaded."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from temporalio import activity
+
+import acts.machines.walk
+
+Json = Any
+
+
+@activity.defn
+async def block_loop(call: Json, tool: Json, context: Json) -> str:
+    time.sleep(40)  # noqa: ASYNC251 - the mistake that the test is about
+    return "late"
+
+
+@activity.defn
+def hang(call: Json, tool: Json, context: Json) -> str:
+    time.sleep(40)
+    return "late"
+
+
+@activity.defn
+async def echo(call: Json, tool: Json, context: Json) -> Json:
+    activity.heartbeat("here")
+    return call["value"]
+
+
+def tool_of(name: str) -> Json:
+    properties = {"_activity": {"const": name}, "_outputPath": {"type": "string"}, "value": {}}
+    return {"type": "object", "properties": properties}
+
+
+TOOLS = {name: tool_of(name) for name in ("block_loop", "hang", "echo")}
+
+_completed = acts.machines.walk.Walk.completed
+
+
+def spin_or_sleep(self: Any, rank: int, *args: Any, **options: Any) -> Any:
+    """The result of a Call whose ``value`` is "spin" or "sleep" is never written."""
+    value = self.nodes[rank].planned.get("value")
+    while value == "spin":
+        pass
+    if value == "sleep":
+        time.sleep(60)
+    return _completed(self, rank, *args, **options)
+
+
+acts.machines.walk.Walk.completed = spin_or_sleep  # type: ignore[method-assign]

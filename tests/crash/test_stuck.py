@@ -1,0 +1,102 @@
+"""A tool that blocks and a workflow task that does not end stop no other run, and no stop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
+from temporalio.exceptions import ApplicationError
+
+from cli.dev.temporal_server import DevServer
+from tests.support import assert_eventually
+
+Json = Any
+ROOT = Path(__file__).parents[2]
+SHUTDOWN_SECONDS = 2
+# A tenth of what the blocking tools sleep: nobody waited for them
+SOON = 20.0
+
+
+class Victim:
+    """A worker process, its queue and its log."""
+
+    def __init__(self, server: DevServer, folder: Path) -> None:
+        self.queue = f"stuck-{uuid.uuid4().hex[:8]}"
+        self.log = folder / "worker.log"
+        env = {
+            **os.environ, "TEMPORAL_ADDRESS": server.address, "ACTS_TASK_QUEUE": self.queue, "PYTHONUNBUFFERED": "1",
+            "ACTS_ACTIVITIES": "tests.crash.blockers", "ACTS_SHUTDOWN_SECONDS": str(SHUTDOWN_SECONDS),
+        }  # fmt: skip
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen([sys.executable, "-m", "worker"], cwd=ROOT, env=env, stdout=log, stderr=log)
+
+    def text(self) -> str:
+        return self.log.read_text("utf-8", "replace")
+
+    async def logs(self, *words: str) -> None:
+        async def written() -> bool:
+            return all(word in self.text() for word in words)
+
+        await assert_eventually(written, within=timedelta(seconds=SOON), why=f"the log has {words}")
+
+
+@pytest.fixture
+def victim(server: DevServer, tmp_path: Path) -> Iterator[Victim]:
+    found = Victim(server, tmp_path)
+    yield found
+    found.process.kill()
+    found.process.wait()
+
+
+async def start(client: Client, victim: Victim, *calls: tuple[str, str], **options: Any) -> WorkflowHandle[Any, Any]:
+    plan = [{"_tool": tool, "value": value, "_outputPath": f"†state.s{i}"} for i, (tool, value) in enumerate(calls)]
+    tools = [{"type": "tool", "tool": name} for name in dict.fromkeys(tool for tool, _ in calls)]
+    request = {"context": [*tools, {"type": "plan", "plan": plan}]}
+    id_ = f"{victim.queue}/{uuid.uuid4().hex[:6]}"
+    return await client.start_workflow("Plan", request, id=id_, task_queue=victim.queue, **options)
+
+
+async def neighbour_completes(client: Client, victim: Victim) -> None:
+    handle = await start(client, victim, ("echo", "a"), ("echo", "b"))
+    assert (await asyncio.wait_for(handle.result(), SOON))["state"] == {"s0": "a", "s1": "b"}
+
+
+async def test_a_tool_that_blocks_stops_no_other_run_and_no_stop(server: DevServer, victim: Victim) -> None:
+    client = await Client.connect(server.address)
+    await neighbour_completes(client, victim)
+    await start(client, victim, ("block_loop", "x"))
+    await start(client, victim, ("hang", "x"))
+    await victim.logs("tool block_loop of run", "tests/crash/blockers.py", "in block_loop")
+    await neighbour_completes(client, victim)
+    victim.process.send_signal(signal.SIGTERM)
+    # Beside the limit itself: the process is scheduled on a busy machine
+    assert await asyncio.to_thread(victim.process.wait, SHUTDOWN_SECONDS + SOON / 2) == 1
+
+
+@pytest.mark.parametrize("value", ["spin", "sleep"])
+async def test_a_workflow_task_that_does_not_end_fails_its_run_alone(
+    server: DevServer, victim: Victim, value: str
+) -> None:
+    client = await Client.connect(server.address)
+    handle = await start(client, victim, ("echo", value), task_timeout=timedelta(seconds=1))
+    await victim.logs("a workflow task is stuck", "blockers.py", "in spin_or_sleep", handle.id)
+    await neighbour_completes(client, victim)
+    with pytest.raises(WorkflowFailureError) as failure:
+        await asyncio.wait_for(handle.result(), 2 * SOON)
+    cause = failure.value.cause
+    assert isinstance(cause, ApplicationError)
+    assert cause.type == "TaskStuck"
+    assert "blockers.py" in cause.message
+    await neighbour_completes(client, victim)
+    victim.process.send_signal(signal.SIGTERM)
+    await asyncio.to_thread(victim.process.wait, SHUTDOWN_SECONDS + SOON / 2)

@@ -1,0 +1,344 @@
+"""What is done with an input, cut where a workflow task or an activity would be: each step is timed by itself.
+
+Only the project's own errors may come out of a step. They end the case: what would follow does not happen.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from activities.providers.schema_bridge import to_wire
+from acts.language.errors import ActsError, CallError, EngineError, InvalidRequest
+from acts.language.messages import output_schema, read_request
+from acts.language.schemas import checker, schema_defect
+from acts.language.strict_json import read_json, write_json
+from acts.language.values import UNKNOWN
+from acts.machines.agent_run import AgentRun, AgentSetup
+from acts.machines.events import Begin, CallCompleted, CallFailed, ChildEnded, DecisionReceived, ModelAnswered, Provided
+from acts.machines.plan_run import PlanRun
+from acts.machines.plan_setup import PlanSetup
+from acts.machines.run_commands import AskOutput, AskSolution, StartActivity, StartDelegate, StartPlanRun
+from acts.plan.validate import validate, validate_parsed
+from acts.planner.answer_schema import compose_latent_schema, compose_solution_schema
+from acts.planner.prompt import render_planner_prompt
+from acts.simulation.simulate import simulate
+from acts.tree.records import Capabilities, ContextRef, TreePosition
+from acts.views.run_views import AgentView, PlanView, forecast_plan
+from delegates.definition import read_definition
+from tests.fuzz import hostile_json, hostile_requests, hostile_schemas
+from tests.fuzz.hostile_json import Source
+from workflows.runtime.provided import data_message
+
+Json = Any
+Step = tuple[str, Callable[[], Any]]
+NOW = "2026-01-01T00:00:00.000Z"
+SERVED = ("t", "act")
+# Bytes of one input: what one payload can carry
+MAX_BYTES = 2 * 1024 * 1024 - 64 * 1024
+
+
+class Refused(Exception):
+    """The input was refused, in the project's own words: the end of the case."""
+
+
+def as_text(value: Json) -> bytes:
+    """The JSON of an input, as another program would send it; lone surrogates escaped."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+
+
+def sized(value: Json) -> bytes:
+    """The same, or a small stand-in where the generator went over the size of one payload."""
+    data = as_text(value)
+    return data if len(data) <= MAX_BYTES else b"[]"
+
+
+# -- cases -----------------------------------------------------------------------
+
+
+def plan_case(source: Source) -> Iterator[Step]:
+    """A Request comes, its plan is walked, people decide, views are asked for."""
+    made = hostile_requests.request(source)
+    data = sized(made)
+    run: list[Any] = []
+
+    def first_task() -> None:
+        raw = read_json(data)
+        if not isinstance(raw, dict):
+            raise Refused
+        parsed = read_request(raw)
+        capabilities = Capabilities(served=SERVED)
+        prepared = validate_parsed(parsed, capabilities.tools, capabilities.served)
+        setup = PlanSetup(
+            raw,
+            prepared,
+            capabilities,
+            TreePosition(),
+            ContextRef(workflowId="w", runId="r", messageCount=len(parsed.context)),
+        )
+        machine = PlanRun("w", setup, lambda node: f"w/{node.id}", forecast_plan)
+        view = PlanView(machine)
+        commands = machine.handle(Begin(), NOW)
+        machine.flush(NOW)
+        view.page()
+        run.extend((machine, view, commands))
+
+    yield "first task", first_task
+    machine, view, commands = run
+    yield from _views(view)
+    yield "simulate", lambda: simulate(read_json(data), served=SERVED)
+    calls = [n.planned for n in machine.whole_plan.nodes[:1000]]
+    for _ in range(3):
+        if machine.finished is not None:
+            return
+        if machine.approvals.own_pending:
+            decided = hostile_requests.decision(
+                Source(source.random.randrange(10**9), source.pick((1000, 100_000, MAX_BYTES))), calls, ["t", "t0"]
+            )
+            text = sized(decided)
+            yield "decision", lambda text=text: _decide(machine, view, read_json(text))
+            yield "approval", lambda: commands.extend(_decide(machine, view, {"decision": "approve"}))
+        yield from _results(source, machine, view, commands)
+    message = sized({"type": "state", "state": hostile_json.value(source)})
+    yield "provide", lambda: _event(machine, view, Provided(data_message(read_json(message))))
+    yield from _views(view)
+    yield "result", lambda: write_json(view.result(0))
+    yield "snapshot", lambda: write_json(machine.walk.snapshot()) if machine.walk.quiet else None
+
+
+def _decide(machine: Any, view: Any, raw: Json) -> list[Any]:
+    machine.approvals.judge(raw, has_children=False)
+    return _event(machine, view, DecisionReceived(raw, None, None))
+
+
+def _event(machine: Any, view: Any, event: Any) -> list[Any]:
+    out = list(machine.handle(event, NOW))
+    out += machine.flush(NOW)
+    view.page()
+    return out
+
+
+def _views(view: Any) -> Iterator[Step]:
+    yield "status", lambda: write_json(view.status())
+    yield "graph", lambda: view.graph({})
+    yield "graph json", lambda: view.graph({"format": "json"})
+    yield "context", lambda: view.context({"path": "†state"}, MAX_BYTES)
+    yield "prompt context", lambda: view.prompt_context({}, MAX_BYTES)
+    yield "pending", lambda: view.pending_parameters(MAX_BYTES)
+
+
+def _results(source: Source, machine: Any, view: Any, commands: list[Any]) -> Iterator[Step]:
+    """The Calls that were started end: the first with a heavy result, all others at once with small ones."""
+    started = [c for c in commands if isinstance(c, (StartActivity, AskOutput, StartDelegate))]
+    commands.clear()
+    heavy = True
+    batch: list[Any] = []
+    for command in started[:2000]:
+        node = command.node
+        if heavy:
+            heavy = False
+            data = sized(
+                hostile_requests.result(
+                    Source(source.random.randrange(10**9), source.pick((1000, MAX_BYTES))), node.tool.output
+                )
+            )
+            yield (
+                "heavy result",
+                lambda key=node.key, data=data: commands.extend(
+                    _event(machine, view, CallCompleted(key, read_json(data)))
+                ),
+            )
+        elif source.chance(0.1):
+            batch.append(CallFailed(node.key, CallError("Oops", "x" * 100)))
+        else:
+            batch.append(CallCompleted(node.key, source.pick((1, "x", {"a": 1}, [1], None))))
+
+    def small_results() -> None:
+        for event in batch:
+            commands.extend(machine.handle(event, NOW))
+        commands.extend(machine.flush(NOW))
+        view.page()
+
+    yield "small results", small_results
+
+
+def agent_case(source: Source) -> Iterator[Step]:
+    """An agent: Solutions come, their plans end."""
+    data = sized(hostile_requests.request(source, agent=True))
+    run: list[Any] = []
+
+    def first_task() -> None:
+        raw = read_json(data)
+        if not isinstance(raw, dict):
+            raise Refused
+        parsed = read_request(raw)
+        setup = AgentSetup(raw, parsed, Capabilities(served=SERVED), TreePosition(), "r")
+        machine = AgentRun("w", setup, forecast_plan)
+        view = AgentView(machine)
+        commands = _event(machine, view, Begin())
+        run.extend((machine, view, commands))
+
+    yield "first task", first_task
+    machine, view, commands = run
+    loop = machine.loop
+    yield (
+        "prompt",
+        lambda: render_planner_prompt(
+            loop.request.context, loop.tools, output_schema(loop.request.schema), mode=loop.mode, step="plan", tick=1
+        ),
+    )
+    yield (
+        "answer schema",
+        lambda: compose_solution_schema(loop.tools, output_schema(loop.request.schema), mode=loop.mode),
+    )
+    for _ in range(3):
+        asked = next((c for c in commands if isinstance(c, AskSolution)), None)
+        if asked is None or machine.finished is not None:
+            break
+        commands.clear()
+        answer = Source(source.random.randrange(10**9), source.pick((1000, 100_000, MAX_BYTES)))
+        text = sized(hostile_requests.solution(answer, list(loop.tools)[:5] or ["t"]))
+        yield (
+            "solution",
+            lambda text=text: commands.extend(
+                _event(machine, view, ModelAnswered({"solution": read_json(text), "usage": {}}))
+            ),
+        )
+        if machine.approvals.own_pending:
+            yield "approval", lambda: commands.extend(_decide(machine, view, {"decision": "approve"}))
+        start = next((c for c in commands if isinstance(c, StartPlanRun)), None)
+        if start is not None:
+            commands.clear()
+            payload = sized(
+                {
+                    "status": "completed",
+                    "calls": [],
+                    "errors": [],
+                    "context": [{"type": "state", "state": hostile_json.value(answer)}],
+                }
+            )
+            report = read_json(payload)
+            if isinstance(report, dict):
+                yield (
+                    "plan ended",
+                    lambda start=start, report=report: commands.extend(
+                        _event(machine, view, ChildEnded(start.name, report))
+                    ),
+                )
+        yield from _views(view)
+    yield "result", lambda: write_json(view.result())
+
+
+def schema_case(source: Source) -> Iterator[Step]:
+    """A schema alone, and values for it, some with unknown parts."""
+    form = read_json(sized(hostile_schemas.schema(source)))
+    yield "schema", lambda: _refuse_if(schema_defect(form))
+    check = checker(form)
+    for _ in range(3):
+        value = read_json(
+            sized(
+                hostile_schemas.value_for(
+                    Source(source.random.randrange(10**9), source.pick((200, 20_000, MAX_BYTES))), form
+                )
+            )
+        )
+        yield "strict", lambda value=value: check.defects(value)
+        unknown = _with_marks(value)
+        yield "relaxed", lambda unknown=unknown: check.open_defects(unknown)
+        if isinstance(value, dict):
+            yield "partial", lambda value=value: check.partial_defects({**value, "unknown": UNKNOWN})
+
+
+def _refuse_if(reason: str | None) -> None:
+    if reason is not None:
+        raise Refused(reason)
+
+
+def _with_marks(value: Json) -> Json:
+    """The value with a reference in it, at an end of it that is easy to reach."""
+    if isinstance(value, dict):
+        return {**value, next(iter(value), "a"): "†state.x"}
+    return [*value, "†state.x"] if isinstance(value, list) else value
+
+
+def model_case(source: Source) -> Iterator[Step]:
+    """The model activity: Tools become the schemas that providers get, and answers come back."""
+    raw = read_json(sized(hostile_requests.request(source, agent=True)))
+    found: list[Any] = []
+
+    def read() -> None:
+        if not isinstance(raw, dict):
+            raise Refused
+        machine = AgentRun(
+            "w", AgentSetup(raw, read_request(raw), Capabilities(served=SERVED), TreePosition(), "r"), forecast_plan
+        )
+        found.append(machine.loop)
+
+    yield "first task", read
+    loop = found[0]
+    output = output_schema(loop.request.schema)
+    composed: list[Any] = []
+    yield "answer schema", lambda: composed.append(compose_solution_schema(loop.tools, output, mode=loop.mode))
+    for tool in itertools.islice(loop.tools.values(), 3):
+        yield "latent schema", lambda tool=tool: composed.append(compose_latent_schema(tool, ["†state.r"])[0])
+    for form in composed:
+        for dialect in ("openai", "anthropic"):
+            wires: list[Any] = []
+            yield (
+                f"wire {dialect}",
+                lambda form=form, dialect=dialect, wires=wires: wires.append(to_wire(form, dialect)),
+            )
+            answer = read_json(
+                sized(
+                    hostile_requests.solution(
+                        Source(source.random.randrange(10**9), source.pick((1000, 200_000))), ["t", "t0"]
+                    )
+                )
+            )
+            yield f"answer {dialect}", lambda wires=wires, answer=answer: wires[0].from_wire(answer)
+            yield "check of answer", lambda form=form, answer=answer: checker(form).defects(answer)
+
+
+def definition_case(source: Source) -> Iterator[Step]:
+    """A definition comes from somewhere."""
+    made = (
+        hostile_json.value(source) if source.chance(0.2) else hostile_requests.request(source, agent=source.chance(0.5))
+    )
+    data = sized(made)[: 1024 * 1024]
+    yield "definition", lambda: read_definition(data, str(source.random.random()), "here")
+
+
+def text_case(source: Source) -> Iterator[Step]:
+    """JSON text that nests, repeats or counts as far as it can."""
+    n = source.count(2)
+    text = source.pick((
+        "[" * n, "[" * n + "]" * n, '{"a":' * (n // 3), "9" * n, "-" * n, '"' + "\\ud800" * (n // 6) + '"', "1e" + "9" * min(n, 5000),
+        "[" + "1," * n + "1]", "[" + "{}," * (n // 2) + "{}]", '{"a":1,' * 3, "\ufeff" * 3, "[" + '"\\u0000",' * (n // 8) + "1]", "{" + ",".join(f'"{i}":{i}' for i in range(n // 12)) + "}",
+        "[" * 900 + "]" * 900, '{"context":' * 95 + "1" + "}" * 95, "[" + "9" * 4000 + "]", "NaN", "[1e400]",
+    ))  # fmt: skip
+
+    def read() -> None:
+        value = read_json(text)
+        read_request(value)
+
+    yield "text", read
+    yield "validate", lambda: validate(read_json(text))
+
+
+CASES: tuple[Callable[[Source], Iterator[Step]], ...] = (
+    plan_case, plan_case, plan_case, agent_case, agent_case, schema_case, schema_case, model_case, definition_case, text_case,
+)  # fmt: skip
+
+
+def is_expected(error: BaseException) -> bool:
+    """True for the errors that outside input may end in."""
+    if isinstance(error, EngineError):
+        return False
+    if isinstance(error, (ActsError, Refused, InvalidRequest)):
+        return True
+    name = type(error).__name__
+    return (
+        type(error) is ValueError or name in ("JSONDecodeError", "NestingError", "UnicodeDecodeError")
+    ) or name == "ApplicationError"

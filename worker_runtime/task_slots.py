@@ -1,0 +1,116 @@
+"""How many workflow tasks this process accepts at once: as many as its interpreter can finish in time.
+
+One interpreter computes one thing at a time, and the server gives up a task that takes longer than its timeout (10 s by
+default), so that its work is lost. Fifty replays side by side would all be given up, again and again; one after the
+other, each is done in time. The SDK's own limit counts cheap and expensive tasks alike.
+
+* A task of a run that is in the cache (*sticky*) takes milliseconds; a few at a time keep the interpreter busy.
+* Any other task may have to replay a long history. One at a time is accepted at first, one more after each that was
+  quick, and one at a time again after each that was not.
+* A task that only waits for local Activities needs no interpreter, and is not counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final
+
+from temporalio.worker import CustomSlotSupplier, SlotPermit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from temporalio.worker import SlotMarkUsedContext, SlotReleaseContext, SlotReserveContext
+
+# Sticky tasks at once: enough that the next one is there when one ends, while its answer is on its way
+MAX_STICKY: Final = 8
+# Others at once: first tasks of new runs take some milliseconds, most of them for the way to the server and back
+MAX_OTHERS: Final = 8
+# Above this a task was a long replay: with eight at once, each would take eight times as long, near the server's 10 s
+SLOW_SECONDS: Final = 0.5
+
+
+class Permit(SlotPermit):
+    """A slot of either kind; ``start`` is when a task began to use it."""
+
+    __slots__ = ("is_sticky", "start")
+
+    def __init__(self, *, is_sticky: bool) -> None:
+        self.is_sticky = is_sticky
+        self.start: float | None = None
+
+
+class TaskSlots(CustomSlotSupplier):
+    """Slots for workflow tasks. ``count_waiting`` returns how many tasks only wait for local Activities."""
+
+    def __init__(self, count_waiting: Callable[[], int] = lambda: 0) -> None:
+        self._count_waiting = count_waiting
+        self._lock = threading.Lock()
+        self._in_use = {True: 0, False: 0}
+        self._max_others = 1
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._queues: dict[bool, deque[asyncio.Future[None]]] = {True: deque(), False: deque()}
+
+    async def reserve_slot(self, ctx: SlotReserveContext) -> SlotPermit:
+        """Wait for a slot."""
+        self._loop = loop = asyncio.get_running_loop()
+        while not self._take(ctx.is_sticky):
+            turn: asyncio.Future[None] = loop.create_future()
+            self._queues[ctx.is_sticky].append(turn)
+            try:
+                await turn
+            except asyncio.CancelledError:
+                if turn.done() and not turn.cancelled():
+                    self._wake(is_sticky=ctx.is_sticky)  # the turn was for us: pass it on
+                raise
+        return Permit(is_sticky=ctx.is_sticky)
+
+    def try_reserve_slot(self, ctx: SlotReserveContext) -> SlotPermit | None:
+        """A slot for a task that the server sends without a poll, if there is one."""
+        return Permit(is_sticky=ctx.is_sticky) if self._take(ctx.is_sticky) else None
+
+    def mark_slot_used(self, ctx: SlotMarkUsedContext) -> None:
+        """A task begins."""
+        if isinstance(ctx.permit, Permit):
+            ctx.permit.start = time.monotonic()
+
+    def release_slot(self, ctx: SlotReleaseContext) -> None:
+        """A task has ended, or a poll without one."""
+        permit: Any = ctx.permit
+        with self._lock:
+            self._in_use[permit.is_sticky] -= 1
+            if not permit.is_sticky and permit.start is not None:
+                is_slow = time.monotonic() - permit.start > SLOW_SECONDS
+                self._max_others = 1 if is_slow else min(self._max_others + 1, MAX_OTHERS)
+        self.wake_all()
+
+    def wake_all(self) -> None:
+        """Let those that wait look again; from any thread.
+
+        Always by way of the loop: whoever looked a moment ago in vain has queued by then.
+        """
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._wake_both)
+
+    def _take(self, is_sticky: bool) -> bool:  # noqa: FBT001 - the SDK's flag
+        with self._lock:
+            most = MAX_STICKY if is_sticky else self._max_others
+            if self._in_use[is_sticky] >= most + self._count_waiting():
+                return False
+            self._in_use[is_sticky] += 1
+            return True
+
+    def _wake_both(self) -> None:
+        self._wake(is_sticky=True)
+        self._wake(is_sticky=False)
+
+    def _wake(self, *, is_sticky: bool) -> None:
+        queue = self._queues[is_sticky]
+        while queue:
+            turn = queue.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return

@@ -1,0 +1,71 @@
+"""What happens to a run from outside its work: it is reset or retried, another run takes over, signals come in.
+
+Theory of operation: has this run been reset *before the point that it is at now*? The run id alone does not say so,
+since it differs from the original one all through the history, and a replay of what came before the reset has to
+decide as it was decided then. But each reset gives the SDK's random generator a new seed at its own place in history.
+So a seed that is not that of the first task shows a reset. One at the very first task has no seed before it; it
+leaves more than the three events that a history usually has by then, and a run id that is not the original one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+from temporalio import workflow
+from temporalio.exceptions import ApplicationError, is_cancelled_exception
+
+from acts.language.wire import SUPERSEDED_RUN
+
+# The start of the run, and the first task scheduled and started
+_EVENTS_OF_A_START: Final = 3
+
+
+class Lifeline:
+    """Of one run. ``token`` is that of its tree, ``signals`` counts those that it has received.
+
+    The workflow object makes it before anything else.
+    """
+
+    def __init__(self) -> None:
+        self.token = ""
+        self.signals = 0
+        info = workflow.info()
+        is_reset = info.run_id != info.original_execution_run_id
+        self._is_reset_at_first_task = is_reset and info.get_current_history_length() > _EVENTS_OF_A_START
+        self._first_seed = workflow.random_seed()
+        self._main_task: asyncio.Task[Any] | None = None
+        self._superseded_by: str | None = None
+
+    @property
+    def is_superseded(self) -> bool:
+        """True when another run does the work of this one."""
+        return self._superseded_by is not None
+
+    @property
+    def is_repetition(self) -> bool:
+        """True for a run that was reset or retried, or that continues one to which that may have happened."""
+        info = workflow.info()
+        is_next_of_cron = info.cron_schedule is not None and info.attempt == 1
+        continues = info.continued_run_id is not None and not is_next_of_cron
+        is_reset = self._is_reset_at_first_task or workflow.random_seed() != self._first_seed
+        return is_reset or info.attempt > 1 or continues
+
+    def begin(self) -> None:
+        """The current task is the run's main task."""
+        self._main_task = asyncio.current_task()
+
+    def supersede(self, run_id: str) -> None:
+        """End this run: ``run_id``, a run of its parent, starts its work again."""
+        if self._superseded_by is None and self._main_task is not None:
+            self._superseded_by = run_id
+            self._main_task.cancel()
+
+    def ending_of(self, error: BaseException) -> ApplicationError | None:
+        """How a superseded run ends, instead of as cancelled; None for every other error."""
+        if self._superseded_by is None or not (
+            isinstance(error, asyncio.CancelledError) or is_cancelled_exception(error)
+        ):
+            return None
+        text = f"the run above was reset or retried; its run {self._superseded_by} starts this work again"
+        return ApplicationError(text, type=SUPERSEDED_RUN, non_retryable=True)
