@@ -145,14 +145,14 @@ def lists(draw: st.DrawFn, pool: list[Where]) -> Any:
     text = draw(texts(pool))
     items = st.sampled_from([1, "s", None, {"a": 2}, {"a": None}, [3], "††x"])
     literal = draw(st.lists(items, max_size=3))
-    return draw(st.sampled_from([literal, literal, [*literal, text], [{"a": text}, *literal], text]))
+    return draw(st.sampled_from([*[literal] * 5, [*literal, text], [{"a": text}, *literal], text]))
 
 
 @st.composite
 def timings(draw: st.DrawFn, pool: list[Where]) -> dict[str, Any]:
     """When and how often a Call runs; mostly nothing of it."""
-    each = {"_each": draw(lists(pool))} if draw(st.integers(0, 3)) == 0 else {}
-    return {**each, "_when": draw(conditions(pool))} if draw(st.integers(0, 3)) == 0 else each
+    each = {"_each": draw(lists(pool))} if draw(st.integers(0, 5)) == 0 else {}
+    return {**each, "_when": draw(conditions(pool))} if draw(st.integers(0, 5)) == 0 else each
 
 
 @st.composite
@@ -271,7 +271,7 @@ def cases(draw: st.DrawFn, *, instances: bool | None = None, most_calls: int = M
         latent = draw(st.integers(0, 11)) == 0
         call: dict[str, Any] = {"_tool": "think" if latent else "act"}
         options: list[list[Where]] = []
-        if draw(st.integers(0, 9)):
+        if draw(st.integers(0, 5)):
             options = [draw(outputs())[0]] if latent else draw(outputs())
             call["_outputPath"] = output_text(options)
             if draw(st.booleans()):
@@ -322,7 +322,7 @@ def collisions(draw: st.DrawFn, *, most_calls: int = MOST_CALLS) -> Case:
         call: dict[str, Any] = {"_tool": "act", "_outputPath": render(draw(where)), "_outputMethod": method}
         if draw(st.integers(0, 2)):
             call["x"] = f"{render(draw(where))} || †data.z"
-        if draw(st.integers(0, 4)) == 0:
+        if draw(st.integers(0, 6)) == 0:
             call["_each"] = draw(st.sampled_from([[1, 2], [], f"{render(draw(where))} || †data.z", "†data.l"]))
         if draw(st.integers(0, 4)) == 0:
             call["_when"] = f"!{render(draw(where))} || {render(draw(where))} != 3"
