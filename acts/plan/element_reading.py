@@ -29,6 +29,7 @@ class ElementReading:
 
     ``items`` are the elements, ``call`` what they share, with the expressions of ``uses`` in place; ``values``
     are those of the context that these expressions read besides, and ``context`` what the Call's scopes show.
+    ``is_known`` is False in a dry run that does not know the list: one unknown element stands for all.
     """
 
     items: list[Json]
@@ -36,6 +37,7 @@ class ElementReading:
     uses: tuple[ReferenceUse, ...] = ()
     values: dict[Path, Json] = field(default_factory=dict)
     context: list[dict[str, Any]] = field(default_factory=list)
+    is_known: bool = True
 
     def resolve(self, index: int) -> dict[str, Any]:
         """The Call of one element.
@@ -81,12 +83,12 @@ def read_elements(
     missing += more
     if missing:
         return ElementReading([], call), missing
-    if items is UNKNOWN:
-        items = [UNKNOWN]
+    is_known = items is not UNKNOWN
+    items = items if is_known else [UNKNOWN]
     if not isinstance(items, list):
         text = f"_each needs a list; {node.call['_each']} is {with_article(type_name(items))}"
         raise CallError(WRONG_KIND, text)
     if len(items) > MAX_ELEMENTS:
         raise CallError(LIMIT_EXCEEDED, f"_each has {len(items):,} elements; at most {MAX_ELEMENTS:,} are allowed")
     values = {path: read(path) for use in own for path in use.paths}
-    return ElementReading(items, call, own, values, context), []
+    return ElementReading(items, call, own, values, context, is_known), []

@@ -20,10 +20,11 @@ from acts.plan.context_log import START
 from acts.planner.prompt import render_latent_prompt
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Sequence
+    from collections.abc import Container, Iterable, Mapping, Sequence
 
     from acts.language.messages import Message
     from acts.language.reference_uses import ReferenceUse
+    from acts.language.references import Expression
     from acts.plan.planned_call import PlannedCall
     from acts.plan.validate import ValidatedPlan
 
@@ -70,19 +71,22 @@ class TokenEstimator:
         self._shared_bytes: dict[bool, int] = {}  # by whether a Call has scopes
         self._last = max((r for r, n in enumerate(prepared.nodes) if n.kind == "latent"), default=-1)
 
-    def estimate(self, started: Iterable[int], failed: Container[int]) -> int:
-        """Tokens of a run that starts these Calls, of which some end with an error."""
+    def estimate(self, started: Iterable[int], failed: Container[int], counts: Mapping[int, int] | None = None) -> int:
+        """Tokens of a run that starts these Calls, those in ``counts`` so often; some end with an error."""
         tokens = 0
         views: dict[str | None, _View] = {None: {}}
         for rank in sorted(rank for rank in started if rank <= self._last):
             node = self._prepared.nodes[rank]
             own = views.setdefault(node.instance, {})
             value: Json = _FAILURE if rank in failed else self._outputs[node.tool.name]
+            times, size = (counts or {}).get(rank, 1), self._bytes_of(value)
             if node.kind == "latent":
-                tokens += self._request_tokens(rank, (own, views[None]), self._bytes_of(value))
+                tokens += times * self._request_tokens(rank, (own, views[None]), size)
             outcome = (node.error or 0) if rank in failed else 0
+            if node.is_each and rank not in failed:
+                value, size = ABSENT, times * size
             for path in node.outcomes[outcome] if node.outcomes else ():
-                _write(own, path, value, self._bytes_of(value))
+                _write(own, path, value, size)
         return tokens
 
     def _bytes_of(self, value: Json) -> int:
@@ -117,14 +121,15 @@ class TokenEstimator:
     def _bytes_of_parameters(self, rank: int, views: Sequence[_View]) -> int:
         """The parameters with their references replaced."""
         node = self._prepared.nodes[rank]
-        reads = [read for read in node.reads if read.at and read.at[0] != "_scopes"]
+        reads = node.parameter_uses
         if rank not in self._parameter_bytes:
             self._parameter_bytes[rank] = json_size(node.parameters) - sum(json_size(read.text) for read in reads)
-        return max(0, self._parameter_bytes[rank] + sum(self._bytes_of_read(read, views) for read in reads))
+        trees = [(read, tree) for read in reads for tree in read.expressions]
+        return max(0, self._parameter_bytes[rank] + sum(self._bytes_of_read(*pair, views) for pair in trees))
 
-    def _bytes_of_read(self, read: ReferenceUse, views: Sequence[_View]) -> int:
-        for paths in alternatives(read.tree):
-            sizes = [self._bytes_at(path, views) for path in paths]
+    def _bytes_of_read(self, read: ReferenceUse, tree: Expression, views: Sequence[_View]) -> int:
+        for paths in alternatives(tree):
+            sizes = [self._bytes_at(path, views) if path in read.paths else UNKNOWN_BYTES for path in paths]
             if all(size is not None for size in sizes):
                 return sizes[-1] or 0
         return _NULL_BYTES

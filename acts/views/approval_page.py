@@ -99,6 +99,10 @@ def _remarks(call: Mapping[str, Any]) -> Iterator[str]:
         yield "(asks a model)"
     elif runs not in (None, call["tool"]):
         yield f"(runs {code_span(runs)})"
+    if "elements" in call:
+        yield f"(for each of {_range(call['elements'])} elements)"
+    if "when" in call:
+        yield f"(when {code_span(call['when'])})"
     if call["background"]:
         yield "(not waited for)"
     if call["approval"]:
