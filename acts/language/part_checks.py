@@ -42,7 +42,8 @@ class PartChecks:
     def _node(self, schema: Json) -> Node:
         entry = self._nodes.get(id(schema))
         if entry is None:
-            node = Node(self._count, schema, {}, self._expand)
+            is_schema = isinstance(schema, (dict, bool))  # what is none allows everything
+            node = Node(self._count, schema if is_schema else True, {}, self._expand)
             self._count += 1
             entry = self._nodes[id(schema)] = (schema, node)
         return entry[1]
@@ -55,7 +56,7 @@ class PartChecks:
                 node.sub[key] = self._node(argument)
             elif key in LISTED and isinstance(argument, list):
                 node.sub[key] = [self._node(part) for part in argument]
-            elif key in MAPPED and key not in _SKIPPED:
+            elif key in MAPPED and key not in _SKIPPED and isinstance(argument, dict):
                 node.sub[key] = {name: self._node(part) for name, part in argument.items()}
             elif key in ("$ref", "$dynamicRef"):
                 node.sub[key] = self._node(self._definitions.get(str(argument).removeprefix(_LOCAL), True))
