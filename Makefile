@@ -11,7 +11,11 @@ STAMP := $(VENV)/.installed
 PYTEST_ARGS ?= -n 2 --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: demo test setup dev check bench live-smoke clean help
+.PHONY: demo test setup dev check bench soak live-smoke clean help
+
+# Of `make soak`
+SECONDS ?= 60
+SEED ?= 1
 
 demo: setup ## run a plan from start to finish on a local server
 	$(BIN)/acts demo
@@ -32,6 +36,9 @@ check: setup ## lint, format, types, dead links
 
 bench: setup ## print figures
 	$(BIN)/python -m benchmarks
+
+soak: setup ## kill workers and the server, and reset runs, for SECONDS (60), by SEED (1); then check that all is right
+	$(BIN)/python -m tests.crash.soak --seconds $(SECONDS) --seed $(SEED)
 
 live-smoke: setup ## ask each model provider that has a key, and print what it takes (costs a few cents)
 	$(BIN)/python -m tools.live_smoke

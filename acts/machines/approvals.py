@@ -382,7 +382,7 @@ class Approvals:
         """Take over a snapshot; ``open`` follows for each wait."""
         self.records = list(data["records"])
         self._since = dict(data["since"])
-        self._open_before = dict.fromkeys(data.get("open", ()))
+        self._open_before = dict.fromkeys(data.get("open", data["since"]))
         self.reports.restore(data["reported"])
         self._early.restore(data)
 
