@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from activities.providers.schema_bridge import to_wire
 from acts.language.errors import ActsError, CallError, EngineError, InvalidRequest
 from acts.language.messages import output_schema, read_request
 from acts.language.schemas import checker, schema_defect
@@ -26,7 +27,6 @@ from acts.planner.prompt import render_planner_prompt
 from acts.simulation.simulate import simulate
 from acts.tree.records import Capabilities, ContextRef, TreePosition
 from acts.views.run_views import AgentView, PlanView, forecast_plan
-from activities.providers.schema_bridge import to_wire
 from delegates.definition import read_definition
 from tests.fuzz import hostile_json, hostile_requests, hostile_schemas
 from tests.fuzz.hostile_json import Source
@@ -315,7 +315,7 @@ def text_case(source: Source) -> Iterator[Step]:
     n = source.count(2)
     text = source.pick((
         "[" * n, "[" * n + "]" * n, '{"a":' * (n // 3), "9" * n, "-" * n, '"' + "\\ud800" * (n // 6) + '"', "1e" + "9" * min(n, 5000),
-        "[" + "1," * n + "1]", "[" + "{}," * (n // 2) + "{}]", '{"a":1,' * 3, "\ufeff" * 3, "[" + '"\\u0000",' * (n // 8) + "1]", '{' + ",".join(f'"{i}":{i}' for i in range(n // 12)) + "}",
+        "[" + "1," * n + "1]", "[" + "{}," * (n // 2) + "{}]", '{"a":1,' * 3, "\ufeff" * 3, "[" + '"\\u0000",' * (n // 8) + "1]", "{" + ",".join(f'"{i}":{i}' for i in range(n // 12)) + "}",
         "[" * 900 + "]" * 900, '{"context":' * 95 + "1" + "}" * 95, "[" + "9" * 4000 + "]", "NaN", "[1e400]",
     ))  # fmt: skip
 
