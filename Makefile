@@ -11,7 +11,7 @@ STAMP := $(VENV)/.installed
 PYTEST_ARGS ?= -n 2 --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: demo test setup dev check bench live-smoke clean help
+.PHONY: demo test setup dev check bench fuzz live-smoke clean help
 
 demo: setup ## run a plan from start to finish on a local server
 	$(BIN)/acts demo
@@ -32,6 +32,10 @@ check: setup ## lint, format, types, dead links
 
 bench: setup ## print figures
 	$(BIN)/python -m benchmarks
+
+SECONDS ?= 60
+fuzz: setup ## hostile inputs against everything that reads input; SECONDS=60 SEED=n
+	$(BIN)/python -m tests.fuzz --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 
 live-smoke: setup ## ask each model provider that has a key, and print what it takes (costs a few cents)
 	$(BIN)/python -m tools.live_smoke
