@@ -33,11 +33,16 @@ class PartChecks:
         self._count = 0
 
     def fits(self, schema: Json, value: Json, meter: WorkMeter) -> bool:
-        """True when a value fits a part of the schema; False also where that would take too long to say."""
+        """True when a value fits a part of the schema, and where that part is no valid schema.
+
+        False where it would take too long to say.
+        """
         try:
             return not Evaluation(self._node(schema), meter, remembers=True).defects(value)
-        except (TooComplex, PatternError, RecursionError):
+        except (TooComplex, RecursionError):
             return False
+        except (PatternError, KeyError, TypeError, ValueError, AttributeError):
+            return True
 
     def _node(self, schema: Json) -> Node:
         entry = self._nodes.get(id(schema))
