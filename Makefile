@@ -12,7 +12,11 @@ STAMP := $(VENV)/.installed
 PYTEST_ARGS ?= -n 3 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: demo test setup dev check bench bench-comeback bench-planning live-smoke clean help
+.PHONY: demo test setup dev check bench bench-comeback bench-planning fuzz soak live-smoke clean help
+
+# Of `make soak` and `make fuzz`
+SECONDS ?= 60
+SEED ?= 1
 
 demo: setup ## run a plan from start to finish on a local server
 	$(BIN)/acts demo
@@ -39,6 +43,12 @@ bench-comeback: setup ## 50 runs with 15,000 events each wait, all workers die, 
 
 bench-planning: setup ## score how well models plan: recorded answers, and models that have a key (costs a few cents)
 	$(BIN)/python -m benchmarks.planning
+
+soak: setup ## kill workers and the server, and reset runs, for SECONDS (60), by SEED (1); then check that all is right
+	$(BIN)/python -m tests.crash.soak --seconds $(SECONDS) --seed $(SEED)
+
+fuzz: setup ## hostile inputs against everything that reads input; SECONDS=60 SEED=n
+	$(BIN)/python -m tests.fuzz --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 
 live-smoke: setup ## ask each model provider that has a key, and print what it takes (costs a few cents)
 	$(BIN)/python -m tools.live_smoke

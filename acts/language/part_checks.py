@@ -33,16 +33,22 @@ class PartChecks:
         self._count = 0
 
     def fits(self, schema: Json, value: Json, meter: WorkMeter) -> bool:
-        """True when a value fits a part of the schema; False also where that would take too long to say."""
+        """True when a value fits a part of the schema, and where that part is no valid schema.
+
+        False where it would take too long to say.
+        """
         try:
             return not Evaluation(self._node(schema), meter, remembers=True).defects(value)
-        except (TooComplex, PatternError, RecursionError):
+        except (TooComplex, RecursionError):
             return False
+        except (PatternError, KeyError, TypeError, ValueError, AttributeError):
+            return True
 
     def _node(self, schema: Json) -> Node:
         entry = self._nodes.get(id(schema))
         if entry is None:
-            node = Node(self._count, schema, {}, self._expand)
+            is_schema = isinstance(schema, (dict, bool))  # what is none allows everything
+            node = Node(self._count, schema if is_schema else True, {}, self._expand)
             self._count += 1
             entry = self._nodes[id(schema)] = (schema, node)
         return entry[1]
@@ -55,7 +61,7 @@ class PartChecks:
                 node.sub[key] = self._node(argument)
             elif key in LISTED and isinstance(argument, list):
                 node.sub[key] = [self._node(part) for part in argument]
-            elif key in MAPPED and key not in _SKIPPED:
+            elif key in MAPPED and key not in _SKIPPED and isinstance(argument, dict):
                 node.sub[key] = {name: self._node(part) for name, part in argument.items()}
             elif key in ("$ref", "$dynamicRef"):
                 node.sub[key] = self._node(self._definitions.get(str(argument).removeprefix(_LOCAL), True))

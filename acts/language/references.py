@@ -281,6 +281,11 @@ def alternatives(tree: Expression) -> tuple[tuple[Path, ...], ...]:
         return ((tree,),)
     if len(paths(tree)) > MAX_PATHS:
         raise ExpressionError(f"more than {MAX_PATHS} paths", 1)
+    plain = [term for term in tree.terms if isinstance(term, Path)]
+    if len(plain) == len(tree.terms):
+        return (
+            _bounded(iter([(path,) for path in plain])) if isinstance(tree, AnyOf) else (tuple(dict.fromkeys(plain)),)
+        )
     if isinstance(tree, AnyOf):
         return _bounded(option for term in tree.terms for option in alternatives(term))
     options: tuple[tuple[Path, ...], ...] = ((),)

@@ -8,6 +8,7 @@ is a string that it cannot know.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -177,16 +178,15 @@ def defect(value: Json, depth_limit: int = MAX_DEPTH) -> tuple[str, str] | None:
         item, depth, trail = stack.pop()
         if depth >= depth_limit:
             return pointer(*_place(trail)[:8]) + "/…", f"nested deeper than {depth_limit} levels"
+        reason = _key_defect(item) if isinstance(item, dict) else None
+        if reason:
+            return pointer(*_place(trail)), reason
         for key, child in item.items() if isinstance(item, dict) else enumerate(item):
-            if isinstance(key, str) and not is_unicode(key):
-                return pointer(*_place(trail)), "a key is not valid Unicode: it holds a lone surrogate"
             kind = type(child)
             if kind is dict or kind is list:
                 stack.append((child, depth + 1, (trail, key)))
-            elif not (child is None or kind is bool or (kind is str and child.isascii())):
-                reason = _scalar_defect(child)
-                if reason:
-                    return pointer(*_place(trail), key), reason
+            elif not _IS_FIT.get(kind, _is_fit)(child):
+                return pointer(*_place(trail), key), _scalar_defect(child) or ""
     return None
 
 
@@ -200,6 +200,13 @@ def _place(trail: _Trail) -> Place:
         trail, key = trail
         keys.append(key)
     return tuple(reversed(keys))
+
+
+def _key_defect(item: dict[Any, Json]) -> str | None:
+    try:
+        return None if is_unicode("".join(item)) else "a key is not valid Unicode: it holds a lone surrogate"
+    except TypeError:
+        return "a key is not a string"
 
 
 def _scalar_defect(item: Json) -> str | None:
@@ -223,3 +230,17 @@ def is_unicode(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def _is_fit(item: Json) -> bool:
+    return _scalar_defect(item) is None
+
+
+# Whether a value that is no list or object can be stored, by its type: the quick way of ``_scalar_defect``
+_IS_FIT: Final[dict[type, Callable[[Json], bool]]] = {
+    str: is_unicode,
+    int: lambda item: -MAX_NUMBER < item < MAX_NUMBER,
+    float: math.isfinite,
+    bool: lambda _: True,
+    type(None): lambda _: True,
+}

@@ -336,7 +336,7 @@ class AgentRun(RunMachine):
         named = [self.loop.results.with_full_id(record) for record in decisions]
         self.approvals.records += [{**record, "tick": tick} for record in named]
         for record in named:
-            self.loop.append_decision(record)
+            self.loop.context.append_decision(record)
         return self._take_step(self.loop.plan_ended(report), now)
 
     # -- people -------------------------------------------------------------------------------------

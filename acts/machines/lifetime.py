@@ -80,7 +80,7 @@ class Lifetime:
 
     def is_due(self, history: HistorySize) -> bool:
         """True when the history is long enough for a new run."""
-        if self._is_full:
+        if self._is_full or self._is_draining:
             return True
         if history.events < self._not_before and history.bytes < self._not_before_bytes:
             return False

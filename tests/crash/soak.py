@@ -26,7 +26,7 @@ from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureEr
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
 
-from tests.crash.resets import keys_of, reset, reset_points, runs_of
+from tests.crash.resets import keys_of, reset, reset_points, runs_of, type_of
 from tests.crash.soak_runs import Scenario, scenario, write_files
 from tests.crash.test_kill import Program, World
 
@@ -35,7 +35,7 @@ T = TypeVar("T")
 WIDTH = 8  # runs under way at a time: two cores are busy with them
 PAUSE_SECONDS = (0.05, 1.0)  # between two attacks
 WEIGHTS = {"engine": 5, "engine-2": 5, "foreign": 2, "server": 2, "everything": 1, "reset": 6}
-END_SECONDS = 180  # for the last runs to end; they need 20, a workflow task that died with its worker 10 more
+END_SECONDS = 90  # for the last runs to end; they need 20, a workflow task that died with its worker 10 more
 CALL_SECONDS = 8.0  # for one request to the server, which may be down
 POLL_SECONDS = 0.05
 OVER = (WorkflowExecutionStatus.RUNNING,)
@@ -225,7 +225,9 @@ class Soak:
     async def name_what_hangs(self) -> None:
         async for run in runs_of(self.client, self.world.queue):
             if run.status in OVER:
-                self.summary.problems.append(f"{run.id} ({run.run_id}) hangs")
+                handle = self.client.get_workflow_handle(run.id, run_id=run.run_id)
+                last = [type_of(e) async for e in handle.fetch_history_events()][-6:]
+                self.summary.problems.append(f"{run.id} ({run.run_id}) hangs; its last events: {last}")
 
     async def check_runs(self) -> None:
         for id_, chosen in self.runs.items():

@@ -179,7 +179,7 @@ def rejected_and_edited() -> Loop:
     loop = loop_of(LAZY)
     loop.next_tick()
     loop.answered(json.loads(json.dumps(REJECTED)))
-    loop.append_decision({"decision": "reject", "reason": "no notes", "by": "ann"})
+    loop.context.append_decision({"decision": "reject", "reason": "no notes", "by": "ann"})
     loop.rejected("no notes")
     loop.answered({"calls": [{"_tool": "charge", "card": "c", "amount": 9, "_outputPath": "†state.receipt"}]})
     changed = {"_tool": "charge", "card": "c", "amount": 5, "_outputPath": "†state.receipt"}

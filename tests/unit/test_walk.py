@@ -372,3 +372,35 @@ def test_cancelling_settles_what_has_not_started_and_keeps_what_is_done() -> Non
     assert drive.state("2:b") == "cancelled"
     assert drive.final_statuses == ["cancelled"]
     assert drive.walk.state() == {"a": 1}
+
+
+# -- no room -------------------------------------------------------------------------
+
+
+def test_a_call_that_was_postponed_starts_again_in_its_turn_and_with_the_same_values() -> None:
+    drive = Drive(row("two", [call("a", "†state.a", x=1), call("b", "†state.b")])["request"], {})
+    drive.perform(drive.walk.drain(on=True))
+    first = drive.started.pop("1:a")
+    drive.running.remove("1:a")
+    drive.perform(drive.walk.postponed(drive.rank("1:a")))
+    assert drive.state("1:a") == "ready"
+    assert "1:a" not in drive.started
+    drive.perform(drive.walk.drain(on=False))
+    assert drive.started["1:a"] == first
+    drive.finish_all()
+    assert drive.final_statuses == ["completed"]
+
+
+def test_a_walk_that_can_record_nothing_more_keeps_what_completed_and_fails_with_the_reason() -> None:
+    plan = [call("a", "†state.a"), call("b", "†state.b"), call("c", "†state.c", x="†state.b")]
+    made = row("three", plan, results={"a": 1})
+    drive = Drive(made["request"], made["results"])
+    drive.finish("1:a")
+    drive.perform(drive.walk.exhaust(CallError("LimitExceeded", "full"), NOW))
+    assert drive.final_statuses == ["failed"]
+    assert {id_: drive.state(id_) for id_ in ("1:a", "2:b", "3:c")} == {
+        "1:a": "completed", "2:b": "failed", "3:c": "skipped",
+    }  # fmt: skip
+    assert drive.walk.state() == {"a": 1}
+    assert drive.walk.calls[drive.rank("2:b")].error == {"code": "LimitExceeded", "message": "full"}
+    assert drive.walk.completed(drive.rank("2:b"), 2, NOW) == []  # it comes too late

@@ -134,14 +134,14 @@ class Driver:
     async def _loop(self, is_over: Callable[[], bool]) -> None:
         while not is_over():
             await workflow.wait_condition(self._has_work)
-            history = self._size = self._history()
-            is_held = self._hold(history)
+            self._size = self._history()
+            is_held = self._hold(self._size)
             await self._empty_inbox()
             await self._perform_all(self.run.flush(_now()))
             if is_held:
                 await self._empty_outbox()
             if not self.inbox and self.run.finished is None:
-                await self._renew(history)
+                await self._renew(self._history())  # what was on its way may have taken other tasks
             if is_held:
                 await self._handle(StartsReleased())
 
@@ -225,7 +225,9 @@ class Driver:
     # -- starts ----------------------------------------------------------------------------------------
 
     async def _start(self, command: StartCommand) -> None:
+        """Start it now if there is room: commands reach the server in the machine's order, as replay expects."""
         self.starts.add(command)
+        self._send_starts()
 
     def _start_again(self, command: StartActivity) -> None:
         """A local activity has done its work, and an ordinary one is to return what it came to."""

@@ -66,7 +66,8 @@ class ResultRoom:
             self._runs.popitem(last=False)
         is_fresh = time.monotonic() - run.asked_at < TRUST_SECONDS
         if not (is_fresh and run.bytes + size <= MAX_HISTORY_BYTES // 2):
-            run.bytes = max(run.bytes, await self._history_bytes(info))
+            now = await self._history_bytes(info)
+            run.bytes = max(run.bytes, now)  # read after the wait: others have reserved meanwhile
             run.asked_at = time.monotonic()
         if run.bytes + size > MAX_HISTORY_BYTES:
             used = f"the history of the run has {run.bytes:,} of at most {MAX_HISTORY_BYTES:,}"
