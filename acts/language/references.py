@@ -281,15 +281,14 @@ def alternatives(tree: Expression) -> tuple[tuple[Path, ...], ...]:
         return ((tree,),)
     if len(paths(tree)) > MAX_PATHS:
         raise ExpressionError(f"more than {MAX_PATHS} paths", 1)
-    plain = [term for term in tree.terms if isinstance(term, Path)]
-    if len(plain) == len(tree.terms):
-        return (
-            _bounded(iter([(path,) for path in plain])) if isinstance(tree, AnyOf) else (tuple(dict.fromkeys(plain)),)
-        )
+    terms = operands(tree)
+    plain = [term for term in terms if isinstance(term, Path)]
+    if len(plain) == len(terms):
+        return _bounded((path,) for path in plain) if isinstance(tree, AnyOf) else (tuple(dict.fromkeys(plain)),)
     if isinstance(tree, AnyOf):
-        return _bounded(option for term in tree.terms for option in alternatives(term))
+        return _bounded(option for term in terms for option in alternatives(term))
     options: tuple[tuple[Path, ...], ...] = ((),)
-    for term in operands(tree):
+    for term in terms:
         right = alternatives(term)
         options = _bounded(a + tuple(p for p in b if p not in a) for a in options for b in right)
     return options

@@ -379,13 +379,13 @@ def test_cancelling_settles_what_has_not_started_and_keeps_what_is_done() -> Non
 
 def test_a_call_that_was_postponed_starts_again_in_its_turn_and_with_the_same_values() -> None:
     drive = Drive(row("two", [call("a", "†state.a", x=1), call("b", "†state.b")])["request"], {})
-    drive.perform(drive.walk.drain(on=True))
+    drive.perform(drive.walk.drain(NOW, on=True))
     first = drive.started.pop("1:a")
     drive.running.remove("1:a")
-    drive.perform(drive.walk.postponed(drive.rank("1:a")))
+    drive.perform(drive.walk.postponed(drive.rank("1:a"), NOW))
     assert drive.state("1:a") == "ready"
     assert "1:a" not in drive.started
-    drive.perform(drive.walk.drain(on=False))
+    drive.perform(drive.walk.drain(NOW, on=False))
     assert drive.started["1:a"] == first
     drive.finish_all()
     assert drive.final_statuses == ["completed"]
