@@ -36,6 +36,7 @@ _SETTINGS: Final = {
     "maxParallel": "How many calls run at once (default 100, at most 2000).",
     "instancesPerChild": "How many instances one child workflow executes (default 1).",
     "missing": '"fail" (default), or "wait" for a message that is provided from outside.',
+    "stream": "Whether an agent's calls start while the planner still writes. Default: true.",
     "resolve": 'When delegates are loaded: "runtime" (default) or "upfront".',
     "plan": "Confirm the plan; the default for lazy plans.",
     "calls": "Confirm each call (true), or those of the tools named.",
