@@ -281,7 +281,7 @@ class PlanRun(RunMachine):
                 node, settings = command.node, self.config.approve
                 out += self.approvals.open(
                     command.what, self.version, settings, now, call=node.id, instance=node.instance,
-                    about=self._reported_parameters(command.call),
+                    about=self._about_call(command.call),
                 )  # fmt: skip
             elif isinstance(command, CountElements):
                 out += self._starts.count_elements(command)
@@ -297,12 +297,13 @@ class PlanRun(RunMachine):
         """A Call needs a request that the budget does not allow."""
         return self._starts.refused(effect, now)
 
-    def _reported_parameters(self, call: Mapping[str, Any]) -> dict[str, Any]:
-        """What the root is shown of a Call that waits below it: its parameters, large ones left out."""
+    def _about_call(self, call: Mapping[str, Any]) -> dict[str, Any]:
+        """What an approval says of a Call: for how many elements; below the root, its parameters if they are small."""
+        about: dict[str, Any] = {"elements": len(call["_each"])} if "_each" in call else {}
         if self.position.is_root:
-            return {}
+            return about
         shown = {k: v for k, v in call.items() if not k.startswith("_")}
-        return {"parameters": shown} if len(json.dumps(shown)) <= MAX_REPORTED_BYTES else {}
+        return {**about, "parameters": shown} if len(json.dumps(shown)) <= MAX_REPORTED_BYTES else about
 
     def child_of_instance(self, instance: str) -> str:
         """The name of the child that walks an instance: that of its first one."""
