@@ -18,7 +18,7 @@ from acts.language.scopes import wrap_message
 from acts.language.tools import META
 from acts.language.values import ABSENT, Json
 from acts.plan.context_log import START, Log
-from acts.planner.answer_schema import is_author_choice, properties_of
+from acts.planner.answer_schema import author_choices, is_author_choice, properties_of
 from acts.planner.compaction import build_conversation
 from acts.planner.conversation import PromptPart, PromptTurn, developer_texts, text_parts, with_note
 from acts.planner.rules import DEVELOPER_HEAD, LAST_ANSWER, LATENT_CALL, planner_rules
@@ -73,7 +73,7 @@ def render_planner_prompt(messages: Iterable[Message], turns: Sequence[Turn], vi
     """The prompt of the tick after these turns."""
     messages = list(messages)
     has_instances = any(isinstance(m, Data) and m.instance is not None for m in messages)
-    offered = {key for tool in view.tools.values() for key in tool.meta if is_author_choice(tool, key, view.mode)}
+    offered = {key for tool in view.tools.values() for key in author_choices(tool, view.mode)}
     rules = planner_rules(view.mode, view.step, offered, has_instances=has_instances)
     listed = [_tool_line(view.tools[name], view.mode) for name in sorted(view.tools)]
     tools = "\n".join(["# Tools", _TOOLS_NOTE, *listed]) if listed else "# Tools\nThere are none."
@@ -153,6 +153,7 @@ def _tool_line(tool: Tool, mode: str) -> str:
 
 _FIXED: Final = {
     "_outputPath": "stored at {}", "_outputMethod": "by {}", "_errorPath": "a failure at {}", "_scopes": "sees {}",
+    "_when": "made when {}", "_each": "made for each of {}",
 }  # fmt: skip
 
 

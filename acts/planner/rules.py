@@ -44,7 +44,7 @@ _OUTPUT_LAZY: Final = """\
 result, with "calls": [].
 """
 
-_CALL: Final = """
+_REFERENCES: Final = """
 # A call
 {"_tool": "<name>", "<parameter>": <value>, …, "_outputPath": "†state.<name>"}
 - The result is stored at "_outputPath", a path below †state or another kind of data. Other calls, and the output, \
@@ -56,13 +56,7 @@ whenever it matters whether the call succeeds.
 - A string that begins with † is replaced by the value at that path. With <data path="†user">{"name": "Ada"}</data>, \
 "†user.name" is "Ada"; "†state.orders[0].id" reads an item of a list. A reference may stand for a value of any type. \
 Refer to values instead of copying them.
-"""
-
-_TEMPLATE: Final = """\
 - Inside a longer text write †{…}: "Dear †{user.name}, †{state.count} items are on their way."
-"""
-
-_REFERENCES: Final = """\
 - "†a || †b" is the first of them that has a value, "†a && †b" is b if both have one.
 - A reference is a path and nothing more: no arithmetic, no functions, no wildcards like [*]. What has to be computed \
 or chosen takes a call of its own.
@@ -78,9 +72,12 @@ _WHEN: Final = """\
 writes †state.receipt, and only if it wrote one; otherwise it is skipped. So whatever must not happen before, or \
 unless, something else has succeeded needs a "_when" (or a parameter that refers to it). A condition may compare: \
 "†state.score >= 0.8 && !†state.blocked", "†state.status == \\"paid\\"".
+"""
+_EACH: Final = """\
 - "_each" makes a call once for each element of a list, whose length you need not know; in it "†item" is the element \
 and "†index" its position from 0: {"_tool": "ship", "_each": "†state.orders", "orderId": "†item.id", "_outputPath": \
-"†state.shipments"}. The result is the list of all results.
+"†state.shipments"}. The result is the list of all results. If one of them fails, the call fails ("eachFailed"), and \
+the "details.results" of its error has what the others gave.
 """
 
 _FAILURES: Final = """
@@ -99,7 +96,7 @@ _OUTCOMES: Final = """
 - failed: it did not succeed, "error" says why; after a timeout it may have had its effect all the same. "errorPath": \
 the failure was stored there, so other calls dealt with it.
 - started: it runs by itself and counts as done. Nothing more is reported about it.
-- skipped: it did not run, as something that it needs was not written.
+- skipped: it did not run, as something that it needs was not written, or its "_when" did not hold.
 - rejected: a person did not let it run, for the given reason. Respect that.
 - not run: nothing of it happened.
 What has completed or started has taken effect: do not make that call again, in any form, unless the task asks for it \
@@ -128,7 +125,7 @@ The program reports:
 <outcomes>
 {"call": "1:rentBoat", "outcome": "failed", "error": {"code": "taken", "message": "The boat is out."}, "errorPath": \
 "†state.error"}
-{"call": "2:sendNote", "outcome": "skipped", "reason": "there is no value at †state.rental"}
+{"call": "2:sendNote", "outcome": "skipped", "reason": "<reason>"}
 {"call": "3:openTicket", "outcome": "completed", "wrote": {"†state.ticket": {"number": 7}}}
 </outcomes>
 All is done that can be done, and nothing of it is repeated:
@@ -201,18 +198,16 @@ DEVELOPER_HEAD: Final = "# The developer's instructions\n"
 
 def planner_rules(mode: str, step: str, offered: Container[str], *, has_instances: bool) -> str:
     """The rules of a planner. ``offered`` are the meta-properties that its Tools leave to it."""
-    has_conditions = "_when" in META
     parts = [
         _ROLE,
         _OUTPUT_LAZY if mode == "lazy" else _OUTPUT_EAGER,
-        _CALL,
-        _TEMPLATE if has_conditions else "",
         _REFERENCES,
-        _WHEN if has_conditions else "",
+        _WHEN if "_when" in offered else "",
+        _EACH if "_each" in offered else "",
         _FAILURES,
         _meta_section(offered),
         _OUTCOMES,
-        _EXAMPLE_HEAD + (_EXAMPLE_NOTE if has_conditions else _EXAMPLE_NOTE_BY_REFERENCE) + _EXAMPLE_TAIL,
+        _example(has_conditions="_when" in offered),
     ]
     if mode == "lazy":
         parts.append(_LATENT_LAZY)
@@ -220,6 +215,12 @@ def planner_rules(mode: str, step: str, offered: Container[str], *, has_instance
         parts.append(_LATENT_EAGER)
     parts += [_STEP if step == "call" else "", _INSTANCES if has_instances else ""]
     return "".join(parts)
+
+
+def _example(*, has_conditions: bool) -> str:
+    note = _EXAMPLE_NOTE if has_conditions else _EXAMPLE_NOTE_BY_REFERENCE
+    reason = "_when does not hold: †state.rental" if has_conditions else "there is no value at †state.rental"
+    return _EXAMPLE_HEAD + note + _EXAMPLE_TAIL.replace("<reason>", reason)
 
 
 def _meta_section(offered: Container[str]) -> str:

@@ -52,8 +52,10 @@ def request_bytes(count: int, dialect: Dialect) -> int:
 
 
 @pytest.mark.parametrize("dialect", ["anthropic", "openai"])
-def test_a_further_tool_costs_at_most_285_tokens(dialect: Dialect) -> None:
-    assert (request_bytes(9, dialect) - request_bytes(5, dialect)) / 4 / BYTES_PER_TOKEN <= 285
+def test_a_further_tool_costs_at_most_305_tokens(dialect: Dialect) -> None:
+    assert (
+        request_bytes(9, dialect) - request_bytes(5, dialect)
+    ) / 4 / BYTES_PER_TOKEN <= 305  # `_when` and `_each` take 17 of them
 
 
 @pytest.mark.parametrize("dialect", ["anthropic", "openai"])
