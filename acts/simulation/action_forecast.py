@@ -77,6 +77,8 @@ class ActionForecaster:
         self._prepared, self._approvals = prepared, approvals
         groups = group_instances(prepared) if needs_children(prepared) else []
         self.children = len(groups)
+        # A child of several instances may start the timer after which it gives back idle permits
+        self._possible_timers = sum(len(group) > 1 for group in groups)
         # Of a template, all children do the same for each of their instances: by number of instances
         template = is_template(prepared.request, prepared.nodes)
         self._sizes = Counter(len(group) for group in groups) if template else None
@@ -101,6 +103,7 @@ class ActionForecaster:
         runs = [(own, 1), *self._child_runs(below)]
         bounds = [(*run.bounds(deadline=self._deadline), count) for run, count in runs]
         low, high = sum(low * count for low, _, count in bounds), sum(high * count for _, high, count in bounds)
+        high += ACTIONS[TIMER] * self._possible_timers
         return low + (ACTIONS[SIGNAL] if missing else 0), high + ACTIONS[SIGNAL] * missing
 
     def _child_runs(self, below: Mapping[int, _RunForecast]) -> Iterable[tuple[_RunForecast, int]]:

@@ -114,18 +114,23 @@ def _cut(value: Any, size: int, names: tuple[str, ...], room: int, cuts: _Cuts) 
 
 def _cut_object(value: dict[str, Any], names: tuple[str, ...], room: int, cuts: _Cuts) -> dict[str, Any]:
     """The small entries, in their order, and what is small in the others."""
-    sizes = {key: json_size(item) + len(key.encode()) + _SEPARATOR_BYTES for key, item in value.items()}
+    sizes = {key: json_size(item) + _key_bytes(key) for key, item in value.items()}
     out: dict[str, Any] = {}
     for key in sorted(sizes, key=sizes.__getitem__):
         if sizes[key] <= room:
             out[key] = value[key]
             room -= sizes[key]
-        elif isinstance(value[key], dict) and room > len(key.encode()) + _SEPARATOR_BYTES + len("{}"):
-            out[key] = _cut_object(value[key], (*names, key), room - len(key.encode()) - _SEPARATOR_BYTES, cuts)
-            room -= json_size(out[key]) + len(key.encode()) + _SEPARATOR_BYTES
+        elif isinstance(value[key], dict) and room > _key_bytes(key) + len("{}"):
+            out[key] = _cut_object(value[key], (*names, key), room - _key_bytes(key), cuts)
+            room -= json_size(out[key]) + _key_bytes(key)
         else:
             cuts.add((*names, key), sizes[key])
     return {key: out[key] for key in value if key in out}
+
+
+def _key_bytes(key: str) -> int:
+    """The bytes of a key as JSON writes it, with its colon and a comma."""
+    return json_size(key) + 2
 
 
 def _cut_list(value: list[Any], names: tuple[str, ...], room: int, cuts: _Cuts) -> list[Any]:

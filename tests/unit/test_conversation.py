@@ -303,7 +303,7 @@ values = st.recursive(
 @given(values, st.sampled_from([64, 256, 1_024]))
 def test_a_value_is_shown_whole_or_in_little_room(value: Json, limit: int) -> None:
     shown = in_part(value, Path("state", ("v",)), limit)
-    assert shown == value if json_size(value) <= limit else json_size(shown) <= limit + 1_000
+    assert shown == value if json_size(value) <= limit else json_size(shown) <= limit + 2_000
 
 
 def test_a_large_value_shows_its_shape_its_beginning_its_size_and_its_reference() -> None:
