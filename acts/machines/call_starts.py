@@ -133,7 +133,7 @@ class CallStarts:
 
     def _open_detached(self) -> int:
         pairs = zip(self._run.walk.nodes, self._run.walk.calls, strict=True)
-        return sum(n.is_detached and n.kind == "delegate" and r.state not in SETTLED for n, r in pairs)
+        return sum(_open_detached(r) for n, r in pairs if n.is_detached and n.kind == "delegate")
 
     def _open_latent(self) -> int:
         """How many latent Calls may still need a request."""
@@ -204,6 +204,13 @@ class CallStarts:
             context=self._run.setup.source, position=self._run.position.child(self._run.own, instance),
             approve=self._run.setup.approve, part=True,
         )  # fmt: skip
+
+
+def _open_detached(call: CallState) -> int:
+    """How many runs of its own a fire-and-forget Call may still start, those that are about to start included."""
+    if call.elements is not None and call.stage not in SETTLED:
+        return call.elements.unstarted + len(call.elements.running)
+    return int(call.state not in SETTLED)
 
 
 def _open_starts(call: CallState) -> int:

@@ -200,12 +200,24 @@ def count_calls(prepared: ValidatedPlan) -> int:
 
 
 def widest_instance(prepared: ValidatedPlan) -> int:
-    """How many Calls of one instance may run at once, at most: 1 where each waits for the one before it."""
+    """How many Calls and elements of one instance may run at once, at most: 1 where each waits for the one before."""
+    starts = [_most_starts(node, prepared.max_parallel) for node in prepared.nodes]
     if not is_template(prepared.request, prepared.nodes):
-        return max(1, *Counter(n.instance for n in prepared.nodes if n.instance is not None).values())
+        by_instance: Counter[str] = Counter()
+        for node, count in zip(prepared.nodes, starts, strict=True):
+            by_instance.update({} if node.instance is None else {node.instance: count})
+        return max(1, *by_instance.values())
     graph = prepared.graph
     is_chain = all(rank - 1 in graph.dependencies(rank) for rank in range(1, len(prepared.nodes)))
-    return 1 if is_chain else len(prepared.nodes)
+    return max(starts, default=1) if is_chain else sum(starts)
+
+
+def _most_starts(node: PlannedCall, max_parallel: int) -> int:
+    """How often a Call may run at once. A list is as long as it turns out: permits too many are returned soon."""
+    if not node.is_each:
+        return 1
+    each = node.call["_each"]
+    return max(1, min(len(each), max_parallel)) if isinstance(each, list) else max_parallel
 
 
 def expand_template(prepared: ValidatedPlan, instances: Sequence[str]) -> ValidatedPlan:
