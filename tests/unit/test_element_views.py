@@ -8,9 +8,11 @@ import pytest
 
 from acts.language.errors import CallError
 from acts.language.messages import read_request
-from acts.machines.events import Begin, CallCompleted, DecisionReceived
+from acts.machines.call_report import MAX_RESULTS_SHOWN
+from acts.machines.events import Begin, CallCompleted, CallFailed, DecisionReceived
 from acts.machines.plan_run import PlanRun
 from acts.machines.plan_setup import PlanSetup
+from acts.machines.tick_results import TickResults
 from acts.plan.validate import validate_parsed
 from acts.tree.records import Capabilities, ContextRef, TreePosition
 from acts.views.mermaid import mermaid
@@ -98,6 +100,21 @@ def test_elements_that_no_worker_has_taken_are_not_counted_as_calls() -> None:
 )
 def test_counts_as_text(counts: Any, text: str) -> None:
     assert element_counts_text(counts) == text
+
+
+def test_an_agents_errors_have_the_results_of_all_elements_and_its_calls_and_model_the_first_failures() -> None:
+    count = MAX_RESULTS_SHOWN + 1
+    run = plan_run(call("refund", "†state.refunds", _each=list(range(count)), order="†item"))
+    run.handle(Begin(), NOW)
+    run.handle(CallFailed("1:refund[0]", CallError("Declined", "no")), NOW)
+    for index in range(1, count):
+        run.handle(CallCompleted(f"1:refund[{index}]", index), NOW)
+    ticks = TickResults()
+    ticks.begin(run.walk.nodes, 1)
+    (shown,) = ticks.record(PlanView(run).part_result(0), 1)
+    assert shown["error"]["details"] == {"errors": [{"index": 0, "code": "Declined", "message": "no"}]}
+    assert ticks.calls[0]["error"] == shown["error"]
+    assert ticks.errors[0]["details"]["results"] == [None, *range(1, count)]
 
 
 # -- the approval --------------------------------------------------------------------------------------

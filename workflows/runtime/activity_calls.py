@@ -60,7 +60,7 @@ class ActivityCalls:
         self._tools: dict[str, tuple[RawValue, int]] = {}  # by name: what is the same for each Call, with its size
         self._options: dict[str, dict[str, Any]] = {}
         empty = encode([])
-        self._no_context = empty, payload_bytes(empty)
+        self._context: tuple[list[dict[str, Any]], RawValue, int] = [], empty, payload_bytes(empty)
 
     def arguments(self, command: StartActivity) -> tuple[list[RawValue], int]:
         """The three arguments of an Activity (Call, Tool, scopes), and their size in bytes.
@@ -73,10 +73,11 @@ class ActivityCalls:
             schema = encode(tool.schema)
             self._tools[tool.name] = schema, payload_bytes(schema)
         schema, schema_bytes = self._tools[tool.name]
-        context, context_bytes = self._no_context
-        if command.context:
+        own, context, context_bytes = self._context
+        if command.context is not own and (command.context or own):  # all elements of a Call have the same
             context = encode(command.context)
             context_bytes = payload_bytes(context)
+            self._context = command.context, context, context_bytes
         call = encode(command.call)
         args, total = [call, schema, context], payload_bytes(call) + schema_bytes + context_bytes
         if total > MAX_PAYLOAD_BYTES:
