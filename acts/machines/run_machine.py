@@ -178,7 +178,7 @@ class RunMachine:
         if isinstance(event, Begin):
             effects += self.queue_watch.begin()
         if isinstance(event, CancelRequested):
-            effects += self.approvals.refuse_open_updates("the run was cancelled before the decision was judged")
+            effects += self.approvals.answers.refuse_updates("the run was cancelled before the decision was judged")
         if isinstance(event, (CancelRequested, ResumeRequested)):
             effects += self._held_answers
             self._held_answers = []

@@ -38,7 +38,7 @@ from acts.language.wire import (
 )
 from acts.machines.agent_run import AgentRun
 from acts.machines.approval_effects import AnswerUpdate
-from acts.machines.approvals import problem_of
+from acts.machines.decision_answers import problem_of
 from acts.machines.events import DecisionReceived, Event, PauseRequested, Provided, RecordReceived, ResumeRequested
 from acts.machines.run_machine import MAX_NOTE, MAX_NOTES
 from acts.simulation.billable_actions import CHILD_WORKFLOW, SIGNAL, UPDATE, WORKFLOW, ActionCount
