@@ -6,7 +6,7 @@ about by its key in the plan, not by its rank: an edit may have moved it meanwhi
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ class RecordLost:
     """A record that this run sent did not arrive."""
 
     key: str
-    reason: str = field(default="")
+    reason: str = ""
 
 
 Event = (
