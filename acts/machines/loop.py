@@ -10,7 +10,6 @@ Plain data, like the walk: no clock, no Temporal. ``AgentRun`` performs the step
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from acts.language.errors import DecisionRefused, EngineError, InvalidRequest, Problem
@@ -26,6 +25,7 @@ from acts.language.wire import (
     REJECTED,
 )
 from acts.machines.agent_context import MAX_ERRORS_SHOWN, AgentContext
+from acts.machines.loop_steps import AskModel, AwaitApproval, DropRest, Finished, StartPlan, Step
 from acts.machines.output_check import OutputCheck
 from acts.machines.tick_plans import TickPlans
 from acts.machines.tick_results import TickResults
@@ -35,54 +35,6 @@ from acts.planner.solution import output_problems, shape_problems
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
-
-
-@dataclass(frozen=True, slots=True)
-class AskModel:
-    """Ask the model: tick ``tick``, the first ``message_count`` messages of the context being what it is shown."""
-
-    tick: int
-    message_count: int
-
-
-@dataclass(frozen=True, slots=True)
-class StartPlan:
-    """Walk ``request`` as a plan of its own; ``ids`` are its Calls' ids in the Solution.
-
-    It makes so many ``calls``, those of a template once for each instance.
-    """
-
-    tick: int
-    request: dict[str, Any]
-    ids: tuple[str, ...]
-    calls: int
-
-
-@dataclass(frozen=True, slots=True)
-class Finished:
-    """The end: ``completed`` with an output, or ``failed`` at the limit that ``message`` names."""
-
-    status: str
-    message: str = ""
-    code: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class AwaitApproval:
-    """A person approves the plan of this tick before any of it runs: ``approved``, ``rejected``, ``edited``."""
-
-    tick: int
-
-
-@dataclass(frozen=True, slots=True)
-class DropRest:
-    """The answer cannot be used, and Calls of it have started: the plan of this tick is what has started."""
-
-    tick: int
-    reason: str
-
-
-Step = AskModel | AwaitApproval | StartPlan | DropRest | Finished
 
 
 class Loop:

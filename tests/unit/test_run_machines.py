@@ -13,7 +13,8 @@ import pytest
 from acts.language.errors import CallError
 from acts.language.messages import parse_message, read_request
 from acts.machines import run_commands as commands
-from acts.machines.agent_run import AgentRun, AgentSetup
+from acts.machines.agent_run import AgentRun
+from acts.machines.agent_setup import AgentSetup
 from acts.machines.approval_effects import AnswerUpdate, CancelTimer, StartTimer
 from acts.machines.delegate_run import AnonymousDelegate, DelegateMachine, WalkedDelegate
 from acts.machines.events import (
