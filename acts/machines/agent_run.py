@@ -151,7 +151,7 @@ class AgentRun(RunMachine):
         self._join_provided()
         self._phase = "planning"
         self._step = step = self.loop.ask()
-        self._child.expect_answer(may_stream=self.loop.may_stream and not self.budget.limits_calls)
+        self._child.expect_answer()
         return list(self.budget.request([f"tick-{step.tick}"], self._size()))
 
     def _take_held_step(self, now: str) -> list[Any]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from acts.machines.loop_steps import AskModel, DropRest, StartPlan
 from acts.machines.provided_messages import provide_signal
 from acts.machines.run_commands import StartPlanRun
-from acts.machines.streamed_plan import StreamedPlan
+from acts.machines.streamed_plan import StreamedPlan, may_stream
 from acts.tree.identity import part_identity
 from acts.tree.records import ContextRef, PlanExtension, PlanInput, SettledRequest, StreamedCalls
 
@@ -33,9 +33,10 @@ class TickChild:
         self.settled_before: tuple[SettledRequest, ...] = ()
         self._run = run
 
-    def expect_answer(self, *, may_stream: bool) -> None:
-        """The model is asked now: its answer may start a child while it is written."""
-        self.stream = StreamedPlan(self._run.loop) if may_stream else None
+    def expect_answer(self) -> None:
+        """The model is asked now: unless Calls are counted first, its answer may start a child while it is written."""
+        run = self._run
+        self.stream = StreamedPlan(run.loop) if may_stream(run.loop) and not run.budget.limits_calls else None
 
     @property
     def is_streaming(self) -> bool:
