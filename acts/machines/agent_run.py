@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 
 class AgentRun(RunMachine):
-    """``forecast`` says what a proposed plan will cost: of the part that is walked, and the bytes it is sent as."""
+    """``forecast`` says what a proposed plan will cost when a child walks it."""
 
     def __init__(self, own: str, setup: AgentSetup, forecast: Callable[[ValidatedPlan], dict[str, Any] | None]) -> None:
         super().__init__(own, setup.position, setup.advance, setup.lease)
@@ -83,7 +83,7 @@ class AgentRun(RunMachine):
 
     @property
     def phase(self) -> str:
-        """``awaiting`` also while something waits in a run below, as far as this run is the root."""
+        """As of any run; at the root ``awaiting`` also while a plan is walked in which something waits."""
         if self.finished is not None:
             return self.finished
         if self.is_cancelling:
@@ -94,7 +94,7 @@ class AgentRun(RunMachine):
 
     @property
     def in_flight(self) -> int:
-        """1 while the model is asked or a plan is walked."""
+        """The request while the model is asked, and the plan while it is walked: both while an answer is streamed."""
         steps = int(isinstance(self._step, (AskModel, StartPlan, DropRest)) and self._held_step is None)
         return steps + int(isinstance(self._step, AskModel) and self._child.is_streaming)
 
@@ -177,12 +177,10 @@ class AgentRun(RunMachine):
 
     def on_refused(self, effect: BudgetRefused, now: str) -> list[Any]:
         """A limit of the budget ends the run; what was done is kept."""
-        step = self._step
-        tick = f"tick {self.loop.tick}: "
-        if isinstance(step, AskModel):
+        if isinstance(self._step, AskModel):
             self.loop.undo_tick()
             return self._finish(Finished("failed", f"{effect.reason}, and there is no output", LIMIT_EXCEEDED))
-        return self._finish(Finished("failed", f"{tick}{effect.reason}", LIMIT_EXCEEDED))
+        return self._finish(Finished("failed", f"tick {self.loop.tick}: {effect.reason}", LIMIT_EXCEEDED))
 
     def on_history_full(self, error: CallError, now: str) -> list[Any]:
         """The run ends as at any other limit; what was done is kept."""
@@ -247,7 +245,7 @@ class AgentRun(RunMachine):
         report, tick = event.report or {}, self.loop.tick
         decisions = report.get("decisions") or ()
         if event.accounting is None:
-            self.budget.take(self._child.settled_before)  # nobody else may have told the root
+            self.budget.take(self._child.settled_before)  # it may not have reported them to the root
         if self.is_cancelling or event.error is not None:
             self.approvals.records += [{**record, "tick": tick} for record in decisions]
         if self.is_cancelling:
