@@ -164,6 +164,12 @@ class Loop:
         )  # fmt: skip
         return self.next_tick() if is_withheld or not wants_output or problems else Finished("completed")
 
+    def plan_cancelled(self, result: Mapping[str, Any]) -> None:
+        """The plan of this tick was cancelled; ``result`` is what it had done, or nothing."""
+        if result:
+            self.context.append(result.get("context") or ())
+            self.results.record(result, self.tick)
+
     # -- an answer that is still being written -----------------------------------------------------
 
     def streamed_request(self, prepared: ValidatedPlan) -> dict[str, Any]:
@@ -172,12 +178,6 @@ class Loop:
         self.prepared, self.plan_tick = prepared, self.tick
         self.results.begin(nodes, self.tick)
         return self.plans.request_for(prepared, nodes)
-
-    def plan_cancelled(self, result: Mapping[str, Any]) -> None:
-        """The plan of this tick was cancelled; ``result`` is what it had done, or nothing."""
-        if result:
-            self.context.append(result.get("context") or ())
-            self.results.record(result, self.tick)
 
     # -- decisions about the plan of a tick -------------------------------------------------------
 

@@ -233,13 +233,10 @@ class PlanRun(RunMachine):
         self.is_cancelling = True
         self.decisions.is_approved = True
         out: list[Any] = [*self.approvals.close_all(), *self.perform(self.walk.cancel(now), now)]
-        for key in self._starts.withdraw_all():
-            out += self.on_call(key, self._cancelled_before_start(now), now)
-        return out
-
-    def _cancelled_before_start(self, now: str) -> Callable[[int], list[Command]]:
         error = CallError(CANCELLED, "the call was cancelled before it was started")
-        return lambda rank: self.walk.failed(rank, error, now)
+        for key in self._starts.withdraw_all():
+            out += self.on_call(key, lambda rank: self.walk.failed(rank, error, now), now)
+        return out
 
     # -- permits ------------------------------------------------------------------------------------
 
