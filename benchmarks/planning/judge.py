@@ -16,7 +16,8 @@ from acts.language.errors import ActsError, CallError
 from acts.language.messages import read_request
 from acts.language.usage import Usage
 from acts.machines.commands import StartCall
-from acts.machines.loop import AskModel, Finished, Loop, StartPlan
+from acts.machines.loop import Loop
+from acts.machines.loop_steps import AskModel, Finished, StartPlan
 from acts.machines.walk import Walk
 from acts.plan.validate import validate_request
 from acts.views.results import build_result
