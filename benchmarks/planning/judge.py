@@ -142,7 +142,7 @@ class _Play:
         while running:
             self.rounds += 1
             # What others should wait for ends last: whatever does not wait for it has started by then
-            ready = [c for c in running if c.node.tool.name not in held] or running
+            ready = [c for c in running if c.node.tool.name not in held] or list(running)
             for command in ready:
                 running.remove(command)
             for command in ready:
