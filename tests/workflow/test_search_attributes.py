@@ -37,7 +37,6 @@ async def test_a_run_that_waits_is_found_and_one_that_ended_has_its_phase(foreig
     async with foreign.serving(echo):
         request = foreign.request(call("echo", "†state.a", value=1), call("echo", value=2), approve={"calls": ["echo"]})
         handle = await foreign.start(request)
-        await waits(handle, call="1:echo")
         root = {"ActsRoot": handle.id, "ActsTools": ["echo"]}
 
         async def is_awaiting() -> bool:
