@@ -54,8 +54,8 @@ class RunIndex:
         """Ask the server, once, whether the namespace has the attributes."""
         if self._is_indexed or not (is_first_run and self._run.position.is_root):
             return
-        self._actions.record_local_activity(workflow.info().get_current_history_length())
         self._is_indexed = await _has_attributes()
+        self._actions.record_local_activity(workflow.info().get_current_history_length())
 
     def update(self) -> None:
         """Write the attributes if the phase has changed since the last time."""
