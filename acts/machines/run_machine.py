@@ -416,7 +416,7 @@ _RECORDS: Final[dict[type, Callable[[RunMachine, Any, str], Iterable[Any] | None
     PermitReturn: lambda run, record, _now: run.permits.on_return(record),
     CancelledReport: RunMachine._keep_report,  # noqa: SLF001
     RunEnded: lambda run, record, _now: run._forget_run(record.workflowId),  # noqa: SLF001
-    Superseded: lambda _run, record, _now: [Stop(record.runId)],
+    Superseded: lambda run, record, _now: [Stop(record.runId)] if record.is_about(run.position.startedAt) else [],
 }
 _OWN_EFFECTS: Final[dict[type, Callable[[RunMachine, Any, str], list[Any]]]] = {
     Decided: lambda run, effect, now: run.on_decided(effect, now),

@@ -12,6 +12,7 @@ import argparse
 import asyncio
 import contextlib
 import logging
+import re
 import sys
 import tempfile
 import time
@@ -89,9 +90,15 @@ class Soak:
             try:
                 return await asyncio.wait_for(what(), CALL_SECONDS)
             except (RPCError, RuntimeError, TimeoutError) as error:
-                if isinstance(error, RPCError) and "not found" in str(error):
+                if (isinstance(error, RPCError) and "not found" in str(error)) or self._is_cancelled():
                     raise
                 await asyncio.sleep(POLL_SECONDS)
+
+    @staticmethod
+    def _is_cancelled() -> bool:
+        """The SDK makes an RPCError of a cancellation that comes during a request."""
+        task = asyncio.current_task()
+        return task is not None and task.cancelling() > 0
 
     # -- runs --------------------------------------------------------------------------
 
@@ -127,7 +134,7 @@ class Soak:
 
     async def decide(self) -> None:
         """Approve whatever waits, by signal or update, here or in the run that waits."""
-        while True:
+        while not self._is_cancelled():
             for id_ in sorted(self.open):
                 if self.runs[id_].kind in ("batch", "waiting"):
                     with contextlib.suppress(Exception):
@@ -229,6 +236,16 @@ class Soak:
                 last = [type_of(e) async for e in handle.fetch_history_events()][-6:]
                 self.summary.problems.append(f"{run.id} ({run.run_id}) hangs; its last events: {last}")
 
+    async def write_histories(self, folder: Path) -> None:
+        """The histories of every tree that a problem names, as JSON that ``acts replay`` and the Web UI read."""
+        folder.mkdir(parents=True, exist_ok=True)
+        wrong = {root for root in self.runs for problem in self.summary.problems if re.search(rf"{root}\\b", problem)}
+        for root in sorted(wrong):
+            async for run in runs_of(self.client, root):
+                handle = self.client.get_workflow_handle(run.id, run_id=run.run_id)
+                name = f"{run.id.partition('/')[2].replace('/', '_')}.{run.start_time:%H%M%S.%f}.{run.run_id}.json"
+                (folder / name).write_text((await handle.fetch_history()).to_json(), "utf-8")
+
     async def check_runs(self) -> None:
         for id_, chosen in self.runs.items():
             result = await self._result(id_)
@@ -275,13 +292,17 @@ def two_engines(world: World) -> None:
     world.programs["engine-2"].env = env
 
 
-async def soak(folder: Path, seconds: float, seed: int) -> Summary:
+async def soak(folder: Path, seconds: float, seed: int, histories: Path | None) -> Summary:
     world = World(folder)
     try:
         world.programs["engine"].env |= write_files(folder)
         two_engines(world)
         world.start(*world.programs)
-        return await Soak(world, seed).run(seconds)
+        soaking = Soak(world, seed)
+        summary = await soaking.run(seconds)
+        if summary.problems and histories is not None:
+            await soaking.write_histories(histories)
+        return summary
     finally:
         world.close()
 
@@ -290,11 +311,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Kill workers and the server, and reset runs, for a time.")
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--histories", type=Path, help="a folder for the histories of the runs that went wrong")
     given = parser.parse_args()
     logging.disable(logging.WARNING)  # the SDK tells of every kill
     with tempfile.TemporaryDirectory() as folder:
         begun = time.monotonic()
-        summary = asyncio.run(soak(Path(folder), given.seconds, given.seed))
+        summary = asyncio.run(soak(Path(folder), given.seconds, given.seed, given.histories))
     sys.stdout.write(f"seed {given.seed}, {time.monotonic() - begun:.0f} s\n{summary.text()}\n")
     return 1 if summary.problems else 0
 

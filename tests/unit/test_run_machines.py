@@ -29,6 +29,7 @@ from acts.machines.events import (
     ModelFailed,
     PauseRequested,
     Provided,
+    RecordReceived,
     ResumeRequested,
     StartsHeld,
     StartsReleased,
@@ -44,6 +45,7 @@ from acts.tree.records import (
     Capabilities,
     ContextRef,
     DelegateInput,
+    Superseded,
     TreePosition,
 )
 
@@ -436,3 +438,30 @@ def test_a_delegate(name: str) -> None:
     machine, steps, result = DELEGATES[name]
     play(machine, steps)
     assert machine.result == result
+
+
+# -- runs that a reset left behind ---------------------------------------------------
+
+STARTED = "2026-01-01T00:00:01.000500+00:00"
+SENT = {  # when the message was sent: what the run does
+    "": [commands.Stop("new")],  # by a worker of an earlier version
+    "2026-01-01T00:00:01.000501+00:00": [commands.Stop("new")],
+    STARTED: [],
+    "2026-01-01T00:00:01.000499+00:00": [],
+}
+
+
+@pytest.mark.parametrize("sent_at", SENT)
+def test_a_run_stops_for_another_only_if_it_was_there_when_that_was_said(sent_at: str) -> None:
+    own = own_input("d")
+    position = own.position.model_copy(update={"token": "t", "startedAt": STARTED})
+    raw = {"context": [*TOOLS, {"type": "plan", "run": True, "plan": [LOAD]}]}
+    run = WalkedDelegate("r/1:d", own, position, read_request(raw), raw)
+    run.handle(Begin(), NOW)
+    message = Superseded(token=position.token, workflowId="root", runId="new", sentAt=sent_at)
+    assert run.handle(RecordReceived(message), NOW) == SENT[sent_at]
+
+
+def test_a_child_does_not_have_the_start_of_its_parent() -> None:
+    parent = TreePosition(startedAt=STARTED)
+    assert {parent.child("r").startedAt, parent.delegate("r").startedAt, parent.detached().startedAt} == {""}

@@ -16,6 +16,7 @@ from temporalio.exceptions import ApplicationError
 
 from acts.language.wire import SUPERSEDED
 from acts.tree.records import Superseded
+from workflows.runtime.lifeline import exact_date
 from workflows.runtime.payloads import encode_record
 
 if TYPE_CHECKING:
@@ -35,7 +36,8 @@ async def replace_leftover(
 ) -> Handle | None:
     """Stop the run of this id and start another in its place; None when it is not one of this tree, or does not end."""
     info = workflow.info()
-    record = Superseded(token=lifeline.token, workflowId=info.workflow_id, runId=info.run_id)
+    sent_at = exact_date(workflow.now())
+    record = Superseded(token=lifeline.token, workflowId=info.workflow_id, runId=info.run_id, sentAt=sent_at)
     try:
         await workflow.get_external_workflow_handle(id_).signal(SUPERSEDED, encode_record(record))
     except ApplicationError:
