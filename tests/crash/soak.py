@@ -25,6 +25,7 @@ from typing import Any, TypeVar
 
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError
 from temporalio.exceptions import ApplicationError
+from temporalio.runtime import Runtime, TelemetryConfig
 from temporalio.service import RPCError
 
 from tests.crash.resets import keys_of, reset, reset_points, runs_of, type_of
@@ -37,6 +38,7 @@ WIDTH = 8  # runs under way at a time: two cores are busy with them
 PAUSE_SECONDS = (0.05, 1.0)  # between two attacks
 WEIGHTS = {"engine": 5, "engine-2": 5, "foreign": 2, "server": 2, "everything": 1, "reset": 6}
 END_SECONDS = 90  # for the last runs to end; they need 20, a workflow task that died with its worker 10 more
+START_TRIES = 20  # of a program, a second or two each; the server is never away for so long
 CALL_SECONDS = 8.0  # for one request to the server, which may be down
 POLL_SECONDS = 0.05
 OVER = (WorkflowExecutionStatus.RUNNING,)
@@ -77,12 +79,16 @@ class Soak:
         self.runs: dict[str, Scenario] = {}
         self.open: set[str] = set()
         self.client: Client
+        self._runtime = Runtime(telemetry=TelemetryConfig(logging=None))  # the core tells of every kill
         self.is_over = False
         self._killed_at: list[float] = []
         self._down: set[str] = set()
         self._starting: list[asyncio.Task[None]] = []
 
     # -- the server, which may be away -----------------------------------------------
+
+    async def connect(self) -> Client:
+        return await Client.connect(self.world.server.address, runtime=self._runtime)
 
     async def patiently(self, what: Callable[[], Awaitable[T]]) -> T:
         """The answer of a server that may be down for a moment."""
@@ -171,14 +177,21 @@ class Soak:
         self.world.kill(*victims)
         if "server" in victims:
             await asyncio.to_thread(self.world.start, "server")
-            self.client = await Client.connect(self.world.server.address)
+            self.client = await self.connect()
         for name in victims:
             if name != "server":
                 self._down.add(name)
                 self._starting.append(asyncio.create_task(self._start_again(name)))
 
     async def _start_again(self, name: str) -> None:
-        await asyncio.to_thread(self.world.start, name)
+        """As a supervisor does: a program that finds no server ends, and is started until it stays."""
+        for tries in range(START_TRIES):
+            try:
+                await asyncio.to_thread(self.world.start, name)
+                break
+            except AssertionError:
+                if tries == START_TRIES - 1:
+                    raise
         self._down.discard(name)
 
     async def reset_something(self) -> None:
@@ -208,7 +221,7 @@ class Soak:
     # -- the whole ------------------------------------------------------------------------
 
     async def run(self, seconds: float) -> Summary:
-        self.client = await Client.connect(self.world.server.address)
+        self.client = await self.connect()
         helpers = [asyncio.create_task(t) for t in (self.feed(), self.decide(), self.watch())]
         await self.attack(seconds)
         self.is_over = True
@@ -239,7 +252,7 @@ class Soak:
     async def write_histories(self, folder: Path) -> None:
         """The histories of every tree that a problem names, as JSON that ``acts replay`` and the Web UI read."""
         folder.mkdir(parents=True, exist_ok=True)
-        wrong = {root for root in self.runs for problem in self.summary.problems if re.search(rf"{root}\\b", problem)}
+        wrong = {root for root in self.runs for problem in self.summary.problems if re.search(rf"{root}\b", problem)}
         for root in sorted(wrong):
             async for run in runs_of(self.client, root):
                 handle = self.client.get_workflow_handle(run.id, run_id=run.run_id)
