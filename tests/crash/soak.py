@@ -29,7 +29,7 @@ from temporalio.runtime import Runtime, TelemetryConfig
 from temporalio.service import RPCError
 
 from tests.crash.resets import keys_of, reset, reset_points, runs_of, type_of
-from tests.crash.soak_runs import Scenario, scenario, write_files
+from tests.crash.soak_runs import KINDS, Scenario, write_files
 from tests.crash.test_kill import Program, World
 
 Json = Any
@@ -74,7 +74,8 @@ class Summary:
 class Soak:
     """One soak; ``random`` decides everything that is decided here."""
 
-    def __init__(self, world: World, seed: int) -> None:
+    def __init__(self, world: World, seed: int, kinds: list[str] | None) -> None:
+        self._kinds = [kind for kind in KINDS if kinds is None or kind.__name__ in kinds]
         self.world, self.random, self.summary = world, Random(seed), Summary()
         self.runs: dict[str, Scenario] = {}
         self.open: set[str] = set()
@@ -120,7 +121,7 @@ class Soak:
             await asyncio.sleep(POLL_SECONDS)
 
     async def start(self) -> None:
-        chosen = scenario(self.random, self.world.queue)
+        chosen = self.random.choice(self._kinds)(self.random, self.world.queue)
         id_ = f"{self.world.queue}/{len(self.runs)}-{chosen.kind}"
 
         async def begin() -> None:
@@ -305,13 +306,13 @@ def two_engines(world: World) -> None:
     world.programs["engine-2"].env = env
 
 
-async def soak(folder: Path, seconds: float, seed: int, histories: Path | None) -> Summary:
+async def soak(folder: Path, seconds: float, seed: int, kinds: list[str] | None, histories: Path | None) -> Summary:
     world = World(folder)
     try:
         world.programs["engine"].env |= write_files(folder)
         two_engines(world)
         world.start(*world.programs)
-        soaking = Soak(world, seed)
+        soaking = Soak(world, seed, kinds)
         summary = await soaking.run(seconds)
         if summary.problems and histories is not None:
             await soaking.write_histories(histories)
@@ -324,12 +325,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Kill workers and the server, and reset runs, for a time.")
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--kinds", nargs="+", choices=[kind.__name__ for kind in KINDS], help="only these")
     parser.add_argument("--histories", type=Path, help="a folder for the histories of the runs that went wrong")
     given = parser.parse_args()
     logging.disable(logging.WARNING)  # the SDK tells of every kill
     with tempfile.TemporaryDirectory() as folder:
         begun = time.monotonic()
-        summary = asyncio.run(soak(Path(folder), given.seconds, given.seed, given.histories))
+        summary = asyncio.run(soak(Path(folder), given.seconds, given.seed, given.kinds, given.histories))
     sys.stdout.write(f"seed {given.seed}, {time.monotonic() - begun:.0f} s\n{summary.text()}\n")
     return 1 if summary.problems else 0
 

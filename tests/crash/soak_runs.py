@@ -167,7 +167,3 @@ def background(random: Random, queue: str) -> Scenario:
 
 
 KINDS: tuple[Callable[[Random, str], Scenario], ...] = (random_plan, agent, tree, batch, waiting, background)
-
-
-def scenario(random: Random, queue: str) -> Scenario:
-    return random.choice(KINDS)(random, queue)
