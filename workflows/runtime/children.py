@@ -5,16 +5,22 @@ A signal for a child that is being started reaches it once it is there.
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from temporalio import workflow
 from temporalio.common import RawValue
-from temporalio.exceptions import ApplicationError, ChildWorkflowError, WorkflowAlreadyStartedError
+from temporalio.exceptions import (
+    ApplicationError,
+    ChildWorkflowError,
+    WorkflowAlreadyStartedError,
+    is_cancelled_exception,
+)
 
 from acts.language.errors import CallError, truncate
-from acts.language.wire import ALREADY_STARTED, BACKGROUND
+from acts.language.wire import ALREADY_STARTED, BACKGROUND, SUPERSEDED_RUN
 from acts.plan.planned_call import MAX_LABEL
 from acts.tree.child_ids import call_child_id, spare_child_id
 from workflows.runtime.leftovers import replace_leftover
@@ -97,21 +103,30 @@ class Children:
     ) -> RawValue:  # fmt: skip
         """Start a child that was expected, and wait for its result; ``started`` is called with its id.
 
-        ``seconds`` bounds how long it may take.
+        ``seconds`` bounds how long it may take. A child that another run of this one took with it is started again.
         """
         try:
-            child = self._running[type_, name]
-            child.handle = await start_child(
-                type_, name, arg, label, self._lifeline, parent_close_policy=workflow.ParentClosePolicy.REQUEST_CANCEL,
-                execution_timeout=None if seconds is None else timedelta(seconds=seconds),
-            )  # fmt: skip
-            started(child.handle.id)
-            for signal, args in child.waiting:
-                self.signal_one(child.handle, signal, *args)
-            result: RawValue = await child.handle
+            while True:
+                child = self._running[type_, name]
+                child.handle = await start_child(
+                    type_, name, arg, label, self._lifeline,
+                    parent_close_policy=workflow.ParentClosePolicy.REQUEST_CANCEL,
+                    execution_timeout=None if seconds is None else timedelta(seconds=seconds),
+                )  # fmt: skip
+                lineage = self._lifeline.lineage
+                started(child.handle.id)
+                for signal, args in child.waiting:
+                    self.signal_one(child.handle, signal, *args)
+                try:
+                    result: RawValue = await child.handle
+                except ChildWorkflowError as error:
+                    if self._lifeline.lineage == lineage or not _ended_with_other_run(error):
+                        raise
+                    self._running[type_, name] = _Child(type_)
+                else:
+                    return result
         finally:
             self._running.pop((type_, name), None)
-        return result
 
     def signal_all(self, signal: str, *args: RawValue, type_: str | None = None) -> None:
         """Signal all of them, or those of one type."""
@@ -140,6 +155,22 @@ class Children:
                 self._note(f"{signal} came too late for {target.id}: {truncate(str(error), 100)}")
 
         self._outbox.send(target, signal, args, outcome)
+
+
+def _ended_with_other_run(error: ChildWorkflowError) -> bool:
+    """True for a child that was stopped, but not by this run, which was reset since it started the child.
+
+    When a run is reset from one that is not its latest, the server ends the latest, and cancels its children: among
+    them those that the new run still waits for. They may also have been superseded by it.
+    """
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        return False
+    cause: BaseException | None = error
+    while isinstance(cause, ChildWorkflowError):
+        cause = cause.__cause__
+    is_superseded = isinstance(cause, ApplicationError) and cause.type == SUPERSEDED_RUN
+    return is_superseded or is_cancelled_exception(error)
 
 
 def failure_detail(error: BaseException) -> Any:

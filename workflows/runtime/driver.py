@@ -4,6 +4,9 @@ What Temporal brings (an activity or child that ended, a signal, an update, a ti
 one inbox. The driver hands the events to the machine in order and performs the commands that come back.
 It decides nothing but when the history is long enough (``Lifetime``).
 
+A reset hands the new run the signals and updates of the old one again, mixed; a replay of that task has the signals
+first. So updates always come after the signals of their workflow task.
+
 Determinism: workflows run without the SDK's sandbox (``docs/performance.md`` says why). What the sandbox
 would forbid stays out by rule: no clock, randomness, I/O, threads, or iteration over sets.
 """

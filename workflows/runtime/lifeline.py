@@ -46,6 +46,11 @@ class Lifeline:
         self._superseded_by: str | None = None
 
     @property
+    def lineage(self) -> int:
+        """A number that is another one after each reset."""
+        return workflow.random_seed()
+
+    @property
     def is_superseded(self) -> bool:
         """True when another run does the work of this one."""
         return self._superseded_by is not None
