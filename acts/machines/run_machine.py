@@ -32,12 +32,14 @@ from acts.machines.events import (
     RecordLost,
     RecordReceived,
     ResumeRequested,
+    RunReset,
     TimerFired,
 )
 from acts.machines.permit_gate import PermitGate
 from acts.machines.permits import IDLE_TIMER, PERMITS, Permits
 from acts.machines.queue_watch import QUEUE_TIMER, QueueWatch
-from acts.machines.run_commands import Stop
+from acts.machines.resync import ResetRecovery
+from acts.machines.run_commands import RestartChild, Stop
 from acts.tree.permit_records import PermitGrant, PermitRequest, PermitReturn
 from acts.tree.records import (
     BudgetGrant,
@@ -49,6 +51,7 @@ from acts.tree.records import (
     GrantedRequest,
     PendingChanged,
     PermitLease,
+    Resync,
     RunEnded,
     Superseded,
     TreePosition,
@@ -83,6 +86,7 @@ class RunMachine:
         self.queue_watch = QueueWatch()
         self.permits = Permits(own, position, lease)
         self.gate = PermitGate(self.permits)
+        self.recovery = ResetRecovery()
         self.children: dict[str, str] = {}
         self._cancelled: dict[str, dict[str, Any]] = {}  # by workflow id: what cancelled children had done
         self.finished: str | None = None
@@ -277,7 +281,30 @@ class RunMachine:
     def _history_full(self, event: HistoryFull, now: str) -> list[Any]:
         return self.on_history_full(CallError(LIMIT_EXCEEDED, event.reason), now)
 
+    def _run_reset(self, _event: RunReset, _now: str) -> list[Any]:
+        """Tell the root and the keeper of permits again what they may not know, and ask the runs below to."""
+        if self.is_cancelling:
+            return []
+        self.permits.count_anew(self.children)
+        return [*self._say_again(), *self.recovery.begin(self.children)]
+
+    def _say_again(self) -> list[Any]:
+        self.approvals.reports.restart()
+        self.permits.ask_again()
+        return self.budget.ask_again()
+
+    def _resync(self, _record: Resync, _now: str) -> list[Any]:
+        return [*self._say_again(), *self.recovery.pass_on(self.children)]
+
+    def _restart_child(self, effect: RestartChild) -> list[Any]:
+        """The child is gone, and what it held with it."""
+        return self._forget_run(self.children.pop(effect.key))
+
     def _timer_fired(self, event: TimerFired, now: str) -> list[Any]:
+        recovered = self.recovery.on_timer(event.name, self.children)
+        if recovered is not None:
+            gone = [effect for r in recovered if isinstance(r, RestartChild) for effect in self._restart_child(r)]
+            return [*gone, *recovered]
         if event.name == QUEUE_TIMER:
             return self.queue_watch.on_timer(is_busy=self.in_flight > 0)
         if event.name == IDLE_TIMER:
@@ -347,6 +374,8 @@ class RunMachine:
         kind, _, rest = event.key.partition("/")
         if kind == "decision":
             return list(self.approvals.undeliverable(rest))
+        if kind == "resync":
+            return self.recovery.on_lost(event.key, self.children)
         if kind == "grant":
             return list(self.budget.release(rest))
         if event.key.startswith(PERMITS):
@@ -400,6 +429,7 @@ _SHARED: Final[dict[type, Callable[[RunMachine, Any, str], list[Any]]]] = {
     ChildStarted: RunMachine._child_started,  # noqa: SLF001
     ChildEnded: RunMachine._child_ended,  # noqa: SLF001
     QueuesChecked: RunMachine._queues_checked,  # noqa: SLF001
+    RunReset: RunMachine._run_reset,  # noqa: SLF001
     RecordReceived: RunMachine._record_received,  # noqa: SLF001
     RecordDelivered: RunMachine._record_delivered,  # noqa: SLF001
     RecordLost: RunMachine._record_lost,  # noqa: SLF001
@@ -415,6 +445,7 @@ _RECORDS: Final[dict[type, Callable[[RunMachine, Any, str], Iterable[Any] | None
     PermitGrant: lambda run, record, _now: run.permits.on_grant(record),
     PermitReturn: lambda run, record, _now: run.permits.on_return(record),
     CancelledReport: RunMachine._keep_report,  # noqa: SLF001
+    Resync: RunMachine._resync,  # noqa: SLF001
     RunEnded: lambda run, record, _now: run._forget_run(record.workflowId),  # noqa: SLF001
     Superseded: lambda run, record, _now: [Stop(record.runId)] if record.is_about(run.position.startedAt) else [],
 }

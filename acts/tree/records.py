@@ -293,12 +293,16 @@ class TreeSignal(VersionedRecord):
 
 
 class PendingChanged(TreeSignal):
-    """To the root: what waits in the sender has changed. ``ancestors`` are those of the sender."""
+    """To the root: what waits in the sender has changed. ``ancestors`` are those of the sender.
+
+    ``isComplete``: nothing waits there but what opened.
+    """
 
     workflowId: str
     ancestors: tuple[str, ...]
     opened: tuple[dict[str, Any], ...] = ()
     closed: tuple[dict[str, Any], ...] = ()
+    isComplete: bool = False
 
 
 class ForwardedDecision(TreeSignal):
@@ -402,6 +406,10 @@ class CancelledReport(TreeSignal):
 
     workflowId: str
     report: dict[str, Any]
+
+
+class Resync(TreeSignal):
+    """From a run that was reset to all below it: say again what waits there, and what it needs."""
 
 
 class Superseded(TreeSignal):

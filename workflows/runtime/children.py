@@ -105,9 +105,9 @@ class Children:
 
         ``seconds`` bounds how long it may take. A child that another run of this one took with it is started again.
         """
+        child = self._running[type_, name]
         try:
             while True:
-                child = self._running[type_, name]
                 child.handle = await start_child(
                     type_, name, arg, label, self._lifeline,
                     parent_close_policy=workflow.ParentClosePolicy.REQUEST_CANCEL,
@@ -122,11 +122,12 @@ class Children:
                 except ChildWorkflowError as error:
                     if self._lifeline.lineage == lineage or not _ended_with_other_run(error):
                         raise
-                    self._running[type_, name] = _Child(type_)
+                    child = self._running[type_, name] = _Child(type_)
                 else:
                     return result
         finally:
-            self._running.pop((type_, name), None)
+            if self._running.get((type_, name)) is child:
+                del self._running[type_, name]
 
     def signal_all(self, signal: str, *args: RawValue, type_: str | None = None) -> None:
         """Signal all of them, or those of one type."""
