@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 RESYNC_TIMER: Final = "look after the runs below again after a reset"
 # A run that is cancelled ends within a second; while its worker is away, within minutes
-RESYNC_SECONDS: Final = (10.0, 60.0, 600.0)
+RESYNC_SECONDS: Final = (5.0, 30.0, 300.0)
 # A result that is on its way arrives within milliseconds
 GRACE_SECONDS: Final = 5.0
 _GONE: Final = "start again what is gone: "

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from acts.language.messages import read_request
 from acts.language.wire import RESYNC
 from acts.machines.approval_effects import StartTimer
 from acts.machines.budget import BudgetMachine, SendRecord
 from acts.machines.ledger import RequestSize
+from acts.machines.loop import Loop
 from acts.machines.pending_below import PendingBelow
 from acts.machines.pending_reports import PendingReports
 from acts.machines.permits import Permits
 from acts.machines.resync import GRACE_SECONDS, RESYNC_SECONDS, RESYNC_TIMER, ResetRecovery
 from acts.machines.run_commands import RestartChild
+from acts.machines.streamed_plan import StreamedPlan
 from acts.tree.decisions import PendingApproval
 from acts.tree.permit_records import PermitRequest
 from acts.tree.records import (
@@ -19,6 +22,7 @@ from acts.tree.records import (
     BudgetRequest,
     PendingChanged,
     PermitLease,
+    PlanExtension,
     Resync,
     TreePosition,
 )
@@ -129,3 +133,12 @@ def test_a_run_asks_for_its_budget_again_and_gives_back_what_it_gets_twice() -> 
         run.on_grant(answer.record)
     assert run.ask_again() == []
     assert len(run.take_unreported()) == len(answers) - 1, "the second goes back"
+
+
+def test_the_plan_of_a_tick_that_is_started_again_gets_all_that_was_written_since_its_first_start() -> None:
+    stream = StreamedPlan(Loop(read_request({"config": {"model": "scripted:x"}, "context": []}), {}, ()))
+    first, last = PlanExtension(calls=({"_tool": "a"},)), PlanExtension(isComplete=True)
+    assert stream.send(first) == [], "it is being started"
+    assert [r.record for r in stream.child_started("r/plan-1")] == [first]
+    assert [r.record for r in stream.send(last)] == [last]
+    assert [r.record for r in stream.child_started("r/plan-1")] == [first, last]
