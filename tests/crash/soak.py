@@ -37,7 +37,9 @@ T = TypeVar("T")
 WIDTH = 8  # runs under way at a time: two cores are busy with them
 PAUSE_SECONDS = (0.05, 1.0)  # between two attacks
 WEIGHTS = {"engine": 5, "engine-2": 5, "foreign": 2, "server": 2, "everything": 1, "reset": 6}
-END_SECONDS = 90  # for the last runs to end; they need 20, a workflow task that died with its worker 10 more
+# For the last runs to end; they need 20, a workflow task that died with its worker 10 more, and what is gone with
+# another run of its parent is missed after 35
+END_SECONDS = 120
 START_TRIES = 20  # of a program, a second or two each; the server is never away for so long
 CALL_SECONDS = 8.0  # for one request to the server, which may be down
 POLL_SECONDS = 0.05

@@ -27,7 +27,7 @@ from workflows.runtime.leftovers import replace_leftover
 from workflows.runtime.payloads import decode_detail
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from workflows.runtime.lifeline import Lifeline
     from workflows.runtime.outbox import Outbox, Target
@@ -44,10 +44,14 @@ class _Child:
     waiting: list[tuple[str, tuple[RawValue, ...]]] = field(default_factory=list)
 
 
-async def start_child(type_: str, name: str, arg: RawValue, label: str, lifeline: Lifeline, **options: Any) -> Handle:
+async def start_child(
+    type_: str, name: str, arg: RawValue, label: str, lifeline: Lifeline, *,
+    siblings: Iterable[tuple[str, str]] = (), **options: Any,
+) -> Handle:  # fmt: skip
     """A child ``<this run>/<name>``; where that id is in use, with the start of the run's id behind it.
 
-    A run that an earlier run of this one left behind under that id ends first.
+    A run that is left from before a reset under that id ends first, but none of this run's own ``siblings``
+    (type and name): an instance may be called as a Call is.
 
     Raises:
         CallError: all ids are in use.
@@ -64,7 +68,7 @@ async def start_child(type_: str, name: str, arg: RawValue, label: str, lifeline
             return None
 
     handle = await start(first)
-    if handle is None and lifeline.is_repetition:
+    if handle is None and not any(n == name and t != type_ for t, n in siblings):
         handle = await replace_leftover(first, lifeline, start)
     if handle is None:  # the run id of before a reset: a replay must find the same
         handle = await start(spare_child_id(first, info.original_execution_run_id))
@@ -89,7 +93,8 @@ class Children:
     async def start_background(self, name: str, arg: RawValue, label: str) -> None:
         """A run of its own that outlives this one; returns once it is started."""
         await start_child(
-            BACKGROUND, name, arg, label, self._lifeline, parent_close_policy=workflow.ParentClosePolicy.ABANDON,
+            BACKGROUND, name, arg, label, self._lifeline, siblings=self._running,
+            parent_close_policy=workflow.ParentClosePolicy.ABANDON,
             cancellation_type=workflow.ChildWorkflowCancellationType.ABANDON,
         )  # fmt: skip
 
@@ -109,7 +114,7 @@ class Children:
         try:
             while True:
                 child.handle = await start_child(
-                    type_, name, arg, label, self._lifeline,
+                    type_, name, arg, label, self._lifeline, siblings=self._running,
                     parent_close_policy=workflow.ParentClosePolicy.REQUEST_CANCEL,
                     execution_timeout=None if seconds is None else timedelta(seconds=seconds),
                 )  # fmt: skip
