@@ -14,16 +14,20 @@ Laws: no clock, no I/O; whether a run was reset, the driver says (``RunReset``).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from acts.language.wire import RESYNC
 from acts.machines.approval_effects import StartTimer
 from acts.machines.budget import SendRecord
-from acts.machines.run_commands import RestartChild
 from acts.tree.records import Resync
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from acts.machines.approvals import Approvals
+    from acts.machines.budget import BudgetMachine
+    from acts.machines.permits import Permits
 
 RESYNC_TIMER: Final = "look after the runs below again after a reset"
 # A run that is cancelled ends within a second; while its worker is away, within minutes
@@ -31,48 +35,65 @@ RESYNC_SECONDS: Final = (5.0, 30.0, 300.0)
 # A result that is on its way arrives within milliseconds
 GRACE_SECONDS: Final = 5.0
 _GONE: Final = "start again what is gone: "
-_KEY: Final = "resync/"
+
+
+@dataclass(frozen=True, slots=True)
+class ChildGone:
+    """The child of this key has ended, and its result does not come."""
+
+    key: str
 
 
 class ResetRecovery:
-    """Of one run: the children that it has from before its reset, by key, with their workflow ids."""
+    """Of one run. ``children`` are those that run now: workflow ids by key, kept up to date by the run."""
 
-    def __init__(self) -> None:
-        self._kept: dict[str, str] = {}
+    def __init__(
+        self, approvals: Approvals, budget: BudgetMachine, permits: Permits, children: Mapping[str, str]
+    ) -> None:  # fmt: skip
+        self._approvals, self._budget, self._permits, self._children = approvals, budget, permits, children
+        self._kept: dict[str, str] = {}  # the children from before the reset
         self._round = 0
 
-    def begin(self, children: Mapping[str, str]) -> list[Any]:
-        """The run was reset while these children ran."""
-        self._kept, self._round = dict(children), 0
-        return self._ask(children)
+    def on_reset(self) -> list[Any]:
+        """This run was reset."""
+        self._permits.count_anew(self._children)
+        self._kept, self._round = dict(self._children), 0
+        return [*self._say_again(), *self._ask()]
 
-    def pass_on(self, children: Mapping[str, str]) -> list[Any]:
+    def on_resync(self) -> list[Any]:
         """A run above was reset."""
-        return [SendRecord(id_, RESYNC, Resync()) for id_ in children.values()]
+        return [*self._say_again(), *(SendRecord(id_, RESYNC, Resync()) for id_ in self._children.values())]
 
-    def on_lost(self, key: str, children: Mapping[str, str]) -> list[Any]:
-        """The message of this key did not arrive."""
-        child = key.removeprefix(_KEY)
-        return [StartTimer(_GONE + child, GRACE_SECONDS, f"{_GONE}{child}")] if self._has(child, children) else []
+    def on_lost(self, key: str) -> list[Any]:
+        """The child of this key cannot be reached."""
+        return [StartTimer(_GONE + key, GRACE_SECONDS, _GONE + key)] if self._is_kept(key) else []
 
-    def on_timer(self, name: str, children: Mapping[str, str]) -> list[Any] | None:
-        """A timer has fired; None for one that is not of this machine."""
+    def has_timer(self, name: str) -> bool:
+        """True for a timer of this machine."""
+        return name == RESYNC_TIMER or name.startswith(_GONE)
+
+    def on_timer(self, name: str) -> list[Any]:
+        """A timer of this machine has fired."""
         if name == RESYNC_TIMER:
-            return self._ask(children)
-        if not name.startswith(_GONE):
-            return None
-        child = name.removeprefix(_GONE)
-        if not self._has(child, children):
+            return self._ask()
+        key = name.removeprefix(_GONE)
+        if not self._is_kept(key):
             return []
-        del self._kept[child]
-        return [RestartChild(child)]
+        del self._kept[key]
+        return [ChildGone(key)]
 
-    def _has(self, child: str, children: Mapping[str, str]) -> bool:
-        return child in self._kept and self._kept[child] == children.get(child)
+    def _is_kept(self, key: str) -> bool:
+        return key in self._kept and self._kept[key] == self._children.get(key)
 
-    def _ask(self, children: Mapping[str, str]) -> list[Any]:
-        self._kept = {key: id_ for key, id_ in self._kept.items() if children.get(key) == id_}
-        out: list[Any] = [SendRecord(id_, RESYNC, Resync(), key=_KEY + key) for key, id_ in self._kept.items()]
+    def _say_again(self) -> list[Any]:
+        """What the root and the keeper of permits may not know of this run."""
+        self._approvals.reports.restart()
+        self._permits.ask_again()
+        return list(self._budget.ask_again())
+
+    def _ask(self) -> list[Any]:
+        self._kept = {key: id_ for key, id_ in self._kept.items() if self._is_kept(key)}
+        out: list[Any] = [SendRecord(id_, RESYNC, Resync(), key=f"resync/{key}") for key, id_ in self._kept.items()]
         if out and self._round < len(RESYNC_SECONDS):
             out.append(StartTimer(RESYNC_TIMER, RESYNC_SECONDS[self._round], RESYNC_TIMER))
             self._round += 1

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, Final
 from acts.language.errors import CallError, truncate
 from acts.language.usage import Usage
 from acts.language.wire import CANCELLED_REPORT, ENGINE_ERROR, LIMIT_EXCEEDED, RUN_ENDED
-from acts.machines.approval_effects import AnswerUpdate, Decided, Note, StartTimer
-from acts.machines.approvals import RESEND_TIMER, Approvals
+from acts.machines.approval_effects import AnswerUpdate, Decided, Note
+from acts.machines.approvals import Approvals
 from acts.machines.budget import BudgetMachine, BudgetRefused, Granted, SendRecord
+from acts.machines.deliveries import Deliveries
 from acts.machines.events import (
     Begin,
     CallCompleted,
@@ -36,9 +37,9 @@ from acts.machines.events import (
     TimerFired,
 )
 from acts.machines.permit_gate import PermitGate
-from acts.machines.permits import IDLE_TIMER, PERMITS, Permits
+from acts.machines.permits import IDLE_TIMER, Permits
 from acts.machines.queue_watch import QUEUE_TIMER, QueueWatch
-from acts.machines.resync import ResetRecovery
+from acts.machines.resync import ChildGone, ResetRecovery
 from acts.machines.run_commands import RestartChild, Stop
 from acts.tree.permit_records import PermitGrant, PermitRequest, PermitReturn
 from acts.tree.records import (
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
     from acts.tree.decisions import Decision
     from acts.tree.records import TreeSignal
 
+# Notes that a run keeps, and characters of each
 MAX_NOTES: Final = 20
 MAX_NOTE: Final = 300
 # What a run that is over still handles: other runs, and people, wait for an answer
@@ -86,8 +88,9 @@ class RunMachine:
         self.queue_watch = QueueWatch()
         self.permits = Permits(own, position, lease)
         self.gate = PermitGate(self.permits)
-        self.recovery = ResetRecovery()
         self.children: dict[str, str] = {}
+        self.recovery = ResetRecovery(self.approvals, self.budget, self.permits, self.children)
+        self.deliveries = Deliveries(self.approvals, self.budget, self.permits, self.recovery)
         self._cancelled: dict[str, dict[str, Any]] = {}  # by workflow id: what cancelled children had done
         self.finished: str | None = None
         self.is_cancelling = False
@@ -182,7 +185,7 @@ class RunMachine:
         if isinstance(event, Begin):
             effects += self.queue_watch.begin()
         if isinstance(event, CancelRequested):
-            effects += self.approvals.refuse_open_updates("the run was cancelled before the decision was judged")
+            effects += self.approvals.answers.refuse_updates("the run was cancelled before the decision was judged")
         if isinstance(event, (CancelRequested, ResumeRequested)):
             effects += self._held_answers
             self._held_answers = []
@@ -256,9 +259,8 @@ class RunMachine:
         return replace(effect, record=effect.record.model_copy(update={"token": self.position.token}))
 
     def note(self, text: str) -> None:
-        """A remark for ``status`` and the page; the last few are kept."""
-        self.notes.append(truncate(text, MAX_NOTE))
-        del self.notes[:-MAX_NOTES]
+        """A remark for ``status`` and the page."""
+        add_note(self.notes, text)
 
     def _note(self, effect: Note, _now: str) -> list[Any]:
         self.note(effect.text)
@@ -281,30 +283,9 @@ class RunMachine:
     def _history_full(self, event: HistoryFull, now: str) -> list[Any]:
         return self.on_history_full(CallError(LIMIT_EXCEEDED, event.reason), now)
 
-    def _run_reset(self, _event: RunReset, _now: str) -> list[Any]:
-        """Tell the root and the keeper of permits again what they may not know, and ask the runs below to."""
-        if self.is_cancelling:
-            return []
-        self.permits.count_anew(self.children)
-        return [*self._say_again(), *self.recovery.begin(self.children)]
-
-    def _say_again(self) -> list[Any]:
-        self.approvals.reports.restart()
-        self.permits.ask_again()
-        return self.budget.ask_again()
-
-    def _resync(self, _record: Resync, _now: str) -> list[Any]:
-        return [*self._say_again(), *self.recovery.pass_on(self.children)]
-
-    def _restart_child(self, effect: RestartChild) -> list[Any]:
-        """The child is gone, and what it held with it."""
-        return self._forget_run(self.children.pop(effect.key))
-
     def _timer_fired(self, event: TimerFired, now: str) -> list[Any]:
-        recovered = self.recovery.on_timer(event.name, self.children)
-        if recovered is not None:
-            gone = [effect for r in recovered if isinstance(r, RestartChild) for effect in self._restart_child(r)]
-            return [*gone, *recovered]
+        if self.recovery.has_timer(event.name):
+            return self.recovery.on_timer(event.name)
         if event.name == QUEUE_TIMER:
             return self.queue_watch.on_timer(is_busy=self.in_flight > 0)
         if event.name == IDLE_TIMER:
@@ -346,6 +327,10 @@ class RunMachine:
         is_below = self.position.is_root and self._is_below((*record.ancestors, record.workflowId))
         return list(self.approvals.on_pending_changed(record, now)) if is_below else []
 
+    def _restart_child(self, effect: ChildGone, _now: str) -> list[Any]:
+        """A child is gone, and what it held with it."""
+        return [*self._forget_run(self.children.pop(effect.key)), RestartChild(effect.key)]
+
     def _keep_report(self, record: CancelledReport, _now: str) -> None:
         self._cancelled[record.workflowId] = record.report
 
@@ -355,59 +340,17 @@ class RunMachine:
             return False
         return path[1] in self.children.values() or path[1].startswith(f"{self.own}/")
 
-    def _record_delivered(self, event: RecordDelivered, _now: str) -> list[Any]:
-        if event.key.startswith(PERMITS):
-            self.permits.on_delivered(event.key)
-        elif event.key == "pending":
-            self.approvals.reports.confirm()
-        elif event.key == "report":
-            self.budget.report_delivered()
-        return []
+    def _budget_answered(self, effect: Granted | BudgetRefused, now: str) -> list[Any]:
+        """What the budget allows starts, and what it refuses fails; a grant goes back when the run is over.
 
-    def _report_lost(self, reason: str) -> list[Any]:
-        """A report of pending approvals did not arrive: the root is gone, or took too many signals."""
-        self.note(f"the root {self.position.ancestors[0]} could not be told what waits here: {reason}")
-        seconds = self.approvals.reports.take_back()
-        return [] if seconds is None else [StartTimer(RESEND_TIMER, seconds, RESEND_TIMER)]
-
-    def _record_lost(self, event: RecordLost, _now: str) -> list[Any]:
-        kind, _, rest = event.key.partition("/")
-        if kind == "decision":
-            return list(self.approvals.undeliverable(rest))
-        if kind == "resync":
-            return self.recovery.on_lost(event.key, self.children)
-        if kind == "grant":
-            return list(self.budget.release(rest))
-        if event.key.startswith(PERMITS):
-            self.permits.on_lost(event.key)
-            return []
-        if self.finished is not None:
-            return []
-        if kind == "pending":
-            return self._report_lost(event.reason)
-        if kind == "report":
-            self.budget.report_delivered()
-        elif kind == "budget":
-            return list(self.budget.root_is_gone(int(rest)))
-        return []
-
-    def _granted(self, effect: Granted, now: str) -> list[Any]:
-        """What the budget allows starts, unless the run is paused, or is over: then it goes back."""
+        A paused run holds both: a delegate may start in spite of a refusal.
+        """
         if self.finished is not None or self.is_cancelling:
-            return list(self.budget.settle(effect.key, None))
+            return list(self.budget.settle(effect.key, None)) if isinstance(effect, Granted) else []
         if self.is_paused:
             self._held_answers.append(effect)
             return []
-        return self.on_granted(effect, now)
-
-    def _refused(self, effect: BudgetRefused, now: str) -> list[Any]:
-        """A refusal is held while the run is paused, too: a delegate may start in spite of it."""
-        if self.finished is not None or self.is_cancelling:
-            return []
-        if self.is_paused:
-            self._held_answers.append(effect)
-            return []
-        return self.on_refused(effect, now)
+        return self.on_granted(effect, now) if isinstance(effect, Granted) else self.on_refused(effect, now)
 
     # -- carrying over ----------------------------------------------------------------------------
 
@@ -422,6 +365,12 @@ class RunMachine:
         self.budget.restore(budget)
 
 
+def add_note(notes: list[str], text: str) -> None:
+    """Add a remark to the notes of a run, which keeps the last few."""
+    notes.append(truncate(text, MAX_NOTE))
+    del notes[:-MAX_NOTES]
+
+
 _SHARED: Final[dict[type, Callable[[RunMachine, Any, str], list[Any]]]] = {
     DecisionReceived: RunMachine._decision_received,  # noqa: SLF001 - the table of this class
     TimerFired: RunMachine._timer_fired,  # noqa: SLF001
@@ -429,10 +378,10 @@ _SHARED: Final[dict[type, Callable[[RunMachine, Any, str], list[Any]]]] = {
     ChildStarted: RunMachine._child_started,  # noqa: SLF001
     ChildEnded: RunMachine._child_ended,  # noqa: SLF001
     QueuesChecked: RunMachine._queues_checked,  # noqa: SLF001
-    RunReset: RunMachine._run_reset,  # noqa: SLF001
+    RunReset: lambda run, _event, _now: [] if run.is_cancelling else run.recovery.on_reset(),
     RecordReceived: RunMachine._record_received,  # noqa: SLF001
-    RecordDelivered: RunMachine._record_delivered,  # noqa: SLF001
-    RecordLost: RunMachine._record_lost,  # noqa: SLF001
+    RecordDelivered: lambda run, event, _now: run.deliveries.delivered(event),
+    RecordLost: lambda run, event, _now: run.deliveries.lost(event, is_over=run.finished is not None),
 }
 _RECORDS: Final[dict[type, Callable[[RunMachine, Any, str], Iterable[Any] | None]]] = {
     PendingChanged: RunMachine._pending_changed,  # noqa: SLF001
@@ -445,13 +394,14 @@ _RECORDS: Final[dict[type, Callable[[RunMachine, Any, str], Iterable[Any] | None
     PermitGrant: lambda run, record, _now: run.permits.on_grant(record),
     PermitReturn: lambda run, record, _now: run.permits.on_return(record),
     CancelledReport: RunMachine._keep_report,  # noqa: SLF001
-    Resync: RunMachine._resync,  # noqa: SLF001
+    Resync: lambda run, _record, _now: run.recovery.on_resync(),
     RunEnded: lambda run, record, _now: run._forget_run(record.workflowId),  # noqa: SLF001
     Superseded: lambda run, record, _now: [Stop(record.runId)] if record.is_about(run.position.startedAt) else [],
 }
 _OWN_EFFECTS: Final[dict[type, Callable[[RunMachine, Any, str], list[Any]]]] = {
     Decided: lambda run, effect, now: run.on_decided(effect, now),
-    Granted: RunMachine._granted,  # noqa: SLF001
-    BudgetRefused: RunMachine._refused,  # noqa: SLF001
+    Granted: RunMachine._budget_answered,  # noqa: SLF001
+    BudgetRefused: RunMachine._budget_answered,  # noqa: SLF001
     Note: RunMachine._note,  # noqa: SLF001
+    ChildGone: RunMachine._restart_child,  # noqa: SLF001
 }

@@ -5,14 +5,14 @@ from __future__ import annotations
 from acts.language.messages import read_request
 from acts.language.wire import RESYNC
 from acts.machines.approval_effects import StartTimer
+from acts.machines.approvals import Approvals
 from acts.machines.budget import BudgetMachine, SendRecord
 from acts.machines.ledger import RequestSize
 from acts.machines.loop import Loop
 from acts.machines.pending_below import PendingBelow
 from acts.machines.pending_reports import PendingReports
 from acts.machines.permits import Permits
-from acts.machines.resync import GRACE_SECONDS, RESYNC_SECONDS, RESYNC_TIMER, ResetRecovery
-from acts.machines.run_commands import RestartChild
+from acts.machines.resync import GRACE_SECONDS, RESYNC_SECONDS, RESYNC_TIMER, ChildGone, ResetRecovery
 from acts.machines.streamed_plan import StreamedPlan
 from acts.tree.decisions import PendingApproval
 from acts.tree.permit_records import PermitRequest
@@ -31,6 +31,11 @@ KEPT = {"1:a": "r/1:a", "2:b": "r/2:b"}
 NOW = "2026-01-01T00:00:00.000Z"
 
 
+def recovery_of(children: dict[str, str]) -> ResetRecovery:
+    root = TreePosition()
+    return ResetRecovery(Approvals("r", root, lambda _: None), BudgetMachine("r", root), Permits("r", root), children)
+
+
 def asked(*keys: str) -> list[SendRecord]:
     return [SendRecord(KEPT[key], RESYNC, Resync(), key=f"resync/{key}") for key in keys]
 
@@ -40,29 +45,37 @@ def next_round(number: int) -> StartTimer:
 
 
 def test_each_child_is_asked_some_times_while_it_runs() -> None:
-    recovery = ResetRecovery()
-    assert recovery.begin(KEPT) == [*asked("1:a", "2:b"), next_round(0)]
-    later = {"2:b": "r/2:b", "3:c": "r/3:c"}  # one has ended, one is new
-    assert recovery.on_timer(RESYNC_TIMER, later) == [*asked("2:b"), next_round(1)]
-    assert recovery.on_timer(RESYNC_TIMER, later) == [*asked("2:b"), next_round(2)]
-    assert recovery.on_timer(RESYNC_TIMER, later) == asked("2:b")
-    assert recovery.on_timer("another timer", later) is None
+    children = dict(KEPT)
+    recovery = recovery_of(children)
+    assert recovery.on_reset() == [*asked("1:a", "2:b"), next_round(0)]
+    del children["1:a"]
+    children["3:c"] = "r/3:c"  # was started after the reset
+    assert recovery.on_timer(RESYNC_TIMER) == [*asked("2:b"), next_round(1)]
+    assert recovery.on_timer(RESYNC_TIMER) == [*asked("2:b"), next_round(2)]
+    assert recovery.on_timer(RESYNC_TIMER) == asked("2:b")
+    assert not recovery.has_timer("another timer")
 
 
 def test_a_child_that_is_gone_is_started_again_unless_its_result_comes() -> None:
-    recovery = ResetRecovery()
-    recovery.begin(KEPT)
-    (first,) = recovery.on_lost("resync/1:a", KEPT)
-    (second,) = recovery.on_lost("resync/2:b", KEPT)
+    children = dict(KEPT)
+    recovery = recovery_of(children)
+    recovery.on_reset()
+    (first,) = recovery.on_lost("1:a")
+    (second,) = recovery.on_lost("2:b")
     assert (first.seconds, second.seconds) == (GRACE_SECONDS, GRACE_SECONDS)
-    left = {"2:b": "r/2:b"}
-    assert recovery.on_timer(first.name, left) == [], "its result has come"
-    assert recovery.on_timer(second.name, left) == [RestartChild("2:b")]
-    assert recovery.on_timer(second.name, left) == [], "once"
+    assert recovery.has_timer(first.name)
+    del children["1:a"]
+    assert recovery.on_timer(first.name) == [], "its result has come"
+    assert recovery.on_timer(second.name) == [ChildGone("2:b")]
+    assert recovery.on_timer(second.name) == [], "once"
 
 
 def test_without_children_nothing_is_asked() -> None:
-    assert ResetRecovery().begin({}) == []
+    assert recovery_of({}).on_reset() == []
+
+
+def test_a_run_below_one_that_was_reset_passes_the_message_on() -> None:
+    assert recovery_of(dict(KEPT)).on_resync() == [SendRecord(id_, RESYNC, Resync()) for id_ in KEPT.values()]
 
 
 def wait(call: str) -> PendingApproval:

@@ -13,8 +13,10 @@ import pytest
 from acts.language.errors import CallError
 from acts.language.messages import parse_message, read_request
 from acts.machines import run_commands as commands
-from acts.machines.agent_run import AgentRun, AgentSetup
+from acts.machines.agent_run import AgentRun
+from acts.machines.agent_setup import AgentSetup
 from acts.machines.approval_effects import AnswerUpdate, CancelTimer, StartTimer
+from acts.machines.budget import SendRecord
 from acts.machines.delegate_run import AnonymousDelegate, DelegateMachine, WalkedDelegate
 from acts.machines.events import (
     Begin,
@@ -29,8 +31,10 @@ from acts.machines.events import (
     ModelFailed,
     PauseRequested,
     Provided,
+    RecordLost,
     RecordReceived,
     ResumeRequested,
+    RunReset,
     StartsHeld,
     StartsReleased,
     TimerFired,
@@ -220,7 +224,7 @@ PLANS: dict[str, tuple[PlanRun, list[Step], str]] = {
         plan_run([{"_tool": "other"}], model="scripted:x"),
         [
             (Begin(), ["StartDelegate 1:other"]), (ChildStarted("1:other", "r/1:other"), []),
-            (ChildEnded("1:other", None, CallError("terminated", "gone"), is_abrupt=True), ["finish failed"]),
+            (ChildEnded("1:other", None, CallError("terminated", "gone")), ["finish failed"]),
         ],
         "failed",
     ),
@@ -330,7 +334,7 @@ AGENTS: dict[str, tuple[AgentRun, list[Step], str]] = {
         agent_run(),
         [
             (Begin(), [FIRST]), (solution(LOAD), ["plan plan-1"]), (ChildStarted("plan-1", "r/plan-1"), []),
-            (ChildEnded("plan-1", None, CallError("terminated", "gone"), is_abrupt=True), ["finish failed"]),
+            (ChildEnded("plan-1", None, CallError("terminated", "gone")), ["finish failed"]),
         ],
         "failed",
     ),
@@ -465,3 +469,19 @@ def test_a_run_stops_for_another_only_if_it_was_there_when_that_was_said(sent_at
 def test_a_child_does_not_have_the_start_of_its_parent() -> None:
     parent = TreePosition(startedAt=STARTED)
     assert {parent.child("r").startedAt, parent.delegate("r").startedAt, parent.detached().startedAt} == {""}
+
+
+def test_a_plan_that_was_reset_starts_a_child_again_that_is_gone() -> None:
+    run = plan_run([{"_tool": "other"}])
+    (start,) = run.handle(Begin(), NOW)
+    assert describe(start) == "StartDelegate 1:other"
+    run.handle(ChildStarted("1:other", "r/1:other"), NOW)
+    message, *_ = run.handle(RunReset(), NOW)
+    assert isinstance(message, SendRecord)
+    assert (message.workflow_id, message.signal) == ("r/1:other", "resync")
+    (timer,) = run.handle(RecordLost(message.key), NOW)
+    assert isinstance(timer, StartTimer)
+    assert run.handle(TimerFired(timer.name), NOW) == [commands.RestartChild("1:other")]
+    run.handle(ChildStarted("1:other", "r/1:other"), NOW)
+    run.handle(ChildEnded("1:other", {"status": "completed", "output": 1}), NOW)
+    assert run.phase == "completed"
