@@ -68,5 +68,6 @@ class BackgroundWorkflow:
             record = decode_signal(args[0] if args else NOTHING, Superseded)
         except RecordError:
             return
-        if record.token and record.token == self._lifeline.token:
+        is_of_tree = record.token and record.token == self._lifeline.token
+        if is_of_tree and record.is_about(self._lifeline.started_at):
             self._lifeline.supersede(record.runId)

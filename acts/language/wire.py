@@ -42,6 +42,8 @@ RUN_ENDED: Final = "runEnded"
 CANCELLED_REPORT: Final = "cancelledReport"
 # … and to a run that a reset of its parent left behind
 SUPERSEDED: Final = "superseded"
+# … and from a run that was reset to those below it
+RESYNC: Final = "resync"
 # While a model writes an answer: from the model Activity to its agent, and from there to the run of the plan
 STREAMED_CALLS: Final = "streamedCalls"
 PLAN_EXTENSION: Final = "planExtension"

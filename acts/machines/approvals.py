@@ -288,6 +288,7 @@ class Approvals:
         key = reported_key(target)
         wait = next((w for w in self._waits.values() if reported_key(self.reports.as_reported(w)) == key), None)
         if wait is None:
+            self.reports.restart()  # the root does not know what waits here: it, or this run, was reset
             raise DecisionRefused(f"{target} does not wait any more")
         return wait
 

@@ -92,6 +92,7 @@ class BudgetMachine:
         self._first_refusal: str | None = None
         self._next = 0
         self._asked: dict[int, list[str]] = {}
+        self._requests: dict[int, BudgetRequest] = {}  # as the root was sent them, until it has answered
         self._grants: dict[str, GrantedRequest] = {}
         self._handed_on: dict[str, str] = {}  # to children that may end without a word of it: the ids of grants
         self._settled: list[SettledRequest] = []
@@ -173,7 +174,16 @@ class BudgetMachine:
         self._settled.clear()
         if self.ledger is not None:
             return self._deliver(self.ledger.answer(request))
-        return [SendRecord(self.position.ancestors[0], BUDGET_REQUEST, request, key=f"budget/{request.id}")]
+        self._requests[request.id] = request.model_copy(update={"settled": ()})
+        return [self._send(request)]
+
+    def _send(self, request: BudgetRequest) -> SendRecord:
+        return SendRecord(self.position.ancestors[0], BUDGET_REQUEST, request, key=f"budget/{request.id}")
+
+    def ask_again(self) -> list[BudgetEffect]:
+        """The root may not know what this run has asked for: it was reset. What it grants twice goes back."""
+        self._requests = {id_: request for id_, request in self._requests.items() if self._asked.get(id_)}
+        return [self._send(request) for request in self._requests.values()]
 
     # -- answers ----------------------------------------------------------------------------
 
@@ -195,10 +205,12 @@ class BudgetMachine:
             keys.clear()
         if not keys:
             self._asked.pop(grant.id, None)
+            self._requests.pop(grant.id, None)
         return out
 
     def root_is_gone(self, number: int) -> list[BudgetEffect]:
         """The request of this number did not reach the root: nothing more may be spent."""
+        self._requests.pop(number, None)
         keys = self._asked.pop(number, [])
         text = f"the run that keeps the budget, {self.position.ancestors[0]}, has ended: nothing more may be spent"
         return [BudgetRefused(key, text) for key in keys]

@@ -16,13 +16,16 @@ from acts.machines.permits import PERMITS, Permits
 if TYPE_CHECKING:
     from acts.machines.budget import BudgetMachine
     from acts.machines.events import RecordDelivered, RecordLost
+    from acts.machines.resync import ResetRecovery
 
 
 class Deliveries:
     """The machines of one run that send messages."""
 
-    def __init__(self, approvals: Approvals, budget: BudgetMachine, permits: Permits) -> None:
-        self._approvals, self._budget, self._permits = approvals, budget, permits
+    def __init__(
+        self, approvals: Approvals, budget: BudgetMachine, permits: Permits, recovery: ResetRecovery
+    ) -> None:  # fmt: skip
+        self._approvals, self._budget, self._permits, self._recovery = approvals, budget, permits, recovery
 
     def delivered(self, event: RecordDelivered) -> list[Any]:
         """A message has arrived."""
@@ -39,6 +42,8 @@ class Deliveries:
         kind, _, rest = event.key.partition("/")
         if kind == "decision":
             return list(self._approvals.undeliverable(rest))
+        if kind == "resync":
+            return self._recovery.on_lost(rest)
         if kind == "grant":
             return list(self._budget.release(rest))
         if event.key.startswith(PERMITS):

@@ -154,6 +154,11 @@ class QueuesChecked:
 
 
 @dataclass(frozen=True, slots=True)
+class RunReset:
+    """This run was reset: of what came after the point of the reset, not all has come again."""
+
+
+@dataclass(frozen=True, slots=True)
 class RecordReceived:
     """Another run sent a record; whether it is one of this tree, its token says."""
 
@@ -178,5 +183,6 @@ class RecordLost:
 Event = (
     Begin | CallCompleted | CallFailed | CallDetached | StartPostponed | ChildStarted | ChildEnded | ModelAnswered
     | ModelFailed | DecisionReceived | Provided | PauseRequested | ResumeRequested | StartsHeld | StartsReleased
-    | CancelRequested | HistoryFull | TimerFired | QueuesChecked | RecordReceived | RecordDelivered | RecordLost
+    | RunReset | CancelRequested | HistoryFull | TimerFired | QueuesChecked | RecordReceived | RecordDelivered
+    | RecordLost
 )  # fmt: skip

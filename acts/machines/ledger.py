@@ -127,6 +127,8 @@ class Ledger:
             self._accounts[id_].calls += request.calls
         if not request.requests:
             return [*out, (request.workflowId, BudgetGrant(id=request.id))]
+        # A run whose tree was reset asks again
+        self._queue = [r for r in self._queue if (r.workflowId, r.id) != (request.workflowId, request.id)]
         self._queue.append(request)
         return [*out, *self._serve_queue()]
 

@@ -64,6 +64,8 @@ class PendingBelow:
         is_below = record.ancestors[:1] == (self._own,) and record.workflowId != self._own
         if not is_below or any(wait.workflow_id != record.workflowId for wait in opened):
             raise ValueError("a run reports its own waits, to its own root")
+        if record.isComplete:
+            self._runs.pop(record.workflowId, None)
         for wait in closed:
             self._close(record.workflowId, reported_key(wait))
         for wait in opened:

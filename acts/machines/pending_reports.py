@@ -43,6 +43,7 @@ class PendingReports:
         self._as_opened: dict[ReportedKey, PendingApproval] = {}  # until the root knows it
         self._on_the_way: tuple[dict[ReportedKey, PendingApproval], dict[ReportedKey, PendingApproval]] | None = None
         self._resends = 0
+        self._is_complete = self._complete_on_the_way = False
 
     def as_reported(self, wait: PendingApproval) -> PendingApproval:
         """A wait as the root sees it: the instance is the one that this run works for there."""
@@ -60,6 +61,12 @@ class PendingReports:
         for known in (self._sent, self._arrived, *((self._on_the_way[0],) if self._on_the_way else ())):
             known.pop(key, None)
 
+    def restart(self) -> None:
+        """The root may know something else than it was sent: the next report says all that waits."""
+        self._sent.clear()
+        self._arrived.clear()
+        self._is_complete = self.has_changes = True
+
     def next_report(self, waits: Iterable[PendingApproval]) -> PendingChanged | None:
         """The report that is due, given what waits now; None while one is on its way or nothing has changed."""
         if self._position.is_root or self._on_the_way is not None or not self.has_changes:
@@ -67,9 +74,10 @@ class PendingReports:
         current = {reported_key(w): w for w in map(self.as_reported, waits)}
         opened = [(key, w) for key, w in current.items() if self._sent.get(key) != w][:MAX_CHANGES]
         closed = [(key, w) for key, w in self._sent.items() if key not in current][:MAX_CHANGES]
-        if not (opened or closed):
+        if not (opened or closed or self._is_complete):
             self.has_changes = False
             return None
+        self._is_complete, self._complete_on_the_way = False, self._is_complete
         self._on_the_way = (dict(opened), dict(closed))
         for key, _ in closed:
             del self._sent[key]
@@ -79,6 +87,7 @@ class PendingReports:
         return PendingChanged(
             workflowId=self._own, ancestors=self._position.ancestors, opened=tuple(w.to_json() for w in versions),
             closed=tuple({k: v for k, v in w.to_json().items() if k in _NAMES} for _, w in closed),
+            isComplete=self._complete_on_the_way,
         )  # fmt: skip
 
     def _versions(self, key: ReportedKey, wait: PendingApproval) -> list[PendingApproval]:
@@ -102,6 +111,7 @@ class PendingReports:
         for key in opened:
             self._sent.pop(key, None)
         self._sent |= closed
+        self._is_complete |= self._complete_on_the_way
         self._on_the_way, self.has_changes = None, False
         if self._resends == len(RESEND_SECONDS):
             return None

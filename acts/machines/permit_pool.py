@@ -91,6 +91,14 @@ class PermitPool:
         self.lost_runs[workflow_id] = None
         return self._drop(workflow_id)
 
+    def forget_loans(self) -> int:
+        """Nobody knows any more who has which permits; how many were lent, to runs or on their way."""
+        permits, self.lent = self.lent, 0
+        self._requests.clear()
+        self._loans.clear()
+        self._in_transit.clear()
+        return permits
+
     # -- who gets what ------------------------------------------------------------------------
 
     @property

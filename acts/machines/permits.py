@@ -28,7 +28,7 @@ from acts.tree.permit_records import PermitGrant, PermitRequest, PermitReturn
 from acts.tree.records import PermitLease
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from acts.tree.records import Accounting, TreePosition
 
@@ -201,6 +201,27 @@ class Permits:
             self._may_ask = False
             if self.total == 0:
                 self.free = 1
+
+    # -- after a reset ------------------------------------------------------------------------------
+
+    def ask_again(self) -> None:
+        """The keeper may not know what this run has asked for."""
+        self._requested, self._may_ask = 0, True
+
+    def count_anew(self, children: Iterable[str]) -> None:
+        """This run was reset: what its children hold, it does not know.
+
+        A keeper counts their permits as free: so many more than the limit may be in flight until they have ended,
+        but nobody waits for permits that never come back.
+        """
+        if self.keeper is not None:
+            return
+        self.pool.forget_loans()
+        self.pool.lost_runs.clear()
+        for key in children:
+            self._in_use -= self._used.get(key, 0)
+            self._used[key] = 0
+        self.free = self.limit - self._in_use
 
     # -- once per task ----------------------------------------------------------------------------------
 

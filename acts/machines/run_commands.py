@@ -109,6 +109,13 @@ class Finish:
 
 
 @dataclass(frozen=True, slots=True)
+class RestartChild:
+    """Start the child of this key again: it is gone, and its result does not come."""
+
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
 class Stop:
     """End this run as superseded: the run ``run_id`` of its parent does its work now."""
 
@@ -117,5 +124,6 @@ class Stop:
 
 RunCommand = (
     StartActivity | AskOutput | AskSolution | StartDelegate | StartInstances | StartBackground | StartPlanRun
-    | SignalChildren | SendRecord | CheckQueues | StartTimer | CancelTimer | AnswerUpdate | Finish | Stop
+    | SignalChildren | SendRecord | CheckQueues | StartTimer | CancelTimer | AnswerUpdate | Finish
+    | RestartChild | Stop
 )  # fmt: skip

@@ -33,12 +33,14 @@ from acts.machines.events import (
     RecordLost,
     RecordReceived,
     ResumeRequested,
+    RunReset,
     TimerFired,
 )
 from acts.machines.permit_gate import PermitGate
 from acts.machines.permits import IDLE_TIMER, Permits
 from acts.machines.queue_watch import QUEUE_TIMER, QueueWatch
-from acts.machines.run_commands import Stop
+from acts.machines.resync import ChildGone, ResetRecovery
+from acts.machines.run_commands import RestartChild, Stop
 from acts.tree.permit_records import PermitGrant, PermitRequest, PermitReturn
 from acts.tree.records import (
     BudgetGrant,
@@ -50,6 +52,7 @@ from acts.tree.records import (
     GrantedRequest,
     PendingChanged,
     PermitLease,
+    Resync,
     RunEnded,
     Superseded,
     TreePosition,
@@ -85,8 +88,9 @@ class RunMachine:
         self.queue_watch = QueueWatch()
         self.permits = Permits(own, position, lease)
         self.gate = PermitGate(self.permits)
-        self.deliveries = Deliveries(self.approvals, self.budget, self.permits)
         self.children: dict[str, str] = {}
+        self.recovery = ResetRecovery(self.approvals, self.budget, self.permits, self.children)
+        self.deliveries = Deliveries(self.approvals, self.budget, self.permits, self.recovery)
         self._cancelled: dict[str, dict[str, Any]] = {}  # by workflow id: what cancelled children had done
         self.finished: str | None = None
         self.is_cancelling = False
@@ -280,6 +284,8 @@ class RunMachine:
         return self.on_history_full(CallError(LIMIT_EXCEEDED, event.reason), now)
 
     def _timer_fired(self, event: TimerFired, now: str) -> list[Any]:
+        if self.recovery.has_timer(event.name):
+            return self.recovery.on_timer(event.name)
         if event.name == QUEUE_TIMER:
             return self.queue_watch.on_timer(is_busy=self.in_flight > 0)
         if event.name == IDLE_TIMER:
@@ -320,6 +326,10 @@ class RunMachine:
     def _pending_changed(self, record: PendingChanged, now: str) -> list[Any]:
         is_below = self.position.is_root and self._is_below((*record.ancestors, record.workflowId))
         return list(self.approvals.on_pending_changed(record, now)) if is_below else []
+
+    def _restart_child(self, effect: ChildGone, _now: str) -> list[Any]:
+        """A child is gone, and what it held with it."""
+        return [*self._forget_run(self.children.pop(effect.key)), RestartChild(effect.key)]
 
     def _keep_report(self, record: CancelledReport, _now: str) -> None:
         self._cancelled[record.workflowId] = record.report
@@ -368,6 +378,7 @@ _SHARED: Final[dict[type, Callable[[RunMachine, Any, str], list[Any]]]] = {
     ChildStarted: RunMachine._child_started,  # noqa: SLF001
     ChildEnded: RunMachine._child_ended,  # noqa: SLF001
     QueuesChecked: RunMachine._queues_checked,  # noqa: SLF001
+    RunReset: lambda run, _event, _now: [] if run.is_cancelling else run.recovery.on_reset(),
     RecordReceived: RunMachine._record_received,  # noqa: SLF001
     RecordDelivered: lambda run, event, _now: run.deliveries.delivered(event),
     RecordLost: lambda run, event, _now: run.deliveries.lost(event, is_over=run.finished is not None),
@@ -383,12 +394,14 @@ _RECORDS: Final[dict[type, Callable[[RunMachine, Any, str], Iterable[Any] | None
     PermitGrant: lambda run, record, _now: run.permits.on_grant(record),
     PermitReturn: lambda run, record, _now: run.permits.on_return(record),
     CancelledReport: RunMachine._keep_report,  # noqa: SLF001
+    Resync: lambda run, _record, _now: run.recovery.on_resync(),
     RunEnded: lambda run, record, _now: run._forget_run(record.workflowId),  # noqa: SLF001
-    Superseded: lambda _run, record, _now: [Stop(record.runId)],
+    Superseded: lambda run, record, _now: [Stop(record.runId)] if record.is_about(run.position.startedAt) else [],
 }
 _OWN_EFFECTS: Final[dict[type, Callable[[RunMachine, Any, str], list[Any]]]] = {
     Decided: lambda run, effect, now: run.on_decided(effect, now),
     Granted: RunMachine._budget_answered,  # noqa: SLF001
     BudgetRefused: RunMachine._budget_answered,  # noqa: SLF001
     Note: RunMachine._note,  # noqa: SLF001
+    ChildGone: RunMachine._restart_child,  # noqa: SLF001
 }

@@ -54,6 +54,7 @@ class StreamedPlan:
         self.is_over = False
         self._child: str | None = None
         self._unsent: list[PlanExtension] = []
+        self._sent: list[PlanExtension] = []
 
     @property
     def has_started(self) -> bool:
@@ -84,11 +85,16 @@ class StreamedPlan:
     def send(self, extension: PlanExtension) -> list[SendRecord]:
         """Send an extension; a child that is being started gets it once it is there."""
         self._unsent.append(extension)
-        return [] if self._child is None else self.child_started(self._child)
+        return [] if self._child is None else self._send_rest(self._child)
 
     def child_started(self, workflow_id: str) -> list[SendRecord]:
-        """The child runs under this id."""
-        self._child, unsent, self._unsent = workflow_id, self._unsent, []
+        """The child runs under this id; one that was started again begins without any extension."""
+        self._child, self._unsent, self._sent = workflow_id, [*self._sent, *self._unsent], []
+        return self._send_rest(workflow_id)
+
+    def _send_rest(self, workflow_id: str) -> list[SendRecord]:
+        unsent, self._unsent = self._unsent, []
+        self._sent += unsent
         return [SendRecord(workflow_id, PLAN_EXTENSION, extension) for extension in unsent]
 
     def child_ended(self, event: ChildEnded) -> None:

@@ -39,7 +39,8 @@ class TreePosition(Record):
     Calls may be in flight in this part of the tree, ``permitKeeper`` the run that is asked for permits (None: this run
     has them all), ``keepsPermits`` says that the runs below ask this one.
     ``identity`` is what the ``_id``s of this run's Calls derive from, ``token`` the secret of the tree
-    (``tree/identity.py``); a root makes both when it starts.
+    (``tree/identity.py``); a root makes both when it starts. ``startedAt`` is when the run itself was started, by the
+    server's clock in microseconds; a run that continues as new keeps it.
     """
 
     ancestors: tuple[str, ...] = ()
@@ -52,6 +53,7 @@ class TreePosition(Record):
     keepsPermits: bool = False
     identity: str = ""
     token: str = ""
+    startedAt: str = ""
 
     @property
     def is_root(self) -> bool:
@@ -82,7 +84,7 @@ class TreePosition(Record):
 
         ``identity`` None: it walks a part of this run's plan.
         """
-        changes: dict[str, Any] = {"ancestors": (*self.ancestors, workflow_id)}
+        changes: dict[str, Any] = {"ancestors": (*self.ancestors, workflow_id), "startedAt": ""}
         if self.instance is None and instance is not None:
             changes["instance"] = instance
         if identity is not None:
@@ -291,12 +293,16 @@ class TreeSignal(VersionedRecord):
 
 
 class PendingChanged(TreeSignal):
-    """To the root: what waits in the sender has changed. ``ancestors`` are those of the sender."""
+    """To the root: what waits in the sender has changed. ``ancestors`` are those of the sender.
+
+    ``isComplete``: nothing waits there but what opened.
+    """
 
     workflowId: str
     ancestors: tuple[str, ...]
     opened: tuple[dict[str, Any], ...] = ()
     closed: tuple[dict[str, Any], ...] = ()
+    isComplete: bool = False
 
 
 class ForwardedDecision(TreeSignal):
@@ -402,8 +408,21 @@ class CancelledReport(TreeSignal):
     report: dict[str, Any]
 
 
+class Resync(TreeSignal):
+    """From a run that was reset to all below it: say again what waits there, and what it needs."""
+
+
 class Superseded(TreeSignal):
-    """To a run that a reset or a retry left behind: the run ``runId`` of its parent starts its work again."""
+    """To a run that a reset or a retry left behind: the run ``runId`` of its parent starts its work again.
+
+    ``sentAt`` is the date of the task that sent it, in microseconds of the server's clock. The sender may have been
+    reset itself before the message arrived: then it reaches the run that was started in the place of the leftover.
+    """
 
     workflowId: str
     runId: str
+    sentAt: str = ""
+
+    def is_about(self, started_at: str) -> bool:
+        """True for a run that was there when the message was sent; one that was started later is no leftover."""
+        return not self.sentAt or not started_at or started_at < self.sentAt

@@ -12,6 +12,7 @@ import argparse
 import asyncio
 import contextlib
 import logging
+import re
 import sys
 import tempfile
 import time
@@ -24,10 +25,11 @@ from typing import Any, TypeVar
 
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError
 from temporalio.exceptions import ApplicationError
+from temporalio.runtime import Runtime, TelemetryConfig
 from temporalio.service import RPCError
 
 from tests.crash.resets import keys_of, reset, reset_points, runs_of, type_of
-from tests.crash.soak_runs import Scenario, scenario, write_files
+from tests.crash.soak_runs import KINDS, Scenario, write_files
 from tests.crash.test_kill import Program, World
 
 Json = Any
@@ -35,7 +37,10 @@ T = TypeVar("T")
 WIDTH = 8  # runs under way at a time: two cores are busy with them
 PAUSE_SECONDS = (0.05, 1.0)  # between two attacks
 WEIGHTS = {"engine": 5, "engine-2": 5, "foreign": 2, "server": 2, "everything": 1, "reset": 6}
-END_SECONDS = 90  # for the last runs to end; they need 20, a workflow task that died with its worker 10 more
+# For the last runs to end; they need 20, a workflow task that died with its worker 10 more, and what is gone with
+# another run of its parent is missed after 35
+END_SECONDS = 120
+START_TRIES = 20  # of a program, a second or two each; the server is never away for so long
 CALL_SECONDS = 8.0  # for one request to the server, which may be down
 POLL_SECONDS = 0.05
 OVER = (WorkflowExecutionStatus.RUNNING,)
@@ -71,11 +76,13 @@ class Summary:
 class Soak:
     """One soak; ``random`` decides everything that is decided here."""
 
-    def __init__(self, world: World, seed: int) -> None:
+    def __init__(self, world: World, seed: int, kinds: list[str] | None) -> None:
+        self._kinds = [kind for kind in KINDS if kinds is None or kind.__name__ in kinds]
         self.world, self.random, self.summary = world, Random(seed), Summary()
         self.runs: dict[str, Scenario] = {}
         self.open: set[str] = set()
         self.client: Client
+        self._runtime = Runtime(telemetry=TelemetryConfig(logging=None))  # the core tells of every kill
         self.is_over = False
         self._killed_at: list[float] = []
         self._down: set[str] = set()
@@ -83,15 +90,24 @@ class Soak:
 
     # -- the server, which may be away -----------------------------------------------
 
+    async def connect(self) -> Client:
+        return await Client.connect(self.world.server.address, runtime=self._runtime)
+
     async def patiently(self, what: Callable[[], Awaitable[T]]) -> T:
         """The answer of a server that may be down for a moment."""
         while True:
             try:
                 return await asyncio.wait_for(what(), CALL_SECONDS)
             except (RPCError, RuntimeError, TimeoutError) as error:
-                if isinstance(error, RPCError) and "not found" in str(error):
+                if (isinstance(error, RPCError) and "not found" in str(error)) or self._is_cancelled():
                     raise
                 await asyncio.sleep(POLL_SECONDS)
+
+    @staticmethod
+    def _is_cancelled() -> bool:
+        """The SDK makes an RPCError of a cancellation that comes during a request."""
+        task = asyncio.current_task()
+        return task is not None and task.cancelling() > 0
 
     # -- runs --------------------------------------------------------------------------
 
@@ -107,7 +123,7 @@ class Soak:
             await asyncio.sleep(POLL_SECONDS)
 
     async def start(self) -> None:
-        chosen = scenario(self.random, self.world.queue)
+        chosen = self.random.choice(self._kinds)(self.random, self.world.queue)
         id_ = f"{self.world.queue}/{len(self.runs)}-{chosen.kind}"
 
         async def begin() -> None:
@@ -127,7 +143,7 @@ class Soak:
 
     async def decide(self) -> None:
         """Approve whatever waits, by signal or update, here or in the run that waits."""
-        while True:
+        while not self._is_cancelled():
             for id_ in sorted(self.open):
                 if self.runs[id_].kind in ("batch", "waiting"):
                     with contextlib.suppress(Exception):
@@ -164,14 +180,21 @@ class Soak:
         self.world.kill(*victims)
         if "server" in victims:
             await asyncio.to_thread(self.world.start, "server")
-            self.client = await Client.connect(self.world.server.address)
+            self.client = await self.connect()
         for name in victims:
             if name != "server":
                 self._down.add(name)
                 self._starting.append(asyncio.create_task(self._start_again(name)))
 
     async def _start_again(self, name: str) -> None:
-        await asyncio.to_thread(self.world.start, name)
+        """As a supervisor does: a program that finds no server ends, and is started until it stays."""
+        for tries in range(START_TRIES):
+            try:
+                await asyncio.to_thread(self.world.start, name)
+                break
+            except AssertionError:
+                if tries == START_TRIES - 1:
+                    raise
         self._down.discard(name)
 
     async def reset_something(self) -> None:
@@ -201,7 +224,7 @@ class Soak:
     # -- the whole ------------------------------------------------------------------------
 
     async def run(self, seconds: float) -> Summary:
-        self.client = await Client.connect(self.world.server.address)
+        self.client = await self.connect()
         helpers = [asyncio.create_task(t) for t in (self.feed(), self.decide(), self.watch())]
         await self.attack(seconds)
         self.is_over = True
@@ -228,6 +251,16 @@ class Soak:
                 handle = self.client.get_workflow_handle(run.id, run_id=run.run_id)
                 last = [type_of(e) async for e in handle.fetch_history_events()][-6:]
                 self.summary.problems.append(f"{run.id} ({run.run_id}) hangs; its last events: {last}")
+
+    async def write_histories(self, folder: Path) -> None:
+        """The histories of every tree that a problem names, as JSON that ``acts replay`` and the Web UI read."""
+        folder.mkdir(parents=True, exist_ok=True)
+        wrong = {root for root in self.runs for problem in self.summary.problems if re.search(rf"{root}\b", problem)}
+        for root in sorted(wrong):
+            async for run in runs_of(self.client, root):
+                handle = self.client.get_workflow_handle(run.id, run_id=run.run_id)
+                name = f"{run.id.partition('/')[2].replace('/', '_')}.{run.start_time:%H%M%S.%f}.{run.run_id}.json"
+                (folder / name).write_text((await handle.fetch_history()).to_json(), "utf-8")
 
     async def check_runs(self) -> None:
         for id_, chosen in self.runs.items():
@@ -275,13 +308,17 @@ def two_engines(world: World) -> None:
     world.programs["engine-2"].env = env
 
 
-async def soak(folder: Path, seconds: float, seed: int) -> Summary:
+async def soak(folder: Path, seconds: float, seed: int, kinds: list[str] | None, histories: Path | None) -> Summary:
     world = World(folder)
     try:
         world.programs["engine"].env |= write_files(folder)
         two_engines(world)
         world.start(*world.programs)
-        return await Soak(world, seed).run(seconds)
+        soaking = Soak(world, seed, kinds)
+        summary = await soaking.run(seconds)
+        if summary.problems and histories is not None:
+            await soaking.write_histories(histories)
+        return summary
     finally:
         world.close()
 
@@ -290,11 +327,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Kill workers and the server, and reset runs, for a time.")
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--kinds", nargs="+", choices=[kind.__name__ for kind in KINDS], help="only these")
+    parser.add_argument("--histories", type=Path, help="a folder for the histories of the runs that went wrong")
     given = parser.parse_args()
     logging.disable(logging.WARNING)  # the SDK tells of every kill
     with tempfile.TemporaryDirectory() as folder:
         begun = time.monotonic()
-        summary = asyncio.run(soak(Path(folder), given.seconds, given.seed))
+        summary = asyncio.run(soak(Path(folder), given.seconds, given.seed, given.kinds, given.histories))
     sys.stdout.write(f"seed {given.seed}, {time.monotonic() - begun:.0f} s\n{summary.text()}\n")
     return 1 if summary.problems else 0
 

@@ -128,7 +128,8 @@ def tree(random: Random, queue: str) -> Scenario:
     branches = [call("outer", f"†state.{n}", n=i) for i, n in enumerate(NAMES[:2])]
     plan = [*branches, call("add_one", "†state.end", value="†state.b")]
     context = [ADD, delegating("outer", "outer"), {"type": "plan", "plan": plan}]
-    return Scenario("tree", "Plan", {"context": context}, 15, {"a": 5, "b": 6, "end": 7})
+    config = random.choice([{}, {"maxParallel": 1}, {"maxParallel": 2}, {"budget": {"calls": 1_000}}])
+    return Scenario("tree", "Plan", {"config": config, "context": context}, 15, {"a": 5, "b": 6, "end": 7})
 
 
 def batch(random: Random, queue: str) -> Scenario:
@@ -140,7 +141,7 @@ def batch(random: Random, queue: str) -> Scenario:
         call("inner", "†state.z", n="†state.y"),
     ]  # fmt: skip
     approve = {"approve": {"calls": ["add_one"]}} if random.random() < 0.3 else {}
-    config = {"instancesPerChild": random.choice([1, 2]), **approve}
+    config = {"instancesPerChild": random.choice([1, 2]), "maxParallel": random.choice([2, 100]), **approve}
     request = {"config": config, "context": [ADD, delegating("inner", "inner"), *data, {"type": "plan", "plan": plan}]}
     instances = {f"i{n}": {"n": n, "x": n + 1, "y": n + 2, "z": n + 4} for n in range(count)}
     return Scenario("batch", "Plan", request, 4 * count, {}, instances=instances)
@@ -167,7 +168,3 @@ def background(random: Random, queue: str) -> Scenario:
 
 
 KINDS: tuple[Callable[[Random, str], Scenario], ...] = (random_plan, agent, tree, batch, waiting, background)
-
-
-def scenario(random: Random, queue: str) -> Scenario:
-    return random.choice(KINDS)(random, queue)

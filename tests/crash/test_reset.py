@@ -7,12 +7,14 @@ import json
 import re
 from collections.abc import Iterator
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.common import RetryPolicy
+from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
 
 from tests.crash.resets import (
     each_call_has_one_key_and_one_effect,
@@ -25,6 +27,7 @@ from tests.crash.resets import (
 from tests.crash.test_kill import OPTIONS, World, request, steps, world_in
 from tests.support import assert_eventually
 from tests.workflow.foreign import Handle, call, ended, tool
+from worker import WORKFLOWS
 
 Json = Any
 SOON = timedelta(seconds=40)
@@ -216,6 +219,65 @@ async def test_a_reset_after_the_start_of_a_run_below_keeps_that_run(
     each_call_has_one_key_and_one_effect(world, handle.id, KINDS[kind][2])
     below = [r async for r in runs_of(client, f"{handle.id}/")]
     assert len(below) == len({r.id for r in below}), "nothing below was started twice"
+
+
+@pytest.mark.parametrize("kind", [kind for kind in FLIGHT if kind != "background"])
+async def test_a_reset_from_a_run_that_was_reset_before_starts_again_what_went_with_the_later_run(
+    world: World, client: Client, gate: Path, kind: str
+) -> None:
+    handle = await start(client, world, kind, f"again-{kind}")
+    await gated_calls_begin(world, handle.id, FLIGHT[kind])
+    first = handle.first_execution_run_id
+    points = await reset_points(handle)
+    before = await last_point_before(handle, "START_CHILD_WORKFLOW_EXECUTION_INITIATED")
+    await reset(client, handle.id, points[-1], first)  # waits for the runs below
+    await reset(client, handle.id, points[-1], first)  # which the server cancels with the run that was reset
+    await gated_calls_begin(world, handle.id, 2 * FLIGHT[kind])
+    await reset(client, handle.id, before, first)  # starts them anew
+    await gated_calls_begin(world, handle.id, 3 * FLIGHT[kind])
+    again = await reset(client, handle.id, points[-1], first)  # waits for the first of them, which are over
+    gate.touch()
+    assert (await ended(again, within=60))["status"] == "completed"
+    await all_is_over(client, handle.id)
+    each_call_has_one_key_and_one_effect(world, handle.id, KINDS[kind][2])
+
+
+async def is_pending(handle: Handle, call: str | None) -> bool:
+    return any(wait.get("call") == call for wait in await handle.query("pending"))
+
+
+async def is_approved(handle: Handle, call: str | None) -> bool:
+    """Approve it when it waits. True when it has been approved, or the run is over."""
+    status = await handle.query("status")
+    if status["phase"] == "completed":
+        return True
+    if await is_pending(handle, call):
+        await handle.signal("approve", {} if call is None else {"call": call})
+    decided = [(d["decision"], d.get("call")) for d in status.get("decisions", ())]
+    return ("approve", call) in decided
+
+
+async def test_the_signals_and_updates_that_a_reset_repeats_are_replayed_as_they_were_handled(
+    world: World, client: Client
+) -> None:
+    config = {"approve": {"plan": True, "calls": ["add_one"]}}
+    raw = {"config": config, "context": [ADD, {"type": "input", "zero": 0}, {"type": "plan", "plan": steps(4)}]}
+    handle = await client.start_workflow("Plan", raw, id=f"{world.queue}/repeats", task_queue=world.queue)
+    for number in range(5):
+        decision = {} if number == 0 else {"call": f"{number}:add_one"}
+        await assert_eventually(partial(is_pending, handle, decision.get("call")), within=SOON, why="it waits")
+        if number % 2:
+            await handle.signal("approve", decision)
+        else:
+            await handle.execute_update("decide", {"decision": "approve", **decision})
+    await ended(handle)
+    again = await reset(client, handle.id, (await reset_points(handle))[0], handle.first_execution_run_id)
+    for number in range(5):
+        decision = {} if number == 0 else {"call": f"{number}:add_one"}
+        await assert_eventually(partial(is_approved, again, decision.get("call")), within=SOON, why="it is approved")
+    await ended(again)
+    replayer = Replayer(workflows=WORKFLOWS, workflow_runner=UnsandboxedWorkflowRunner())
+    await replayer.replay_workflow(await again.fetch_history())
 
 
 async def test_a_run_that_goes_on_in_a_new_run_keeps_its_ids_when_either_is_reset(world: World, client: Client) -> None:

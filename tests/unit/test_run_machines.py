@@ -16,6 +16,7 @@ from acts.machines import run_commands as commands
 from acts.machines.agent_run import AgentRun
 from acts.machines.agent_setup import AgentSetup
 from acts.machines.approval_effects import AnswerUpdate, CancelTimer, StartTimer
+from acts.machines.budget import SendRecord
 from acts.machines.delegate_run import AnonymousDelegate, DelegateMachine, WalkedDelegate
 from acts.machines.events import (
     Begin,
@@ -30,7 +31,10 @@ from acts.machines.events import (
     ModelFailed,
     PauseRequested,
     Provided,
+    RecordLost,
+    RecordReceived,
     ResumeRequested,
+    RunReset,
     StartsHeld,
     StartsReleased,
     TimerFired,
@@ -45,6 +49,7 @@ from acts.tree.records import (
     Capabilities,
     ContextRef,
     DelegateInput,
+    Superseded,
     TreePosition,
 )
 
@@ -437,3 +442,46 @@ def test_a_delegate(name: str) -> None:
     machine, steps, result = DELEGATES[name]
     play(machine, steps)
     assert machine.result == result
+
+
+# -- runs that a reset left behind ---------------------------------------------------
+
+STARTED = "2026-01-01T00:00:01.000500+00:00"
+SENT = {  # when the message was sent: what the run does
+    "": [commands.Stop("new")],  # by a worker of an earlier version
+    "2026-01-01T00:00:01.000501+00:00": [commands.Stop("new")],
+    STARTED: [],
+    "2026-01-01T00:00:01.000499+00:00": [],
+}
+
+
+@pytest.mark.parametrize("sent_at", SENT)
+def test_a_run_stops_for_another_only_if_it_was_there_when_that_was_said(sent_at: str) -> None:
+    own = own_input("d")
+    position = own.position.model_copy(update={"token": "t", "startedAt": STARTED})
+    raw = {"context": [*TOOLS, {"type": "plan", "run": True, "plan": [LOAD]}]}
+    run = WalkedDelegate("r/1:d", own, position, read_request(raw), raw)
+    run.handle(Begin(), NOW)
+    message = Superseded(token=position.token, workflowId="root", runId="new", sentAt=sent_at)
+    assert run.handle(RecordReceived(message), NOW) == SENT[sent_at]
+
+
+def test_a_child_does_not_have_the_start_of_its_parent() -> None:
+    parent = TreePosition(startedAt=STARTED)
+    assert {parent.child("r").startedAt, parent.delegate("r").startedAt, parent.detached().startedAt} == {""}
+
+
+def test_a_plan_that_was_reset_starts_a_child_again_that_is_gone() -> None:
+    run = plan_run([{"_tool": "other"}])
+    (start,) = run.handle(Begin(), NOW)
+    assert describe(start) == "StartDelegate 1:other"
+    run.handle(ChildStarted("1:other", "r/1:other"), NOW)
+    message, *_ = run.handle(RunReset(), NOW)
+    assert isinstance(message, SendRecord)
+    assert (message.workflow_id, message.signal) == ("r/1:other", "resync")
+    (timer,) = run.handle(RecordLost(message.key), NOW)
+    assert isinstance(timer, StartTimer)
+    assert run.handle(TimerFired(timer.name), NOW) == [commands.RestartChild("1:other")]
+    run.handle(ChildStarted("1:other", "r/1:other"), NOW)
+    run.handle(ChildEnded("1:other", {"status": "completed", "output": 1}), NOW)
+    assert run.phase == "completed"

@@ -5,16 +5,22 @@ A signal for a child that is being started reaches it once it is there.
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from temporalio import workflow
 from temporalio.common import RawValue
-from temporalio.exceptions import ApplicationError, ChildWorkflowError, WorkflowAlreadyStartedError
+from temporalio.exceptions import (
+    ApplicationError,
+    ChildWorkflowError,
+    WorkflowAlreadyStartedError,
+    is_cancelled_exception,
+)
 
 from acts.language.errors import CallError, truncate
-from acts.language.wire import ALREADY_STARTED, BACKGROUND
+from acts.language.wire import ALREADY_STARTED, BACKGROUND, SUPERSEDED_RUN
 from acts.plan.planned_call import MAX_LABEL
 from acts.tree.child_ids import call_child_id, spare_child_id
 from workflows.runtime.leftovers import replace_leftover
@@ -22,7 +28,7 @@ from workflows.runtime.payloads import decode_detail
 from workflows.runtime.run_index import child_attributes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from workflows.runtime.lifeline import Lifeline
     from workflows.runtime.outbox import Outbox, Target
@@ -39,10 +45,14 @@ class _Child:
     waiting: list[tuple[str, tuple[RawValue, ...]]] = field(default_factory=list)
 
 
-async def start_child(type_: str, name: str, arg: RawValue, label: str, lifeline: Lifeline, **options: Any) -> Handle:
+async def start_child(
+    type_: str, name: str, arg: RawValue, label: str, lifeline: Lifeline, *,
+    siblings: Iterable[tuple[str, str]] = (), **options: Any,
+) -> Handle:  # fmt: skip
     """A child ``<this run>/<name>``; where that id is in use, with the start of the run's id behind it.
 
-    A run that an earlier run of this one left behind under that id ends first.
+    A run that is left from before a reset under that id ends first, but none of this run's own ``siblings``
+    (type and name): an instance may be called as a Call is.
 
     Raises:
         CallError: all ids are in use.
@@ -61,7 +71,7 @@ async def start_child(type_: str, name: str, arg: RawValue, label: str, lifeline
             return None
 
     handle = await start(first)
-    if handle is None and lifeline.is_repetition:
+    if handle is None and not any(n == name and t != type_ for t, n in siblings):
         handle = await replace_leftover(first, lifeline, start)
     if handle is None:  # the run id of before a reset: a replay must find the same
         handle = await start(spare_child_id(first, info.original_execution_run_id))
@@ -86,7 +96,8 @@ class Children:
     async def start_background(self, name: str, arg: RawValue, label: str) -> None:
         """A run of its own that outlives this one; returns once it is started."""
         await start_child(
-            BACKGROUND, name, arg, label, self._lifeline, parent_close_policy=workflow.ParentClosePolicy.ABANDON,
+            BACKGROUND, name, arg, label, self._lifeline, siblings=self._running,
+            parent_close_policy=workflow.ParentClosePolicy.ABANDON,
             cancellation_type=workflow.ChildWorkflowCancellationType.ABANDON,
         )  # fmt: skip
 
@@ -100,21 +111,31 @@ class Children:
     ) -> RawValue:  # fmt: skip
         """Start a child that was expected, and wait for its result; ``started`` is called with its id.
 
-        ``seconds`` bounds how long it may take.
+        ``seconds`` bounds how long it may take. A child that another run of this one took with it is started again.
         """
+        child = self._running[type_, name]
         try:
-            child = self._running[type_, name]
-            child.handle = await start_child(
-                type_, name, arg, label, self._lifeline, parent_close_policy=workflow.ParentClosePolicy.REQUEST_CANCEL,
-                execution_timeout=None if seconds is None else timedelta(seconds=seconds),
-            )  # fmt: skip
-            started(child.handle.id)
-            for signal, args in child.waiting:
-                self.signal_one(child.handle, signal, *args)
-            result: RawValue = await child.handle
+            while True:
+                child.handle = await start_child(
+                    type_, name, arg, label, self._lifeline, siblings=self._running,
+                    parent_close_policy=workflow.ParentClosePolicy.REQUEST_CANCEL,
+                    execution_timeout=None if seconds is None else timedelta(seconds=seconds),
+                )  # fmt: skip
+                lineage = self._lifeline.lineage
+                started(child.handle.id)
+                for signal, args in child.waiting:
+                    self.signal_one(child.handle, signal, *args)
+                try:
+                    result: RawValue = await child.handle
+                except ChildWorkflowError as error:
+                    if self._lifeline.lineage == lineage or not _ended_with_other_run(error):
+                        raise
+                    child = self._running[type_, name] = _Child(type_)
+                else:
+                    return result
         finally:
-            self._running.pop((type_, name), None)
-        return result
+            if self._running.get((type_, name)) is child:
+                del self._running[type_, name]
 
     def signal_all(self, signal: str, *args: RawValue, type_: str | None = None) -> None:
         """Signal all of them, or those of one type."""
@@ -143,6 +164,22 @@ class Children:
                 self._note(f"{signal} came too late for {target.id}: {truncate(str(error), 100)}")
 
         self._outbox.send(target, signal, args, outcome)
+
+
+def _ended_with_other_run(error: ChildWorkflowError) -> bool:
+    """True for a child that was stopped, but not by this run, which was reset since it started the child.
+
+    When a run is reset from one that is not its latest, the server ends the latest, and cancels its children: among
+    them those that the new run still waits for. They may also have been superseded by it.
+    """
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        return False
+    cause: BaseException | None = error
+    while isinstance(cause, ChildWorkflowError):
+        cause = cause.__cause__
+    is_superseded = isinstance(cause, ApplicationError) and cause.type == SUPERSEDED_RUN
+    return is_superseded or is_cancelled_exception(error)
 
 
 def failure_detail(error: BaseException) -> Any:

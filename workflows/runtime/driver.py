@@ -4,6 +4,9 @@ What Temporal brings (an activity or child that ended, a signal, an update, a ti
 one inbox. The driver hands the events to the machine in order and performs the commands that come back.
 It decides nothing but when the history is long enough (``Lifetime``).
 
+A reset hands the new run the signals and updates of the old one again, mixed; a replay of that task has the signals
+first. So updates always come after the signals of their workflow task.
+
 Determinism: workflows run without the SDK's sandbox (``docs/performance.md`` says why). What the sandbox
 would forbid stays out by rule: no clock, randomness, I/O, threads, or iteration over sets.
 """
@@ -38,6 +41,7 @@ from acts.machines.events import (
     RecordLost,
     RecordReceived,
     ResumeRequested,
+    RunReset,
     StartPostponed,
     StartsHeld,
     StartsReleased,
@@ -49,6 +53,7 @@ from acts.machines.run_commands import (
     AskOutput,
     AskSolution,
     Finish,
+    RestartChild,
     RunCommand,
     SignalChildren,
     StartActivity,
@@ -105,7 +110,7 @@ class Driver:
         self.children = Children(self.outbox, run.note, lifeline)
         self.lifetime = Lifetime(is_cron=workflow.info().cron_schedule is not None)
         self._carry, self._answer = carry, answer
-        self._lifeline = lifeline
+        self._lifeline, self._lineage = lifeline, lifeline.lineage
         self.tasks = TasksInFlight(run, self.children, actions, inbox.append, self._start_again)
         self.starts = StartQueue(self.tasks, self.children, self.lifetime, room, takes_back=run.takes_back_starts)
         self._timers: dict[str, asyncio.Task[None]] = {}
@@ -136,6 +141,7 @@ class Driver:
         while not is_over():
             await workflow.wait_condition(self._has_work)
             self._size = self._history()
+            self._note_reset()
             is_held = self._hold(self._size)
             await self._empty_inbox()
             await self._perform_all(self.run.flush(_now()))
@@ -147,8 +153,13 @@ class Driver:
                 await self._handle(StartsReleased())
             self._index.update()
 
+    def _note_reset(self) -> None:
+        if self._lineage != self._lifeline.lineage:
+            self._lineage = self._lifeline.lineage
+            self.inbox.append(RunReset())
+
     def _has_work(self) -> bool:
-        if self.inbox:
+        if self.inbox or self._lineage != self._lifeline.lineage:
             return True
         if not self.starts and not self._is_quiet():
             return False
@@ -323,6 +334,9 @@ class Driver:
     async def _answer_update(self, command: AnswerUpdate) -> None:
         self._answer(command)
 
+    async def _restart_child(self, command: RestartChild) -> None:
+        self.tasks.restart_child(command.key)
+
     async def _stop(self, command: Stop) -> None:
         self._lifeline.supersede(command.run_id)
 
@@ -405,5 +419,6 @@ _PERFORMERS: Final[dict[type, Performer]] = {
     CancelTimer: Driver._cancel_timer,  # noqa: SLF001
     AnswerUpdate: Driver._answer_update,  # noqa: SLF001
     Finish: Driver._finish,  # noqa: SLF001
+    RestartChild: Driver._restart_child,  # noqa: SLF001
     Stop: Driver._stop,  # noqa: SLF001
 }

@@ -217,6 +217,7 @@ class RunWorkflow:
         except CallError as error:
             _refuse(problem_of(error))
         self._updates[id_] = future = asyncio.get_running_loop().create_future()
+        await asyncio.sleep(0)  # after the signals of the same task: see ``Driver``
         self._inbox.append(event)
         problem = await future
         if problem is not None:

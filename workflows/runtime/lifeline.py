@@ -10,6 +10,7 @@ leaves more than the three events that a history usually has by then, and a run 
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from temporalio import workflow
@@ -21,8 +22,14 @@ from acts.language.wire import SUPERSEDED_RUN
 _EVENTS_OF_A_START: Final = 3
 
 
+def exact_date(moment: datetime) -> str:
+    """A date in microseconds, the server's own accuracy: such texts of one clock compare like the moments."""
+    return moment.astimezone(UTC).isoformat(timespec="microseconds")
+
+
 class Lifeline:
-    """Of one run. ``token`` is that of its tree, ``signals`` counts those that it has received.
+    """Of one run. ``token`` is that of its tree, ``signals`` counts those that it has received, ``started_at`` is
+    when this run of the workflow was started.
 
     The workflow object makes it before anything else.
     """
@@ -34,8 +41,14 @@ class Lifeline:
         is_reset = info.run_id != info.original_execution_run_id
         self._is_reset_at_first_task = is_reset and info.get_current_history_length() > _EVENTS_OF_A_START
         self._first_seed = workflow.random_seed()
+        self.started_at = exact_date(info.workflow_start_time)
         self._main_task: asyncio.Task[Any] | None = None
         self._superseded_by: str | None = None
+
+    @property
+    def lineage(self) -> int:
+        """A number that is another one after each reset."""
+        return workflow.random_seed()
 
     @property
     def is_superseded(self) -> bool:

@@ -37,6 +37,7 @@ from acts.language.wire import (
     PROVIDE,
     REJECT,
     RESUME,
+    RESYNC,
     RUN_ENDED,
     STREAMED_CALLS,
     SUPERSEDED,
@@ -51,6 +52,7 @@ from acts.tree.records import (
     ForwardedDecision,
     PendingChanged,
     PlanExtension,
+    Resync,
     RunEnded,
     StreamedCalls,
     Superseded,
@@ -90,6 +92,7 @@ TREE_SIGNALS: Final[Mapping[str, type[TreeSignal]]] = {
     RUN_ENDED: RunEnded,
     CANCELLED_REPORT: CancelledReport,
     SUPERSEDED: Superseded,
+    RESYNC: Resync,
     STREAMED_CALLS: StreamedCalls,
     PLAN_EXTENSION: PlanExtension,
 }

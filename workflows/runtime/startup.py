@@ -19,6 +19,7 @@ from acts.language.wire import DELEGATE_UNAVAILABLE, FIRST_ATTEMPT, LOAD_DELEGAT
 from acts.tree.delegation import merged_tool, resolved_upfront, upfront_context
 from acts.tree.identity import root_identity, tree_token
 from acts.tree.records import Capabilities, TreePosition
+from workflows.runtime.lifeline import exact_date
 
 if TYPE_CHECKING:
     from temporalio.common import RawValue
@@ -46,6 +47,8 @@ async def complete_position(position: TreePosition, start: RawValue) -> TreePosi
     if position.is_root and not position.token:
         token = tree_token(position.identity, start.payload.data)
         position = position.model_copy(update={"token": token})
+    if not position.startedAt:
+        position = position.model_copy(update={"startedAt": exact_date(info.workflow_start_time)})
     return position
 
 

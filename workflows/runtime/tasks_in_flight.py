@@ -93,6 +93,7 @@ class TasksInFlight:
         self._run, self._children, self._actions, self._emit, self._defer = run, children, actions, emit, defer
         self._activities = ActivityCalls()
         self._deferred: set[str] = set()
+        self._sends: dict[str, Callable[[], None]] = {}  # by key: how each child was started
 
     def cancel(self) -> None:
         """Cancel everything; each ends with an event."""
@@ -204,7 +205,10 @@ class TasksInFlight:
         """What the task comes to is an event, which only a new workflow task brings."""
 
         def ended(task: Task) -> None:
-            self.in_flight.pop(key, None)
+            if self.in_flight.get(key) is not task:
+                return  # nobody waits for it any more
+            self.in_flight.pop(key)
+            self._sends.pop(key, None)
             self.expected.ended(source, _result_bytes(task))
             self.local.begin_task()
             self._emit(to_event(task))
@@ -237,9 +241,21 @@ class TasksInFlight:
         def send() -> None:
             started = partial(self._child_started, key)
             run = asyncio.create_task(self._children.run(type_, name, arg, label, started, seconds))
+            self._sends[key] = partial(self._send_again, type_, name, send)
             self._watch(key, run, partial(self._child_ended, key, options), type_)
 
         return Start(type_, payload_bytes(arg) + COMMAND_BYTES, send)
+
+    def restart_child(self, key: str) -> None:
+        """Start a child again whose result does not come; what waited for that waits in vain."""
+        send_again = self._sends.get(key)
+        if send_again is not None and self.in_flight.pop(key, None) is not None:
+            send_again()
+
+    def _send_again(self, type_: str, name: str, send: Callable[[], None]) -> None:
+        self.expected.ended(type_, None)
+        self._children.expect(type_, name)
+        send()
 
     def _child_started(self, key: str, workflow_id: str) -> None:
         self._emit(ChildStarted(key, workflow_id))

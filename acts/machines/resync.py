@@ -1,0 +1,100 @@
+"""What a run does after it was reset: the runs below it may know more than it does, or may be gone.
+
+Theory of operation. A reset gives a run the history up to a point, and of what came later only the signals to the
+run that the reset started from. If that was not the latest run, what the runs below said to the latest is lost, and
+the server has cancelled some of them. Their results may have gone to the run that is no more, and do not come again.
+
+So a run that was reset asks each run below it to say again what waits there and what it needs (``Resync``), and each
+passes that on to those below. A child that cannot be reached has ended: after ``GRACE_SECONDS``, in which its result
+may still come, it is started again, and its Calls have the same ``_id``s. A run that is about to end, since another
+run started it, still takes the message; so it is sent again after some time.
+
+Laws: no clock, no I/O; whether a run was reset, the driver says (``RunReset``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from acts.language.wire import RESYNC
+from acts.machines.approval_effects import StartTimer
+from acts.machines.budget import SendRecord
+from acts.tree.records import Resync
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from acts.machines.approvals import Approvals
+    from acts.machines.budget import BudgetMachine
+    from acts.machines.permits import Permits
+
+RESYNC_TIMER: Final = "look after the runs below again after a reset"
+# A run that is cancelled ends within a second; while its worker is away, within minutes
+RESYNC_SECONDS: Final = (5.0, 30.0, 300.0)
+# A result that is on its way arrives within milliseconds
+GRACE_SECONDS: Final = 5.0
+_GONE: Final = "start again what is gone: "
+
+
+@dataclass(frozen=True, slots=True)
+class ChildGone:
+    """The child of this key has ended, and its result does not come."""
+
+    key: str
+
+
+class ResetRecovery:
+    """Of one run. ``children`` are those that run now: workflow ids by key, kept up to date by the run."""
+
+    def __init__(
+        self, approvals: Approvals, budget: BudgetMachine, permits: Permits, children: Mapping[str, str]
+    ) -> None:  # fmt: skip
+        self._approvals, self._budget, self._permits, self._children = approvals, budget, permits, children
+        self._kept: dict[str, str] = {}  # the children from before the reset
+        self._round = 0
+
+    def on_reset(self) -> list[Any]:
+        """This run was reset."""
+        self._permits.count_anew(self._children)
+        self._kept, self._round = dict(self._children), 0
+        return [*self._say_again(), *self._ask()]
+
+    def on_resync(self) -> list[Any]:
+        """A run above was reset."""
+        return [*self._say_again(), *(SendRecord(id_, RESYNC, Resync()) for id_ in self._children.values())]
+
+    def on_lost(self, key: str) -> list[Any]:
+        """The child of this key cannot be reached."""
+        return [StartTimer(_GONE + key, GRACE_SECONDS, _GONE + key)] if self._is_kept(key) else []
+
+    def has_timer(self, name: str) -> bool:
+        """True for a timer of this machine."""
+        return name == RESYNC_TIMER or name.startswith(_GONE)
+
+    def on_timer(self, name: str) -> list[Any]:
+        """A timer of this machine has fired."""
+        if name == RESYNC_TIMER:
+            return self._ask()
+        key = name.removeprefix(_GONE)
+        if not self._is_kept(key):
+            return []
+        del self._kept[key]
+        return [ChildGone(key)]
+
+    def _is_kept(self, key: str) -> bool:
+        return key in self._kept and self._kept[key] == self._children.get(key)
+
+    def _say_again(self) -> list[Any]:
+        """What the root and the keeper of permits may not know of this run."""
+        self._approvals.reports.restart()
+        self._permits.ask_again()
+        return list(self._budget.ask_again())
+
+    def _ask(self) -> list[Any]:
+        self._kept = {key: id_ for key, id_ in self._kept.items() if self._is_kept(key)}
+        out: list[Any] = [SendRecord(id_, RESYNC, Resync(), key=f"resync/{key}") for key, id_ in self._kept.items()]
+        if out and self._round < len(RESYNC_SECONDS):
+            out.append(StartTimer(RESYNC_TIMER, RESYNC_SECONDS[self._round], RESYNC_TIMER))
+            self._round += 1
+        return out

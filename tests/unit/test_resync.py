@@ -1,0 +1,157 @@
+"""A run that was reset asks the runs below to say again what it may not know, and starts again what is gone."""
+
+from __future__ import annotations
+
+from acts.language.messages import read_request
+from acts.language.wire import RESYNC
+from acts.machines.approval_effects import StartTimer
+from acts.machines.approvals import Approvals
+from acts.machines.budget import BudgetMachine, SendRecord
+from acts.machines.ledger import RequestSize
+from acts.machines.loop import Loop
+from acts.machines.pending_below import PendingBelow
+from acts.machines.pending_reports import PendingReports
+from acts.machines.permits import Permits
+from acts.machines.resync import GRACE_SECONDS, RESYNC_SECONDS, RESYNC_TIMER, ChildGone, ResetRecovery
+from acts.machines.streamed_plan import StreamedPlan
+from acts.tree.decisions import PendingApproval
+from acts.tree.permit_records import PermitRequest
+from acts.tree.records import (
+    BudgetAccount,
+    BudgetGrant,
+    BudgetRequest,
+    PendingChanged,
+    PermitLease,
+    PlanExtension,
+    Resync,
+    TreePosition,
+)
+
+KEPT = {"1:a": "r/1:a", "2:b": "r/2:b"}
+NOW = "2026-01-01T00:00:00.000Z"
+
+
+def recovery_of(children: dict[str, str]) -> ResetRecovery:
+    root = TreePosition()
+    return ResetRecovery(Approvals("r", root, lambda _: None), BudgetMachine("r", root), Permits("r", root), children)
+
+
+def asked(*keys: str) -> list[SendRecord]:
+    return [SendRecord(KEPT[key], RESYNC, Resync(), key=f"resync/{key}") for key in keys]
+
+
+def next_round(number: int) -> StartTimer:
+    return StartTimer(RESYNC_TIMER, RESYNC_SECONDS[number], RESYNC_TIMER)
+
+
+def test_each_child_is_asked_some_times_while_it_runs() -> None:
+    children = dict(KEPT)
+    recovery = recovery_of(children)
+    assert recovery.on_reset() == [*asked("1:a", "2:b"), next_round(0)]
+    del children["1:a"]
+    children["3:c"] = "r/3:c"  # was started after the reset
+    assert recovery.on_timer(RESYNC_TIMER) == [*asked("2:b"), next_round(1)]
+    assert recovery.on_timer(RESYNC_TIMER) == [*asked("2:b"), next_round(2)]
+    assert recovery.on_timer(RESYNC_TIMER) == asked("2:b")
+    assert not recovery.has_timer("another timer")
+
+
+def test_a_child_that_is_gone_is_started_again_unless_its_result_comes() -> None:
+    children = dict(KEPT)
+    recovery = recovery_of(children)
+    recovery.on_reset()
+    (first,) = recovery.on_lost("1:a")
+    (second,) = recovery.on_lost("2:b")
+    assert (first.seconds, second.seconds) == (GRACE_SECONDS, GRACE_SECONDS)
+    assert recovery.has_timer(first.name)
+    del children["1:a"]
+    assert recovery.on_timer(first.name) == [], "its result has come"
+    assert recovery.on_timer(second.name) == [ChildGone("2:b")]
+    assert recovery.on_timer(second.name) == [], "once"
+
+
+def test_without_children_nothing_is_asked() -> None:
+    assert recovery_of({}).on_reset() == []
+
+
+def test_a_run_below_one_that_was_reset_passes_the_message_on() -> None:
+    assert recovery_of(dict(KEPT)).on_resync() == [SendRecord(id_, RESYNC, Resync()) for id_ in KEPT.values()]
+
+
+def wait(call: str) -> PendingApproval:
+    return PendingApproval("r/1:a", "call", 1, NOW, call)
+
+
+def test_after_a_restart_of_the_reports_the_root_knows_what_waits_and_nothing_else() -> None:
+    root, reports = PendingBelow("r"), PendingReports("r/1:a", TreePosition(ancestors=("r",)))
+    stale = PendingChanged(workflowId="r/1:a", ancestors=("r",), opened=(wait("1:x").to_json(),))
+    root.apply_report(stale)  # and a later run of the root learnt that it waits no more
+    assert reports.next_report([]) is None
+    reports.restart()
+    report = reports.next_report([wait("2:y")])
+    assert report is not None
+    reports.confirm()
+    root.apply_report(report)
+    assert [w.call for w in root.visible()] == ["2:y"]
+    assert reports.next_report([wait("2:y")]) is None, "all is said"
+
+
+def test_a_complete_report_that_is_lost_is_made_again_and_may_be_empty() -> None:
+    root, reports = PendingBelow("r"), PendingReports("r/1:a", TreePosition(ancestors=("r",)))
+    root.apply_report(PendingChanged(workflowId="r/1:a", ancestors=("r",), opened=(wait("1:x").to_json(),)))
+    reports.restart()
+    assert reports.next_report([]) is not None
+    reports.take_back()
+    reports.has_changes = True
+    report = reports.next_report([])
+    assert report is not None
+    root.apply_report(report)
+    assert root.visible() == []
+
+
+def test_a_keeper_of_permits_that_was_reset_waits_for_none_that_its_children_gave_back_to_another_run() -> None:
+    keeper = Permits("r", TreePosition(maxParallel=2))
+    assert keeper.reserve("1:a")
+    assert keeper.reserve("2:b")  # both children hand theirs back to a run that is no more
+    ask = PermitRequest(workflowId="r/1:a", ancestors=("r",), missing=1, held=0)
+    keeper.on_request(ask)
+    assert keeper.flush(0, KEPT) == [], "without a reset it has none to give"
+    keeper.count_anew(KEPT)
+    keeper.on_request(ask)
+    (grant,) = keeper.flush(0, KEPT)
+    assert (grant.workflow_id, grant.record.permits) == ("r/1:a", 1)
+
+
+def test_a_run_asks_its_keeper_again() -> None:
+    run = Permits("r/1:a", TreePosition(ancestors=("r",), permitKeeper="r"), PermitLease(permits=0))
+    (first,) = run.flush(1, {})
+    assert run.flush(1, {}) == []
+    run.ask_again()
+    assert run.flush(1, {}) == [first]
+
+
+def test_a_run_asks_for_its_budget_again_and_gives_back_what_it_gets_twice() -> None:
+    account = BudgetAccount.from_json({"id": "r", "limits": {"requests": 3}})
+    run = BudgetMachine("r/1:a", TreePosition(ancestors=("r",), accounts=(account,)))
+    root = BudgetMachine("r", TreePosition(accounts=(account,)))
+    (first,) = run.request(["1:x"], RequestSize())
+    (again,) = run.ask_again()
+    assert isinstance(first, SendRecord)
+    assert first == again
+    assert isinstance(first.record, BudgetRequest)
+    answers = [effect for _ in range(2) for effect in root.on_request(first.record)]
+    for answer in answers:
+        assert isinstance(answer, SendRecord)
+        assert isinstance(answer.record, BudgetGrant)
+        run.on_grant(answer.record)
+    assert run.ask_again() == []
+    assert len(run.take_unreported()) == len(answers) - 1, "the second goes back"
+
+
+def test_the_plan_of_a_tick_that_is_started_again_gets_all_that_was_written_since_its_first_start() -> None:
+    stream = StreamedPlan(Loop(read_request({"config": {"model": "scripted:x"}, "context": []}), {}, ()))
+    first, last = PlanExtension(calls=({"_tool": "a"},)), PlanExtension(isComplete=True)
+    assert stream.send(first) == [], "it is being started"
+    assert [r.record for r in stream.child_started("r/plan-1")] == [first]
+    assert [r.record for r in stream.send(last)] == [last]
+    assert [r.record for r in stream.child_started("r/plan-1")] == [first, last]
