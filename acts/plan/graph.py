@@ -140,7 +140,7 @@ class OpenRead:
     @property
     def paths(self) -> tuple[Path, ...]:
         """The paths of the expression that lead into the context."""
-        return tuple(path for path in paths(self.tree) if path in self.use.paths)
+        return tuple(path for path in paths(self.tree) if self.use.is_of_context(path))
 
     def is_satisfied(self, has: Callable[[Path], bool]) -> bool:
         """True when ``has`` is true of every path of one alternative."""
@@ -160,12 +160,12 @@ class PlanListing:
         self.waits: list[tuple[Wait, ...]] = []
         self.open_reads: list[OpenRead] = []
         for position, call in enumerate(calls):
-            self.waits.append(self.writers.waits(paths_read(call), call.instance))
-            for use in call.reads:
-                unwritten = frozenset(p for p in use.paths if not self.writers.has_writer(p, call.instance))
-                if unwritten:
-                    reads = (OpenRead(position, use, tree, unwritten) for tree in use.expressions)
-                    self.open_reads += (read for read in reads if not read.is_satisfied(_is_nothing))
+            read = paths_read(call)
+            self.waits.append(self.writers.waits(read, call.instance))
+            unwritten = frozenset(p for p in read if not self.writers.has_writer(p, call.instance))
+            for use in call.reads if unwritten else ():
+                reads = (OpenRead(position, use, tree, unwritten) for tree in use.expressions)
+                self.open_reads += (read for read in reads if not read.is_satisfied(_is_nothing))
             self.writers.add(call, position)
 
     def is_written_by_another(self, path: Path, position: int) -> bool:
@@ -219,8 +219,8 @@ def order_calls(listing: PlanListing, unsatisfied: Sequence[OpenRead]) -> tuple[
 
 
 def paths_read(call: PlannedCall) -> tuple[Path, ...]:
-    """Every path a Call reads: its parameters' and its scopes'."""
-    return tuple(path for use in call.reads for path in use.paths) + call.scopes
+    """Every path a Call reads, once each: its parameters' and its scopes'."""
+    return tuple(dict.fromkeys([*(path for use in call.reads for path in use.paths), *call.scopes]))
 
 
 def _plan_order(listing: PlanListing, forward: Mapping[int, Sequence[Wait]]) -> tuple[list[PlannedCall], list[Problem]]:

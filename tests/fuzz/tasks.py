@@ -24,13 +24,15 @@ from acts.machines.run_commands import AskOutput, AskSolution, StartActivity, St
 from acts.plan.validate import validate, validate_parsed
 from acts.planner.answer_schema import compose_latent_schema, compose_solution_schema
 from acts.planner.prompt import PlannerView, render_planner_prompt
-from acts.simulation.simulate import simulate
+from acts.simulation.simulate import simulate_prepared
 from acts.tree.records import Capabilities, ContextRef, TreePosition
 from acts.views.run_views import AgentView, PlanView, forecast_plan
 from delegates.definition import read_definition
 from tests.fuzz import hostile_json, hostile_requests, hostile_schemas
 from tests.fuzz.hostile_json import Source
+from workflows.runtime.payloads import encode, payload_bytes
 from workflows.runtime.provided import data_message
+from workflows.runtime.start_queue import MAX_SLICE_BYTES
 
 Json = Any
 Step = tuple[str, Callable[[], Any]]
@@ -88,7 +90,7 @@ def plan_case(source: Source) -> Iterator[Step]:
     yield "first task", first_task
     machine, view, commands = run
     yield from _views(view)
-    yield "simulate", lambda: simulate(read_json(data), served=SERVED)
+    yield "simulate", lambda: simulate_prepared(machine.whole_plan)
     calls = [n.planned for n in machine.whole_plan.nodes[:1000]]
     for _ in range(3):
         if machine.finished is not None:
@@ -133,6 +135,7 @@ def _results(source: Source, machine: Any, view: Any, commands: list[Any]) -> It
     """The Calls that were started end: the first with a heavy result, all others at once with small ones."""
     started = [c for c in commands if isinstance(c, (StartActivity, AskOutput, StartDelegate))]
     commands.clear()
+    yield "send", lambda: _send(started)
     heavy = True
     batch: list[Any] = []
     for command in started[:2000]:
@@ -162,6 +165,19 @@ def _results(source: Source, machine: Any, view: Any, commands: list[Any]) -> It
         view.page()
 
     yield "small results", small_results
+
+
+def _send(commands: list[Any]) -> None:
+    """Encode what one workflow task sends: what is too large costs time too, and the next one is tried."""
+    sent = 0
+    for command in commands:
+        parts = [command.input.to_json()] if isinstance(command, StartDelegate) else [command.call, command.context]
+        try:
+            sent += sum(payload_bytes(encode(part)) for part in parts)
+        except CallError:
+            continue
+        if sent > MAX_SLICE_BYTES:
+            return
 
 
 def agent_case(source: Source) -> Iterator[Step]:
