@@ -35,13 +35,16 @@ if TYPE_CHECKING:
 
 # As the protocol has it: nobody reads more
 MAX_COMBINATIONS: Final = 64
-# Looks at Calls and paths in all combinations together, some 20 µs each: a few seconds
-MAX_STEPS: Final = 200_000
-# … and in one of them, without which there is nothing to report: a plan of 20,000 Calls takes 120,000
-MAX_RUN_STEPS: Final = 130_000
+# Looks at Calls, paths and names in all combinations together, 5 to 8 µs each. So many are allowed even for the first
+# combination, without which there is nothing to report: a chain of 20,000 Calls takes 300,000
+MAX_STEPS: Final = 300_000
 # Characters of a text, and looks at parts of values, that take as long as a step
-_TEXT_PER_STEP: Final = 1_000
-_PARTS_PER_STEP: Final = 20
+_TEXT_PER_STEP: Final = 400
+_PARTS_PER_STEP: Final = 10
+# Steps of a Call, of a path that it reads, and of one that it may write; each name of a path is one more. Measured
+_CALL_STEPS: Final = 8
+_READ_STEPS: Final = 3
+_WRITE_STEPS: Final = 2
 
 # Outcomes of one Call that are tried with a Message that has all of their paths
 MAX_TRIED_OUTCOMES: Final = 16
@@ -204,9 +207,9 @@ def count_steps(prepared: ValidatedPlan) -> int:
     """The looks at Calls, paths and their names that one dry run takes."""
     steps = 0
     for node in prepared.nodes:
-        read = sum(1 + len(path.names) // 4 for use in node.reads for path in use.paths)
-        written = sum(1 + len(path.names) // 4 for outcome in node.outcomes for path in outcome)
-        steps += 4 + read + written + len(node.scopes)
+        steps += _CALL_STEPS + len(node.scopes)
+        steps += sum(_READ_STEPS + len(path.names) for use in node.reads for path in use.paths)
+        steps += sum(_WRITE_STEPS + len(path.names) for outcome in node.outcomes for path in outcome)
     return steps
 
 

@@ -26,7 +26,7 @@ from acts.simulation.critical_path import Depths
 from acts.simulation.estimate import Price, estimate_plan
 from acts.simulation.list_lengths import merge_lengths
 from acts.simulation.outcome_exploration import (
-    MAX_RUN_STEPS,
+    MAX_STEPS,
     OutcomeRun,
     count_steps,
     explore_outcomes,
@@ -86,9 +86,9 @@ def simulate_prepared(
     instances, ``unforeseen`` the figures to which other runs add what cannot be foreseen.
 
     Raises:
-        TooComplex: one walk of the plan takes more than MAX_RUN_STEPS.
+        TooComplex: one walk of the plan takes more than MAX_STEPS.
     """
-    WorkMeter("a dry run of the plan", MAX_RUN_STEPS).spend(count_steps(prepared))
+    WorkMeter("a dry run of the plan", MAX_STEPS).spend(count_steps(prepared))
     depths = Depths(prepared.graph)
     type_problems = find_type_problems(prepared)
     runs, truncated = explore_outcomes(prepared, {p.rank for p in type_problems if p.certain}, max_steps)

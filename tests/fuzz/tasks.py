@@ -5,6 +5,7 @@ Only the project's own errors may come out of a step. They end the case: what wo
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 from collections.abc import Callable, Iterator
@@ -26,11 +27,12 @@ from acts.planner.answer_schema import compose_latent_schema, compose_solution_s
 from acts.planner.prompt import PlannerView, render_planner_prompt
 from acts.simulation.simulate import simulate_prepared
 from acts.tree.records import Capabilities, ContextRef, TreePosition
+from acts.views.result_cuts import cut_result
 from acts.views.run_views import AgentView, PlanView, forecast_plan
 from delegates.definition import read_definition
 from tests.fuzz import hostile_json, hostile_requests, hostile_schemas
 from tests.fuzz.hostile_json import Source
-from workflows.runtime.payloads import encode, payload_bytes
+from workflows.runtime.payloads import encode, encode_or_compress, payload_bytes
 from workflows.runtime.provided import data_message
 from workflows.runtime.start_queue import MAX_SLICE_BYTES
 
@@ -106,8 +108,8 @@ def plan_case(source: Source) -> Iterator[Step]:
     message = sized({"type": "state", "state": hostile_json.value(source)})
     yield "provide", lambda: _event(machine, view, Provided(data_message(read_json(message))))
     yield from _views(view)
-    yield "result", lambda: write_json(view.result(0))
-    yield "snapshot", lambda: write_json(machine.walk.snapshot()) if machine.walk.quiet else None
+    yield "result", lambda: write_json(cut_result(view.result(0), view.first_message))
+    yield "snapshot", lambda: _send_report(machine.walk.snapshot()) if machine.walk.quiet else None
 
 
 def _decide(machine: Any, view: Any, raw: Json) -> list[Any]:
@@ -180,6 +182,12 @@ def _send(commands: list[Any]) -> None:
             return
 
 
+def _send_report(report: Json) -> None:
+    """What a run carries into the next, or reports to the one above; too large is an answer."""
+    with contextlib.suppress(CallError):
+        encode_or_compress(report)
+
+
 def agent_case(source: Source) -> Iterator[Step]:
     """An agent: Solutions come, their plans end."""
     data = sized(hostile_requests.request(source, agent=True))
@@ -244,7 +252,7 @@ def agent_case(source: Source) -> Iterator[Step]:
                     ),
                 )
         yield from _views(view)
-    yield "result", lambda: write_json(view.result())
+    yield "result", lambda: write_json(cut_result(view.result(), view.first_message))
 
 
 def schema_case(source: Source) -> Iterator[Step]:
