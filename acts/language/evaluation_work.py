@@ -7,8 +7,10 @@ thousand Calls may do so in one workflow task. What is charged depends on the va
 
 from __future__ import annotations
 
+import json
 from typing import Final
 
+from acts.language.byte_cache import ByteCache
 from acts.language.errors import TooComplex
 from acts.language.strict_json import json_size
 from acts.language.values import UNKNOWN, UNKNOWN_TEXT, Json, is_equal
@@ -24,8 +26,13 @@ MAX_TEXTS: Final = 64 * 1024 * 1024
 PAGE_OF_TEXT: Final = 1_000
 # Parts of lists and objects that the conditions of a walk look at: a second
 MAX_COMPARED_PARTS: Final = 2_000_000
-# Evaluations by which the elements of Calls with ``_each`` are looked through for missing values: a second
-MAX_ELEMENT_READS: Final = 1_000_000
+# Paths by which the elements of Calls with ``_each`` are looked through for missing values, 3 µs each: a second
+MAX_ELEMENT_READS: Final = 300_000
+# JSON is written at 20 MB/s, and text copied at 1,000: a character of it is so many steps, the first time
+JSON_STEPS: Final = 4
+# Characters of JSON texts that are kept: what many Calls put into a text is written once
+MAX_KEPT_TEXT: Final = 8 * 1024 * 1024
+_ENTRY_BYTES: Final = 200
 # Values whose size is remembered; a walk's log holds them anyway
 MAX_REMEMBERED: Final = 10_000
 
@@ -37,6 +44,7 @@ class EvaluationWork:
         self.texts = WorkMeter("writing the texts of the templates of this plan", MAX_TEXTS)
         self.comparisons = WorkMeter("comparing the values in the conditions of this plan", MAX_COMPARED_PARTS)
         self.element_reads = WorkMeter("reading the elements of the calls with _each of this plan", MAX_ELEMENT_READS)
+        self._texts: ByteCache[tuple[Json, str]] = ByteCache(MAX_KEPT_TEXT)
         self._sizes: dict[int, tuple[Json, int]] = {}
         self._parts: dict[int, tuple[Json, int, bool]] = {}
         self._equal: dict[tuple[int, int], tuple[Json, Json, bool]] = {}
@@ -49,6 +57,19 @@ class EvaluationWork:
         if over > 0:
             self.texts.spend(over)
         return length + added
+
+    def write_text(self, value: Json) -> str:
+        """A list or an object inside a text: compact JSON.
+
+        Keys are sorted: the order of keys has no meaning, and may differ between two ways to the same value.
+        """
+        entry = self._texts.get(id(value))
+        if entry is None or entry[0] is not value:
+            self.texts.spend(0)  # nothing is written once the limit is reached
+            text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+            self.texts.spend(JSON_STEPS * max(0, len(text) - PAGE_OF_TEXT))
+            entry = self._texts.put(id(value), (value, text), len(text) + _ENTRY_BYTES)
+        return entry[1]
 
     def add_repeated(self, bytes_so_far: int, value: Json) -> int:
         """Count a value that one Call has once more; returns the bytes of all of these."""

@@ -196,7 +196,7 @@ def _fill(template: TextTemplate, read: Callable[[Path], Json], work: Evaluation
     texts: list[str] = []
     length = 0
     for value in values:
-        text = _as_text(value)
+        text = _as_text(value, work)
         if text is UNKNOWN_TEXT:
             return UNKNOWN_TEXT
         length = work.add_text(length, len(text))
@@ -204,17 +204,14 @@ def _fill(template: TextTemplate, read: Callable[[Path], Json], work: Evaluation
     return "".join(texts)
 
 
-def _as_text(value: Json) -> Any:
-    """A value inside a text: strings as they are, null as nothing, anything else as compact JSON.
-
-    Keys are sorted: the order of keys has no meaning, and may differ between two ways to the same value.
-    """
+def _as_text(value: Json, work: EvaluationWork) -> Any:
+    """A value inside a text: strings as they are, null as nothing, anything else as compact JSON."""
     if value is None:
         return ""
     if isinstance(value, str):
         return value
     try:
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+        return work.write_text(value) if isinstance(value, (dict, list)) else json.dumps(value)
     except TypeError:  # a part of it is UNKNOWN
         return UNKNOWN_TEXT
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from acts.language.errors import CallError, TooComplex
 from acts.language.evaluation_work import EvaluationWork
 from acts.language.reference_uses import ITEM, resolve_references
-from acts.language.references import Path, is_absent
+from acts.language.references import Path, is_absent, paths
 from acts.language.values import UNKNOWN, Json, get, type_name, with_article
 from acts.language.wire import LIMIT_EXCEEDED, TOO_COMPLEX, UNRESOLVED, WRONG_KIND
 from acts.plan.call_expressions import MAX_ELEMENTS
@@ -63,7 +63,7 @@ class ElementReading:
             TooComplex: all elements of the plan have too many of them.
         """
         mixed = [use for use in self.uses if use.paths]
-        self.work.element_reads.spend(len(self.items) * sum(len(use.expressions) for use in mixed))
+        self.work.element_reads.spend(len(self.items) * sum(len(paths(use.tree)) for use in mixed))
         readers = [self._reader(index) for index in range(len(self.items))] if mixed else []
         return [use for use in mixed if any(is_absent(use.tree, read) for read in readers)]
 
