@@ -122,7 +122,7 @@ class EvaluationWork:
             return 1, _is_unknown(value)
         entry = self._parts.get(id(value))
         if entry is None or entry[0] is not value:
-            count, has_unknown = _count_parts(value)
+            count, has_unknown = count_parts(value)
             self.comparisons.spend(count)
             if len(self._parts) >= MAX_REMEMBERED:
                 self._parts.clear()
@@ -134,7 +134,8 @@ def _is_unknown(value: Json) -> bool:
     return value is UNKNOWN or value is UNKNOWN_TEXT
 
 
-def _count_parts(value: Json) -> tuple[int, bool]:
+def count_parts(value: Json) -> tuple[int, bool]:
+    """How many parts a value has, itself included, and whether one of them is not known."""
     count, has_unknown = 0, False
     stack = [value]
     while stack:

@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from acts.language.errors import ExpressionError, Problem, TooComplex, format_choices
+from acts.language.evaluation_work import count_parts
 from acts.language.expression_parser import parse
 from acts.language.messages import DATA_TYPES, TYPES
 from acts.language.output_methods import METHODS
@@ -42,6 +43,8 @@ _CALL_STEPS: Final = 20
 _READ_STEPS: Final = 7
 _WRITE_STEPS: Final = 4
 _WRITTEN_NAME_STEPS: Final = 3
+# Parts of a list for ``_each`` that are read in a step
+_PARTS_PER_STEP: Final = 4
 _TOO_COMPLEX_HINT: Final = (
     "use fewer calls, alternatives and names of paths, simpler tools, or data that is referred to"
 )
@@ -76,6 +79,7 @@ class CallReader:
         self.writes_unknown = False
         self._embedded: list[tuple[PlannedCall, list[EmbeddedReference]]] = []
         self.meter = WorkMeter("reading the calls of the plan", MAX_PLAN_STEPS)
+        self.list_parts: dict[int, int] = {}  # of the lists for ``_each``, by id: the Request holds them
         self._has_stopped = False
 
     def embedded_problems(self, kinds: Container[str]) -> list[Problem]:
@@ -151,6 +155,7 @@ class _CallParser:
         instance = self._instance()
         delegate = self.call.get("_delegate")
         uses, escapes = self.expressions.parameters()
+        self._count_list()
         element_uses, element_escapes = self.expressions.elements()
         condition = self.expressions.condition()
         # Where the instance is unknown, so is what the Call could read
@@ -167,6 +172,15 @@ class _CallParser:
             self._check_parameters(call)
             self._check_literal_output(call)
         return call
+
+    def _count_list(self) -> None:
+        """Count what a list for ``_each`` takes to be read: a Tool may fix one for each of its Calls."""
+        value = self.call.get("_each")
+        if isinstance(value, list):
+            parts = self.plan.list_parts.get(id(value))
+            if parts is None:
+                parts = self.plan.list_parts[id(value)] = count_parts(value)[0]
+            self.plan.meter.spend(parts // _PARTS_PER_STEP)
 
     def _count_steps(self, call: PlannedCall) -> None:
         """Count what the Call takes in the graph and in the checks of the whole plan."""
