@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 
 from acts.language.errors import InvalidRequest
+from acts.language.strict_json import json_size
 from acts.machines.commands import StartCall
 from acts.machines.walk import Walk
 from acts.plan.validate import validate_request
@@ -22,7 +22,7 @@ MAX_BYTES = 2 * 1024 * 1024
 def test_a_heavy_request_ends_with_what_was_too_much(name: str) -> None:
     make, type_, expected = WORST[name]
     request = make()
-    assert len(json.dumps(request, ensure_ascii=False).encode()) < MAX_BYTES
+    assert json_size(request) < MAX_BYTES
     if type_ == "InvalidRequest":
         with pytest.raises(InvalidRequest) as refused:
             validate_request(request, {}, ("t",))
