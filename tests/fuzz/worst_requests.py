@@ -58,8 +58,8 @@ WORST: dict[str, tuple[Callable[[], Json], str, str]] = {
     "20,000 calls of 64 alternatives": (
         lambda: _request([{"_tool": "t"}] * 20_000, _with_constants(_outputPath=_OUTCOMES)),
         "InvalidRequest", "reading the calls of the plan"),
-    "64 alternatives of 206 paths, 500 times": (
-        lambda: _request([{"_tool": "t", "x": _PRODUCT, "_outputPath": "†state.r"}] * 500),
+    "64 alternatives of 206 paths, 400 times": (
+        lambda: _request([{"_tool": "t", "x": _PRODUCT, "_outputPath": "†state.r"}] * 400),
         "InvalidRequest", "reading the calls of the plan"),
     "100,000 references to nothing": (
         lambda: _request(_calls(1, x="".join(f"†{{state.m{i}}}" for i in range(100_000)))),

@@ -8,6 +8,7 @@ import pytest
 
 from acts.language.errors import InvalidRequest
 from acts.language.strict_json import json_size
+from acts.language.wire import MAX_PAYLOAD_BYTES
 from acts.machines.commands import StartCall
 from acts.machines.walk import Walk
 from acts.plan.validate import validate_request
@@ -15,14 +16,13 @@ from acts.views.results import failure_text
 from tests.fuzz.worst_requests import WORST
 
 Json = Any
-MAX_BYTES = 2 * 1024 * 1024
 
 
 @pytest.mark.parametrize("name", WORST)
 def test_a_heavy_request_ends_with_what_was_too_much(name: str) -> None:
     make, type_, expected = WORST[name]
     request = make()
-    assert json_size(request) < MAX_BYTES
+    assert json_size(request) < MAX_PAYLOAD_BYTES
     if type_ == "InvalidRequest":
         with pytest.raises(InvalidRequest) as refused:
             validate_request(request, {}, ("t",))
