@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from acts.language import compiled_schema, references
+from acts.language import compiled_schema, expression_parser
 from acts.language.errors import CallError
 from acts.language.references import Path
 from acts.machines.commands import PlanFinished, StartCall
@@ -187,8 +187,7 @@ WALKED: Final = {k: v for k, v in PLANS.items() if v not in (_each_reads_everyth
 
 def _clear_caches() -> None:
     """Clear the caches, as in a fresh process: nothing parsed, no schema compiled."""
-    for cached in (references.parse, references.paths, references.alternatives):
-        cached.cache_clear()
+    expression_parser.clear_caches()
     compiled_schema.clear_caches()
     gc.collect()
 

@@ -18,10 +18,10 @@ Every parser costs time linear in the length of its text. Errors name the column
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, field
 from typing import Final, NoReturn
 
+from acts.language.byte_cache import ByteCache
 from acts.language.errors import ExpressionError
 from acts.language.references import (
     COMPARISONS,
@@ -43,6 +43,11 @@ OPENING: Final = f"{MARK}{{"
 
 # Characters. The same short texts come with every instance and every tick; long ones would fill the memory
 MAX_CACHED: Final = 500
+# Bytes of the parsed texts of one grammar in memory: some 15,000 of ordinary length
+_TREES_BYTES: Final = 16 * 1024 * 1024
+# Bytes of a tree, and of it for each character of its text: "†a&&" is a path, and a place in a tuple
+_TREE_BYTES: Final = 200
+_CHARACTER_BYTES: Final = 50
 # Nobody nests so deep by hand: each level of parentheses is a few frames of recursion
 MAX_PARENTHESES: Final = 64
 # A value at a path is nested as deep as the path is long, and JSON nests 100 deep at most
@@ -55,14 +60,18 @@ _JSON_STARTS: Final = frozenset('"-0123456789[{')
 _WORD: Final = re.compile(r"(?:true|false|null)\b")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Grammar:
-    """What differs between the three kinds of text. ``name`` matches a name without brackets and quotes."""
+    """What differs between the three kinds of text. ``name`` matches a name without brackets and quotes.
+
+    ``trees`` holds what was parsed, by text.
+    """
 
     name: re.Pattern[str]
     has_conditions: bool = False
     marks_are_optional: bool = False
     continuation: str = "., [, || or &&"
+    trees: ByteCache[Expression] = field(default_factory=lambda: ByteCache(_TREES_BYTES))
 
 
 _EXPRESSION: Final = _Grammar(PLAIN_NAME)
@@ -89,9 +98,17 @@ def parse_condition(text: str) -> Expression:
     return _parse_cached(text, _CONDITION) if len(text) <= MAX_CACHED else _parse_whole(text, _CONDITION)
 
 
-@lru_cache(maxsize=65536)
+def clear_caches() -> None:
+    """Forget every parsed text."""
+    for grammar in (_EXPRESSION, _CONDITION):
+        grammar.trees.clear()
+
+
 def _parse_cached(text: str, grammar: _Grammar) -> Expression:
-    return _parse_whole(text, grammar)
+    tree = grammar.trees.get(text)
+    if tree is None:
+        tree = grammar.trees.put(text, _parse_whole(text, grammar), _TREE_BYTES + _CHARACTER_BYTES * len(text))
+    return tree
 
 
 def _parse_whole(text: str, grammar: _Grammar) -> Expression:
@@ -106,6 +123,16 @@ def _parse_whole(text: str, grammar: _Grammar) -> Expression:
 def is_text_template(text: str) -> bool:
     """True for a string that contains ``†{``."""
     return OPENING in text
+
+
+def has_expression(text: str) -> bool:
+    """True for a template that contains an expression, well-formed or not: an opening brace that is not escaped."""
+    at = 2 if text.startswith(MARK * 2) and not text.startswith(MARK + OPENING) else 0
+    while (opening := text.find(OPENING, at)) >= 0:
+        if opening == at or text[opening - 1] != MARK:
+            return True
+        at = opening + len(OPENING)
+    return False
 
 
 def parse_text_template(text: str) -> TextTemplate:
@@ -170,8 +197,9 @@ class _Parser:
         self.fail(f"unexpected {sign!r}; an expression continues with {self.grammar.continuation}")
 
     def skip_space(self) -> None:
-        match = _SPACE.match(self.text, self.at)
-        self.at = match.end() if match else self.at
+        if self.text[self.at : self.at + 1].isspace():
+            match = _SPACE.match(self.text, self.at)
+            self.at = match.end() if match else self.at
 
     def accept(self, token: str) -> bool:
         """True when ``token`` comes next, after spaces; it is consumed."""

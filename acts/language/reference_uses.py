@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from acts.language.errors import ExpressionError
-from acts.language.expression_parser import is_text_template, parse, parse_text_template
+from acts.language.evaluation_work import EvaluationWork
+from acts.language.expression_parser import has_expression, is_text_template, parse, parse_text_template
 from acts.language.references import (
     MARK,
     AllOf,
@@ -64,10 +64,9 @@ def unread_value(text: str) -> Json:
         return text
     if is_reference(text):
         return UNKNOWN
-    try:
-        literal = parse_marked(text)
-    except ExpressionError:  # reported where the string is read
+    if has_expression(text):
         return UNKNOWN_TEXT
+    literal = parse_marked(text)
     return literal if isinstance(literal, str) else UNKNOWN_TEXT
 
 
@@ -88,8 +87,14 @@ class ReferenceUse:
     def of(cls, at: Place, text: str, tree: Expression, *, each: bool = False) -> ReferenceUse:
         """The use of a tree; ``each``: in the parameters of a Call with ``_each``."""
         every = paths(tree)
-        own = tuple(path for path in every if path.kind not in ELEMENT_KINDS) if each else every
+        if not each:
+            return cls(at, text, tree, every)
+        own = tuple(path for path in every if path.kind not in ELEMENT_KINDS)
         return cls(at, text, tree, own, len(own) < len(every))
+
+    def is_of_context(self, path: Path) -> bool:
+        """True for one of ``paths``: the context yields it, not an element."""
+        return not (self.is_of_element and path.kind in ELEMENT_KINDS)
 
     @property
     def expressions(self) -> tuple[Expression, ...]:
@@ -148,21 +153,34 @@ def contains_reference(value: Json) -> bool:
 
 
 def resolve_references(
-    value: Json, uses: Iterable[ReferenceUse], escapes: Iterable[Escape], read: Callable[[Path], Json]
+    value: Json,
+    uses: Iterable[ReferenceUse],
+    escapes: Iterable[Escape],
+    read: Callable[[Path], Json],
+    work: EvaluationWork | None = None,
 ) -> tuple[Json, list[ReferenceUse]]:
     """``value`` with every expression and template replaced by what it yields, and the uses that are absent.
 
     ``uses`` and ``escapes`` are those of ``value``. What is absent keeps its text. ``value`` is not
     changed: what holds no replacement is shared with it.
+
+    Raises:
+        TooComplex: the texts or the values that are repeated in it are more than is allowed (see ``EvaluationWork``).
     """
+    work = work or EvaluationWork()
     replacements: list[tuple[Place, Json]] = list(escapes)
     missing = []
+    present: set[int] = set()
+    repeated = 0
     for use in uses:
-        result = evaluate(use.tree, read)
+        result = evaluate(use.tree, read, work)
         if result is ABSENT:
             missing.append(use)
-        else:
-            replacements.append((use.at, result))
+            continue
+        replacements.append((use.at, result))
+        if id(result) in present:
+            repeated = work.add_repeated(repeated, result)
+        present.add(id(result))
     return replace_parts(value, replacements), missing
 
 

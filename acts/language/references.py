@@ -11,17 +11,17 @@ pass a ``read`` function.
 from __future__ import annotations
 
 import json
+import math
 import re
 from dataclasses import dataclass
-from functools import lru_cache
-from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from acts.language.errors import ExpressionError
-from acts.language.values import ABSENT, UNKNOWN, UNKNOWN_TEXT, Json, Names, contains_unknown, is_equal
+from acts.language.evaluation_work import EvaluationWork
+from acts.language.values import ABSENT, UNKNOWN, UNKNOWN_TEXT, Json, Names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
 
 MARK: Final = "†"
 
@@ -43,7 +43,10 @@ class Path:
     names: Names = ()
 
     def __str__(self) -> str:
-        return _text(self.kind, self.names)
+        quoted = (
+            f".{n}" if _PLAIN_EVERYWHERE.fullmatch(n) else f"[{json.dumps(n, ensure_ascii=False)}]" for n in self.names
+        )
+        return f"{MARK}{self.kind}{''.join(quoted)}"
 
     def holds(self, other: Path) -> bool:
         """True when ``other`` is this path or below it."""
@@ -52,12 +55,6 @@ class Path:
     def overlaps(self, other: Path) -> bool:
         """True when one of the two is a prefix of the other."""
         return self.holds(other) or other.holds(self)
-
-
-@lru_cache(maxsize=65536)
-def _text(kind: str, names: Names) -> str:
-    quoted = (f".{n}" if _PLAIN_EVERYWHERE.fullmatch(n) else f"[{json.dumps(n, ensure_ascii=False)}]" for n in names)
-    return f"{MARK}{kind}{''.join(quoted)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,17 +157,21 @@ def operands(tree: Expression) -> tuple[Expression, ...]:
 # -- what a tree yields --------------------------------------------------------
 
 
-def evaluate(tree: Expression, read: Callable[[Path], Json]) -> Json:
-    """What the expression yields: ABSENT, None, or a value. ``read`` gives that of a path."""
+def evaluate(tree: Expression, read: Callable[[Path], Json], work: EvaluationWork | None = None) -> Json:
+    """What the expression yields: ABSENT, None, or a value. ``read`` gives that of a path, ``work`` counts.
+
+    Raises:
+        TooComplex: a text or a comparison takes more than is allowed.
+    """
     if isinstance(tree, Path):
         return read(tree)
     if isinstance(tree, TextTemplate):
-        return _fill(tree, read)
+        return _fill(tree, read, work or EvaluationWork())
     if isinstance(tree, Literal):
         return tree.value
     if isinstance(tree, (Not, Comparison)):
-        return holds(tree, read)
-    results = [evaluate(term, read) for term in tree.terms]
+        return holds(tree, read, work)
+    results = [evaluate(term, read, work) for term in tree.terms]
     if isinstance(tree, AnyOf):
         for result in results:
             if result is not ABSENT and result is not None:
@@ -181,67 +182,77 @@ def evaluate(tree: Expression, read: Callable[[Path], Json]) -> Json:
     return None if any(r is None for r in results) else results[-1]
 
 
-def _fill(template: TextTemplate, read: Callable[[Path], Json]) -> Json:
+def is_absent(tree: Expression, read: Callable[[Path], Json]) -> bool:
+    """True when the expression yields nothing. Of a template no text is made to know it."""
+    terms = operands(tree) if isinstance(tree, TextTemplate) else (tree,)
+    return any(evaluate(term, read) is ABSENT for term in terms)
+
+
+def _fill(template: TextTemplate, read: Callable[[Path], Json], work: EvaluationWork) -> Json:
     """The text of a template, ABSENT when a part of it is, UNKNOWN_TEXT when a part cannot be known."""
-    values = [part if isinstance(part, str) else evaluate(part, read) for part in template.parts]
+    values = [part if isinstance(part, str) else evaluate(part, read, work) for part in template.parts]
     if any(value is ABSENT for value in values):
         return ABSENT
-    texts = [_as_text(value) for value in values]
-    return UNKNOWN_TEXT if any(text is UNKNOWN_TEXT for text in texts) else "".join(texts)
+    texts: list[str] = []
+    length = 0
+    for value in values:
+        text = _as_text(value, work)
+        if text is UNKNOWN_TEXT:
+            return UNKNOWN_TEXT
+        length = work.add_text(length, len(text))
+        texts.append(text)
+    return "".join(texts)
 
 
-def _as_text(value: Json) -> Any:
-    """A value inside a text: strings as they are, null as nothing, anything else as compact JSON.
-
-    Keys are sorted: the order of keys has no meaning, and may differ between two ways to the same value.
-    """
+def _as_text(value: Json, work: EvaluationWork) -> Any:
+    """A value inside a text: strings as they are, null as nothing, anything else as compact JSON."""
     if value is None:
         return ""
     if isinstance(value, str):
         return value
     try:
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+        return work.write_text(value) if isinstance(value, (dict, list)) else json.dumps(value)
     except TypeError:  # a part of it is UNKNOWN
         return UNKNOWN_TEXT
 
 
-def holds(tree: Expression, read: Callable[[Path], Json]) -> Any:
+def holds(tree: Expression, read: Callable[[Path], Json], work: EvaluationWork | None = None) -> Any:
     """Whether a condition holds: True, False, or UNKNOWN where a dry run cannot say.
 
-    An operand of ``!``, ``&&`` and ``||`` holds when it yields a value other than false.
+    An operand of ``!``, ``&&`` and ``||`` holds when it yields a value other than false. Raises as ``evaluate``.
     """
+    work = work or EvaluationWork()
     if isinstance(tree, Not):
-        term = holds(tree.term, read)
+        term = holds(tree.term, read, work)
         return UNKNOWN if term is UNKNOWN else not term
     if isinstance(tree, (AnyOf, AllOf)):
         decisive = isinstance(tree, AnyOf)  # one operand that holds decides ``||``, one that does not ``&&``
-        results = [holds(term, read) for term in tree.terms]
+        results = [holds(term, read, work) for term in tree.terms]
         if decisive in results:
             return decisive
         return UNKNOWN if UNKNOWN in results else not decisive
     if isinstance(tree, Comparison):
-        return _compare(tree, _side(tree.left, read), _side(tree.right, read))
-    value = evaluate(tree, read)
+        return _compare(tree, _side(tree.left, read, work), _side(tree.right, read, work), work)
+    value = evaluate(tree, read, work)
     return UNKNOWN if value is UNKNOWN else value is not ABSENT and value is not None and value is not False
 
 
-def _side(tree: Expression, read: Callable[[Path], Json]) -> Json:
+def _side(tree: Expression, read: Callable[[Path], Json], work: EvaluationWork) -> Json:
     """A side of a comparison: what it yields, or whether it holds where it is a condition itself."""
     is_condition = any(isinstance(term, (Not, Comparison)) for term in operands(tree))
-    return holds(tree, read) if is_condition else evaluate(tree, read)
+    return holds(tree, read, work) if is_condition else evaluate(tree, read, work)
 
 
-def _compare(comparison: Comparison, left: Json, right: Json) -> Any:
+def _compare(comparison: Comparison, left: Json, right: Json, work: EvaluationWork) -> Any:
     if comparison.accepts_absence:
         left, right = (None if side is ABSENT else side for side in (left, right))
     if left is ABSENT or right is ABSENT:
         return False
-    if contains_unknown(left) or contains_unknown(right):
+    if comparison.operator in ("==", "!="):
+        are_equal = work.compare(left, right)
+        return UNKNOWN if are_equal is None else are_equal is (comparison.operator == "==")
+    if not (work.is_known(left) and work.is_known(right)):
         return UNKNOWN
-    if comparison.operator == "==":
-        return is_equal(left, right)
-    if comparison.operator == "!=":
-        return not is_equal(left, right)
     if not (_is_number(left) and _is_number(right)) and not (isinstance(left, str) and isinstance(right, str)):
         return False
     return {"<": left < right, "<=": left <= right, ">": left > right, ">=": left >= right}[comparison.operator]
@@ -254,12 +265,21 @@ def _is_number(value: Json) -> bool:
 # -- the paths of a tree -------------------------------------------------------
 
 
-@lru_cache(maxsize=65536)
 def paths(tree: Expression) -> tuple[Path, ...]:
     """Every path of the expression, left to right."""
     if isinstance(tree, Path):
         return (tree,)
-    return tuple(p for term in operands(tree) for p in paths(term))
+    collected: list[Path] = []
+    _collect_paths(tree, collected)
+    return tuple(collected)
+
+
+def _collect_paths(tree: Expression, collected: list[Path]) -> None:
+    for term in operands(tree):
+        if isinstance(term, Path):
+            collected.append(term)
+        else:
+            _collect_paths(term, collected)
 
 
 def is_provided(tree: Expression, has: Callable[[Path], bool]) -> bool:
@@ -270,35 +290,57 @@ def is_provided(tree: Expression, has: Callable[[Path], bool]) -> bool:
     return any(terms) if isinstance(tree, AnyOf) else all(terms)
 
 
-@lru_cache(maxsize=65536)
+def count_alternatives(tree: Expression) -> tuple[int, int]:
+    """How many alternatives an expression has, and how many paths they list together, repeats included.
+
+    Raises:
+        ExpressionError: it has more than MAX_ALTERNATIVES, or MAX_PATHS.
+    """
+    if isinstance(tree, Path):
+        return 1, 1
+    if len(paths(tree)) > MAX_PATHS:
+        raise ExpressionError(f"more than {MAX_PATHS} paths", 1)
+    count, listed = _measure(tree)
+    if count > MAX_ALTERNATIVES:
+        raise ExpressionError(f"more than {MAX_ALTERNATIVES} alternatives", 1)
+    return count, listed
+
+
+def _measure(tree: Expression) -> tuple[int, int]:
+    if isinstance(tree, Path):
+        return 1, 1
+    measures = [_measure(term) for term in operands(tree)]
+    if isinstance(tree, AnyOf):
+        return sum(count for count, _ in measures), sum(listed for _, listed in measures)
+    count = math.prod(count for count, _ in measures)
+    return count, sum(listed * (count // own) for own, listed in measures)
+
+
 def alternatives(tree: Expression) -> tuple[tuple[Path, ...], ...]:
-    """The expression as alternatives of conjunctions, parentheses distributed.
+    """The expression as alternatives of conjunctions, parentheses distributed, no path twice in one.
 
     Raises:
         ExpressionError: when there are more than MAX_ALTERNATIVES, or MAX_PATHS in all.
     """
+    count_alternatives(tree)
+    return tuple(tuple(option) for option in _distribute(tree))
+
+
+def _distribute(tree: Expression) -> list[dict[Path, None]]:
     if isinstance(tree, Path):
-        return ((tree,),)
-    if len(paths(tree)) > MAX_PATHS:
-        raise ExpressionError(f"more than {MAX_PATHS} paths", 1)
+        return [{tree: None}]
     terms = operands(tree)
-    plain = [term for term in terms if isinstance(term, Path)]
-    if len(plain) == len(terms):
-        return _bounded((path,) for path in plain) if isinstance(tree, AnyOf) else (tuple(dict.fromkeys(plain)),)
     if isinstance(tree, AnyOf):
-        return _bounded(option for term in terms for option in alternatives(term))
-    options: tuple[tuple[Path, ...], ...] = ((),)
+        return [option for term in terms for option in _distribute(term)]
+    options: list[dict[Path, None]] = [{}]
     for term in terms:
-        right = alternatives(term)
-        options = _bounded(a + tuple(p for p in b if p not in a) for a in options for b in right)
+        right = _distribute(term)
+        if len(right) == 1:
+            for option in options:
+                option.update(right[0])
+        else:
+            options = [{**a, **b} for a in options for b in right]
     return options
-
-
-def _bounded(options: Iterator[tuple[Path, ...]]) -> tuple[tuple[Path, ...], ...]:
-    bounded = tuple(islice(options, MAX_ALTERNATIVES + 1))
-    if len(bounded) > MAX_ALTERNATIVES:
-        raise ExpressionError(f"more than {MAX_ALTERNATIVES} alternatives", 1)
-    return bounded
 
 
 def conjunction(paths_: Iterable[Path]) -> str:

@@ -117,17 +117,10 @@ def replace_parts(value: Json, replacements: Iterable[tuple[Place, Json]]) -> Js
     return holder[0]
 
 
-def contains_unknown(value: Json) -> bool:
-    """True when the value, or a part of it, is not known yet."""
-    if isinstance(value, dict):
-        return any(contains_unknown(v) for v in value.values())
-    if isinstance(value, list):
-        return any(contains_unknown(v) for v in value)
-    return value is UNKNOWN or value is UNKNOWN_TEXT
-
-
 def is_equal(one: Json, other: Json) -> bool:
     """True for equal JSON values. Numbers are equal by value, and true is no number."""
+    if one is other:
+        return True
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(is_equal(v, other[k]) for k, v in one.items())
     if isinstance(one, list) and isinstance(other, list):

@@ -139,7 +139,8 @@ def postpone(walk: Walk, row: int) -> None:
 def _read_again(walk: Walk, rank: int, elements: Elements) -> ElementReading:
     """What the elements are made of, in a run that goes on with them: read as it was when the first started."""
     context = walk.context.as_of(elements.provided)
-    elements.reading, _ = read_elements(walk.nodes[rank], context.reader(rank), scoped_messages(context, rank))
+    scoped = scoped_messages(context, rank)
+    elements.reading, _ = read_elements(walk.nodes[rank], context.reader(rank), scoped, walk.work)
     return elements.reading
 
 

@@ -52,6 +52,13 @@ class Assessment(NamedTuple):
 
 def assess_call(walk: Walk, rank: int) -> Assessment:
     """Resolve and check a Call, every dependency of which has settled: its condition, then its parameters."""
+    try:
+        return _assess(walk, rank)
+    except TooComplex as error:
+        return Assessment("start_failed", error=CallError(TOO_COMPLEX, str(error)))
+
+
+def _assess(walk: Walk, rank: int) -> Assessment:
     node, state = walk.nodes[rank], walk.calls[rank]
     read = walk.context.reader(rank)
     if node.condition is not None and not _condition_holds(walk, rank, node.condition, read):
@@ -62,7 +69,7 @@ def assess_call(walk: Walk, rank: int) -> Assessment:
         return Assessment("skipped", reason="a latent call without _outputPath is never run")
     if node.is_each:
         return _assess_elements(walk, rank, read)
-    call, missing = node.resolve(read)
+    call, missing = node.resolve(read, walk.work)
     if missing:
         return _assess_missing(walk, rank, missing)
     try:
@@ -74,7 +81,7 @@ def assess_call(walk: Walk, rank: int) -> Assessment:
 
 def _condition_holds(walk: Walk, rank: int, condition: ReferenceUse, read: Callable[[Path], Json]) -> bool:
     """Whether a Call is to run; what a dry run cannot know, it assumes."""
-    result = holds(condition.tree, read)
+    result = holds(condition.tree, read, walk.work)
     return walk.assume(rank) if result is UNKNOWN else bool(result)
 
 
@@ -82,7 +89,7 @@ def _assess_elements(walk: Walk, rank: int, read: Callable[[Path], Json]) -> Ass
     """Read the list of a Call with ``_each``. Each element is checked when it starts."""
     node = walk.nodes[rank]
     try:
-        reading, missing = read_elements(node, read, scoped_messages(walk.context, rank))
+        reading, missing = read_elements(node, read, scoped_messages(walk.context, rank), walk.work)
     except CallError as error:
         return Assessment("start_failed", error=error)
     if missing:

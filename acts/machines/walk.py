@@ -23,6 +23,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from acts.language.errors import CallError, DecisionRefused, EngineError
+from acts.language.evaluation_work import EvaluationWork
 from acts.language.wire import APPROVAL_TIMEOUT, CANCELLED, REJECTED
 from acts.machines import early_end, elements, replanning, snapshot
 from acts.machines.call_outcomes import (
@@ -85,6 +86,7 @@ class Walk(WalkView):
         self.ignored = self.states.ignored
         self.progress = WriterProgress(prepared.graph, self.calls)
         self.context = WalkContext(prepared, self.calls, provided)
+        self.work = EvaluationWork()
         for rank, call in enumerate(self.calls):
             for index in call.elements.running if call.elements is not None else ():
                 self.states.add_element(rank, self.nodes[rank].element_node(index), "running")

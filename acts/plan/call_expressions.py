@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from acts.language.errors import ExpressionError, Problem, truncate
 from acts.language.expression_parser import OPENING, is_text_template, parse, parse_condition
-from acts.language.reference_uses import ELEMENT_KINDS, ITEM, Escape, ReferenceUse, parse_marked, scan_marked
-from acts.language.references import MARK, Expression, Literal, Path, TextTemplate, alternatives
+from acts.language.reference_uses import ELEMENT_KINDS, INDEX, ITEM, Escape, ReferenceUse, parse_marked, scan_marked
+from acts.language.references import MARK, Expression, Literal, Path, TextTemplate, count_alternatives, operands
 from acts.language.tools import META
 from acts.language.values import Json, Place, pointer, type_name
+from acts.language.wire import TOO_COMPLEX
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping
@@ -27,6 +28,10 @@ WHEN: Final = "_when"
 EACH: Final = "_each"
 # The results of all elements are one value, and that of a Call has to fit one payload of 2 MB
 MAX_ELEMENTS: Final = 10_000
+# Expressions that each element reads: 2,000 elements may start in one workflow task, at 2 µs for each expression
+MAX_ELEMENT_EXPRESSIONS: Final = 256
+# Parts of the lists and objects that are copied for each element: 80 kB of memory, 2,000 times
+MAX_ELEMENT_COPY: Final = 10_000
 
 # What looks like a path inside a text: a kind, a dot, and mostly names
 _EMBEDDED: Final = re.compile(rf"{MARK}([\w-]+)(?:(\.)((?:[\w-]+(?:\.[\w-]+)*)?))?")
@@ -71,7 +76,7 @@ class CallExpressions:
             return None
         try:
             tree = parse(text)
-            alternatives(tree)
+            count_alternatives(tree)
         except ExpressionError as error:
             self._report_malformed(error, text, *at)
             return None
@@ -93,14 +98,41 @@ class CallExpressions:
         for key, value in self._call.items():
             if key not in META:
                 self._read_strings(value, key, uses, escapes)
+        self._limit_elements(uses)
         return uses, escapes
+
+    def _limit_elements(self, uses: Iterable[ReferenceUse]) -> None:
+        """Report a Call whose elements take much each: two thousand of them may start at once."""
+        own = [use for use in uses if use.is_of_element]
+        expressions = sum(len(use.expressions) for use in own)
+        if expressions > MAX_ELEMENT_EXPRESSIONS:
+            text = f"the parameters have {expressions:,} expressions with {MARK}{ITEM} or {MARK}{INDEX}"
+            text = f"{text}; at most {MAX_ELEMENT_EXPRESSIONS} are allowed, since each element reads them"
+            self._report(TOO_COMPLEX, text, EACH, hint="pass the whole element, and let the tool take it apart")
+        copied = sum(map(len, self._containers_around(own)))
+        if copied > MAX_ELEMENT_COPY:
+            text = f"each element would copy {copied:,} parts of lists and objects around its expressions"
+            text = f"{text}; at most {MAX_ELEMENT_COPY:,} are allowed"
+            self._report(TOO_COMPLEX, text, EACH, hint=f"put {MARK}{ITEM} beside the large value, not into it")
+
+    def _containers_around(self, uses: Iterable[ReferenceUse]) -> Iterable[Any]:
+        """The lists and objects of the parameters in which these expressions are."""
+        around: dict[int, Any] = {}
+        for use in uses:
+            value: Any = self._call
+            for token in use.at[:-1]:
+                value = value[token]
+                around[id(value)] = value
+        return around.values()
 
     def _read_strings(self, value: Json, key: str, uses: list[ReferenceUse], escapes: list[Escape]) -> None:
         for at, text in scan_marked(value, key):
             try:
                 tree = parse_marked(text)
-                if not isinstance(tree, (str, TextTemplate)):
-                    alternatives(tree)
+                for part in (
+                    () if isinstance(tree, str) else operands(tree) if isinstance(tree, TextTemplate) else (tree,)
+                ):
+                    count_alternatives(part)
             except ExpressionError as error:
                 self._report_malformed(error, text, *at)
                 continue
@@ -143,7 +175,7 @@ class CallExpressions:
         try:
             tree = parse_condition(value)
             for needed in ReferenceUse.of((WHEN,), value, tree).needed_expressions:
-                alternatives(needed)
+                count_alternatives(needed)
         except ExpressionError as error:
             hint = 'a condition is like "†state.score >= 0.8 && !†state.blocked"'
             self._report("invalidExpression", f"{error} in {truncate(value, 200)!r}", WHEN, hint=hint)

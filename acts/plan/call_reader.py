@@ -10,15 +10,16 @@ it reads and writes: one bad Call hides no problem of another one, and causes no
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final
 
 from acts.language.errors import ExpressionError, Problem, TooComplex, format_choices
+from acts.language.evaluation_work import count_parts
 from acts.language.expression_parser import parse
 from acts.language.messages import DATA_TYPES, TYPES
 from acts.language.output_methods import METHODS
-from acts.language.references import Path, alternatives
+from acts.language.references import Path, alternatives, count_alternatives
 from acts.language.tools import CONTROL, META, TOOL_ONLY, Tool
 from acts.language.values import ABSENT, Json, pointer, type_name
 from acts.language.wire import TOO_COMPLEX
@@ -36,12 +37,14 @@ _UNLISTED: Final = ("_tool", *TOOL_ONLY)
 _RESERVED_KINDS: Final = frozenset(TYPES) - frozenset(DATA_TYPES)
 # Steps to read all Calls and check their values: 20,000 Calls that read three values each, about a second
 MAX_PLAN_STEPS: Final = 1_000_000
-# Steps of one Call beside those of its values; of a path that it reads and each four of its names; of one that it
+# Steps of one Call beside those of its values; of a path that it reads and each two of its names; of one that it
 # writes and each of its names, which has two entries in the graph. Measured, at 1 µs each
 _CALL_STEPS: Final = 20
-_READ_STEPS: Final = 3
+_READ_STEPS: Final = 7
 _WRITE_STEPS: Final = 4
 _WRITTEN_NAME_STEPS: Final = 3
+# Parts of a list for ``_each`` that are read in a step
+_PARTS_PER_STEP: Final = 4
 _TOO_COMPLEX_HINT: Final = (
     "use fewer calls, alternatives and names of paths, simpler tools, or data that is referred to"
 )
@@ -76,6 +79,7 @@ class CallReader:
         self.writes_unknown = False
         self._embedded: list[tuple[PlannedCall, list[EmbeddedReference]]] = []
         self.meter = WorkMeter("reading the calls of the plan", MAX_PLAN_STEPS)
+        self.list_parts: dict[int, int] = {}  # of the lists for ``_each``, by id: the Request holds them
         self._has_stopped = False
 
     def embedded_problems(self, kinds: Container[str]) -> list[Problem]:
@@ -151,6 +155,7 @@ class _CallParser:
         instance = self._instance()
         delegate = self.call.get("_delegate")
         uses, escapes = self.expressions.parameters()
+        self._count_list()
         element_uses, element_escapes = self.expressions.elements()
         condition = self.expressions.condition()
         # Where the instance is unknown, so is what the Call could read
@@ -168,11 +173,26 @@ class _CallParser:
             self._check_literal_output(call)
         return call
 
+    def _count_list(self) -> None:
+        """Count what a list for ``_each`` takes to be read: a Tool may fix one for each of its Calls."""
+        value = self.call.get("_each")
+        if isinstance(value, list):
+            parts = self.plan.list_parts.get(id(value))
+            if parts is None:
+                parts = self.plan.list_parts[id(value)] = count_parts(value)[0]
+            self.plan.meter.spend(parts // _PARTS_PER_STEP)
+
     def _count_steps(self, call: PlannedCall) -> None:
-        """Count what the Call takes in the graph."""
+        """Count what the Call takes in the graph and in the checks of the whole plan."""
         read = [path for use in call.reads for path in use.paths] + list(call.scopes)
-        steps = _CALL_STEPS + sum(_READ_STEPS + len(path.names) // 4 for path in read)
-        self.plan.meter.spend(steps + sum(_WRITE_STEPS + _WRITTEN_NAME_STEPS * len(path.names) for path in call.writes))
+        steps = _CALL_STEPS + sum(_READ_STEPS + len(path.names) // 2 for path in read)
+        steps += sum(_WRITE_STEPS + _WRITTEN_NAME_STEPS * len(path.names) for path in call.writes)
+        if call.is_branching:
+            steps += sum(len(outcome) for outcome in call.outcomes)
+        for use in call.reads:
+            if not isinstance(use.tree, Path):
+                steps += sum(count_alternatives(tree)[1] for tree in use.needed_expressions)
+        self.plan.meter.spend(steps)
 
     def report(self, code: str, message: str, *at: str | int, hint: str | None = None, warn: bool = False) -> None:
         """Report a problem; ``at`` leads from the Call to the part that is wrong."""
@@ -285,7 +305,7 @@ class _CallParser:
                 message = f"{path} would write {path.kind} messages; a Call writes data-like kinds only"
                 hint = f"the kinds are {', '.join(DATA_TYPES)} or names of your own"
                 self.report("forbiddenWrite", message, key, hint=hint)
-        for one, other in ((a, b) for o in outcomes for i, a in enumerate(o) for b in o[i + 1 :] if a.overlaps(b)):
+        for one, other in dict.fromkeys(pair for outcome in outcomes for pair in _overlaps(outcome)):
             self.report("invalidExpression", f"{one} and {other} overlap; one value cannot be written to both", key)
         if "[" in text:
             self.report("invalidExpression", "an output path is made of names, without brackets", key)
@@ -317,6 +337,16 @@ class _CallParser:
         if call.tool.output_check is not None:
             for at, text in call.tool.output_check.defects(self.call["_output"], self.plan.meter):
                 self.report("schemaMismatch", f'_output of tool "{call.tool.name}": {text}', "_output", *at)
+
+
+def _overlaps(outcome: tuple[Path, ...]) -> Iterator[tuple[Path, Path]]:
+    """The pairs of paths of which one is at or above the other, in the order listed; linear in their names."""
+    positions = {(path.kind, path.names): i for i, path in enumerate(outcome)}
+    for i, path in enumerate(outcome if len(outcome) > 1 else ()):
+        for depth in range(len(path.names)):
+            above = positions.get((path.kind, path.names[:depth]))
+            if above is not None:
+                yield outcome[min(i, above)], outcome[max(i, above)]
 
 
 def _parse_outcomes(text: Json) -> Outcomes | None:

@@ -6,7 +6,8 @@ Each write carries the rank of its Call. Writes arrive in any order. A read *as 
 fold of the initial messages and of all writes below rank r, in rank order. It looks only at what
 overlaps its path:
 
-* Every written path keeps its effects sorted by rank, and every prefix of the path keeps them too.
+* Every written path keeps its effects sorted by rank, and every prefix of the path keeps them too. The
+  paths of a kind are a tree, so each operation costs time linear in the names of its path.
   ``merge`` and ``assign`` are stored as a ``set`` of each leaf, so that a reader of one leaf never
   looks at the others.
 * A fold starts at the latest ``set`` at or above the path, not at the beginning.
@@ -24,9 +25,7 @@ Who may read or write, and when, is not decided here.
 
 from __future__ import annotations
 
-import bisect
-from dataclasses import dataclass, field
-from itertools import chain
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from acts.language.errors import CallError, Problem
@@ -35,9 +34,24 @@ from acts.language.references import Path
 from acts.language.values import ABSENT, UNKNOWN, Json, Names, get, pointer, type_name, with_article
 from acts.language.wire import WRONG_KIND
 from acts.plan.effects import apply_effect, split_write
+from acts.plan.path_effects import (
+    FIRST,
+    Effect,
+    PathEffects,
+    Point,
+    Trail,
+    find_growth,
+    find_hiding_point,
+    find_latest_set,
+    fold,
+    last_before,
+    later,
+    point_after,
+    type_after,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
     from acts.language.messages import Data
 
@@ -48,26 +62,6 @@ START: Final = 0
 _BEFORE: Final = -1
 """The rank of the initial messages."""
 
-Effect = tuple[int, int, Names, str, Json]
-"""What one write does at one path: rank, sequence number, names, operation, value.
-
-The first two order the effects of a view, and no two effects have the same: bisection compares whole tuples.
-"""
-
-Point = tuple[int, int]
-"""A point in the order of effects: those at or after it are not applied yet."""
-_FIRST: Final[Point] = (_BEFORE - 1, 0)
-
-
-@dataclass(slots=True)
-class _PathEffects:
-    """The effects at one path, by operation, and those strictly below it; each list is sorted."""
-
-    sets: list[Effect] = field(default_factory=list)
-    grows: list[Effect] = field(default_factory=list)
-    ensures: list[Effect] = field(default_factory=list)
-    below: list[Effect] = field(default_factory=list)
-
 
 class View:
     """The global view of a context, or that of one instance over the global one (``shared``)."""
@@ -75,10 +69,10 @@ class View:
     def __init__(self, shared: View | None = None) -> None:
         self._shared = shared
         self._base: dict[str, Json] = {}
-        self._effects: dict[tuple[str, Names], _PathEffects] = {}
-        self._cache: dict[tuple[str, Names], tuple[int, Json, Json]] = {}
+        self._effects: dict[str, PathEffects] = {}
         self._count = 0
         self._kinds: dict[str, None] = {}
+        self._has_folds = False
 
     # -- writing ---------------------------------------------------------------
 
@@ -108,7 +102,7 @@ class View:
             conflict = self.find_conflict(path, method, value, START)
             if value is ABSENT or conflict:
                 return conflict
-        self._cache.clear()
+        self._forget_folds()
         if self._shared is not None:
             self.write(path, method, value, _BEFORE)
             return None
@@ -122,20 +116,35 @@ class View:
         self._kinds[kind] = None
         self._count += 1
         effect: Effect = (rank, self._count, names, operation, value)
-        effects = self._effects_at(kind, names)
-        siblings = {"set": effects.sets, "ensure": effects.ensures}.get(operation, effects.grows)
-        bisect.insort(siblings, effect)
-        for depth in range(len(names)):
-            bisect.insort(self._effects_at(kind, names[:depth]).below, effect)
-            cached = self._cache.get((kind, names[:depth]))
-            if cached is not None and cached[0] > rank:
-                del self._cache[(kind, names[:depth])]
-
-    def _effects_at(self, kind: str, names: Names) -> _PathEffects:
-        effects = self._effects.get((kind, names))
+        effects = self._effects.get(kind)
         if effects is None:
-            effects = self._effects[(kind, names)] = _PathEffects()
-        return effects
+            effects = self._effects[kind] = PathEffects()
+        for name in names:
+            effects.add_below(effect)
+            if effects.cached is not None and effects.cached[0] > rank:
+                effects.cached = None
+            effects = effects.child(name)
+        effects.add(operation, effect)
+
+    def _forget_folds(self) -> None:
+        if self._has_folds:
+            for _, effects in self._all_effects():
+                effects.cached = None
+        self._has_folds = False
+
+    def _all_effects(self) -> Iterator[tuple[Path, PathEffects]]:
+        for kind, effects in self._effects.items():
+            yield from effects.changes(Path(kind))
+
+    def _trail(self, kind: str, names: Names) -> Trail:
+        effects = self._effects.get(kind)
+        trail: Trail = []
+        for name in names:
+            if effects is None:
+                return trail
+            trail.append(effects)
+            effects = None if effects.children is None else effects.children.get(name)
+        return trail if effects is None else [*trail, effects]
 
     # -- reading ---------------------------------------------------------------
 
@@ -146,8 +155,7 @@ class View:
 
     def own_changes(self) -> Iterator[tuple[Path, bool]]:
         """The paths that this view's own effects change; True where that can hide the shared values below."""
-        for (kind, names), effects in self._effects.items():
-            path = Path(kind, names)
+        for path, effects in self._all_effects():
             replaces = bool(effects.sets or effects.grows)
             yield path, replaces or (self._shared is not None and self._shared.type_at(path, START) == "list")
 
@@ -159,26 +167,29 @@ class View:
         """
         kind, names = path.kind, path.names
         base = self._read_base(path, rank, settled=settled)
-        if not self._effects:
+        trail = self._trail(kind, names)
+        if not trail:
             return base
-        point, value = _FIRST, base
-        cached = self._cache.get((kind, names))
+        here = trail[-1] if len(trail) > len(names) else None
+        point, value = FIRST, base
+        cached = here.cached if here is not None else None
         if cached is not None and cached[0] <= rank and cached[2] is base:
             point, value = (cached[0], 0), cached[1]
-        latest = self._latest_set(kind, names, point, rank)
+        latest = find_latest_set(trail, point, rank)
         if latest is not None:
-            point, value = _after(latest), get(latest[4], names[len(latest[2]) :])
-        growing = self._growing_above(kind, names, point, rank)
+            point, value = point_after(latest), get(latest[4], names[len(latest[2]) :])
+        growing = find_growth(trail[: len(names)], point, rank)
         if growing is not None:
             # Writes beside the path may still arrive: ``_add`` then drops what is cached here
-            value = get(self.read(Path(kind, growing), rank, settled=settled), names[len(growing) :])
+            value = get(self.read(Path(kind, names[:growing]), rank, settled=settled), names[growing:])
         else:
-            hidden = self._hidden_at(kind, names, rank)
+            hidden = self._hidden_at(kind, names, trail, rank)
             if hidden is not None and hidden >= point:
                 point, value = hidden, ABSENT
-            value = self._fold(kind, names, value, point, rank)
-        if settled:
-            self._cache[(kind, names)] = (rank, value, base)
+            value = fold(here, len(names), value, point, rank)
+        if settled and here is not None:
+            self._has_folds = True
+            here.cached = (rank, value, base)
         return value
 
     def _read_base(self, path: Path, rank: int, *, settled: bool = False) -> Json:
@@ -186,63 +197,51 @@ class View:
             return self._shared.read(path, rank, settled=settled)
         return get(self._base.get(path.kind, ABSENT), path.names)
 
-    def _latest_set(self, kind: str, names: Names, point: Point, rank: int) -> Effect | None:
-        """The latest ``set`` at or above ``names``, not before ``point`` and below ``rank``."""
-        latest: Effect | None = None
+    def _types_of_base(self, kind: str, names: Names, rank: int) -> list[str]:
+        """The type name of the value without this view's effects, at the kind and after each of the names."""
+        if self._shared is not None:
+            return list(self._shared._types(kind, names, rank))  # noqa: SLF001 - a view like this one
+        value = self._base.get(kind, ABSENT)
+        types = [type_name(value)]
+        for name in names:
+            value = get(value, (name,))
+            types.append(type_name(value))
+        return types
+
+    def _levels(self, kind: str, names: Names, trail: Trail, rank: int) -> Iterator[tuple[Effect | None, str]]:
+        """The latest ``set`` at or above the kind and each of the names, and the type of what it put there.
+
+        Without one, the type is that of the base.
+        """
+        base: list[str] = []
+        latest, value = None, ABSENT
         for depth in range(len(names) + 1):
-            effects = self._effects.get((kind, names[:depth]))
-            last = _last(effects.sets, rank) if effects is not None else None
-            if last is not None and last >= (latest or point):
-                latest = last
-        return latest
+            last = last_before(trail[depth].sets, rank) if depth < len(trail) else None
+            if last is not None and (latest is None or last >= latest):
+                latest, value = last, last[4]
+            elif latest is not None:
+                value = get(value, names[depth - 1 : depth])
+            else:
+                base = base or self._types_of_base(kind, names, rank)
+            yield latest, type_name(value) if latest is not None else base[depth]
 
-    def _growing_above(self, kind: str, names: Names, point: Point, rank: int) -> Names | None:
-        """The shallowest strict prefix whose list or string grew since ``point``: it must be read as a whole."""
-        for depth in range(len(names)):
-            effects = self._effects.get((kind, names[:depth]))
-            last = _last(effects.grows, rank) if effects is not None else None
-            if last is not None and last >= point:
-                return names[:depth]
-        return None
-
-    def _hidden_at(self, kind: str, names: Names, rank: int) -> Point | None:
+    def _hidden_at(self, kind: str, names: Names, trail: Trail, rank: int) -> Point | None:
         """The point at which an object last replaced a list or scalar above ``names``, and hid its parts."""
-        latest_point: Point | None = None
-        for depth in range(len(names)):
-            effects = self._effects.get((kind, names[:depth]))
-            if effects is None or not (effects.ensures or effects.below):
-                continue
-            above = Path(kind, names[:depth])
-            latest = self._latest_set(kind, above.names, _FIRST, rank)
-            before = get(latest[4], above.names[len(latest[2]) :]) if latest else self._read_base(above, rank)
-            if before is None or before is ABSENT or before is UNKNOWN or isinstance(before, dict):
-                continue
-            start = _after(latest) if latest else _FIRST
-            firsts = (_between(part, start, rank)[:1] for part in (effects.ensures, effects.below))
-            point = min((e[:2] for part in firsts for e in part), default=None)
-            if point is not None:
-                latest_point = max(latest_point, point) if latest_point else point
-        return latest_point
-
-    def _fold(self, kind: str, names: Names, value: Json, point: Point, rank: int) -> Json:
-        """``value`` with the effects at ``names`` and below it applied, from ``point`` on and below ``rank``."""
-        here = self._effects.get((kind, names))
-        if here is None:
-            return value
-        parts = [_between(part, point, rank) for part in (here.grows, here.ensures, here.below) if part]
-        effects = sorted(chain.from_iterable(parts)) if len(parts) > 1 else chain.from_iterable(parts)
-        owned: set[int] = set()
-        for effect in effects:
-            value = apply_effect(value, effect[2][len(names) :], effect[3], effect[4], owned)
-        return value
+        above = trail[: len(names)]
+        if not any(effects.ensures or effects.below for effects in above):
+            return None
+        hidden: Point | None = None
+        for effects, (latest, type_) in zip(above, self._levels(kind, names, trail, rank), strict=False):
+            hidden = later(hidden, find_hiding_point(effects, latest, type_, rank))
+        return hidden
 
     # -- conflicts -------------------------------------------------------------
 
     def find_conflict(self, path: Path, method: str, value: Json, rank: int) -> CallError | None:
         """Why ``method`` cannot be applied at ``path`` as of ``rank``, or None."""
-        for depth in range(len(path.names)):
-            names = path.names[:depth]
-            if self._may_be_list(path.kind, names) and self.type_at(above := Path(path.kind, names), rank) == "list":
+        for depth, type_ in enumerate(islice(self._types(path.kind, path.names, rank), len(path.names))):
+            if type_ == "list":
+                above = Path(path.kind, path.names[:depth])
                 return CallError(WRONG_KIND, f"{path} leads through {above}, which is a list")
         if method == "set":
             return None
@@ -254,41 +253,29 @@ class View:
             return None
         return CallError(WRONG_KIND, f"{method} of {with_article(new)} at {path}, which holds {with_article(old)}")
 
-    def _may_be_list(self, kind: str, names: Names) -> bool:
-        """False where no list was ever put at ``names``: true of nearly every path, and quickly known."""
-        for depth in range(len(names) + 1):
-            effects = self._effects.get((kind, names[:depth]))
-            if effects is not None and (effects.sets or effects.grows):
-                return True
-        if self._shared is not None:
-            return self._shared._may_be_list(kind, names)  # noqa: SLF001 - a view like this one
-        return isinstance(get(self._base.get(kind, ABSENT), names), list)
-
     def type_at(self, path: Path, rank: int) -> str:
         """The type name of the value at ``path`` as of ``rank``, mostly without a fold: that of its latest effect."""
-        latest = self._latest_set(path.kind, path.names, _FIRST, rank)
-        point: Point = _after(latest) if latest else _FIRST
-        if latest is not None:
-            type_ = type_name(get(latest[4], path.names[len(latest[2]) :]))
-        elif self._shared is not None:
-            type_ = self._shared.type_at(path, rank)
-        else:
-            type_ = type_name(self._read_base(path, rank))
-        if self._growing_above(path.kind, path.names, point, rank) is not None:
-            return type_name(self.read(path, rank))
-        hidden = self._hidden_at(path.kind, path.names, rank)
-        if hidden is not None and hidden >= point:
-            point, type_ = hidden, "nothing"
-        effects = self._effects.get((path.kind, path.names))
-        if effects is None or type_ == "unknown":
-            return type_
-        last = [e for e in (_last(effects.below, rank), _last(effects.ensures, rank)) if e and e >= point]
-        growth = _last(effects.grows, rank)
-        if last and max(last) >= (growth or point):
-            return "object"
-        if growth and growth >= point:
-            return "list" if OUTPUT_METHODS[growth[3]].adds_element else type_name(growth[4])
+        *_, type_ = self._types(path.kind, path.names, rank)
         return type_
+
+    def _types(self, kind: str, names: Names, rank: int) -> Iterator[str]:
+        """The type names of the kind and after each of the names; each costs the same, unless something grew above."""
+        trail = self._trail(kind, names)
+        grown: Point | None = None
+        hidden: Point | None = None
+        for depth, (latest, type_) in enumerate(self._levels(kind, names, trail, rank)):
+            effects = trail[depth] if depth < len(trail) else None
+            point = point_after(latest) if latest else FIRST
+            if grown is not None and grown >= point:
+                yield type_name(self.read(Path(kind, names[:depth]), rank))
+            elif hidden is not None and hidden >= point:
+                yield type_after(effects, "nothing", hidden, rank)
+            else:
+                yield type_after(effects, type_, point, rank)
+            if effects is not None:
+                growth = last_before(effects.grows, rank)
+                grown = later(grown, growth[:2] if growth is not None else None)
+                hidden = later(hidden, find_hiding_point(effects, latest, type_, rank))
 
 
 class Log:
@@ -331,19 +318,3 @@ class Log:
     def read_kind(self, kind: str, rank: int = END, instance: str | None = None) -> Json:
         """The value of a whole kind as of ``rank``, or ABSENT."""
         return self.read(Path(kind), rank, instance)
-
-
-def _after(effect: Effect) -> Point:
-    return (effect[0], effect[1] + 1)
-
-
-def _last(effects: list[Effect], rank: int) -> Effect | None:
-    """The last effect below ``rank``."""
-    at = bisect.bisect_left(effects, (rank, 0)) if effects else 0
-    return effects[at - 1] if at else None
-
-
-def _between(effects: list[Effect], point: Point, rank: int) -> Sequence[Effect]:
-    """The effects from ``point`` on, below ``rank``."""
-    low = bisect.bisect_left(effects, point)
-    return effects[low : bisect.bisect_left(effects, (rank, 0))]

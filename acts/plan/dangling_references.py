@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 # Of the Calls that write near a reference, so many are compared with it: a hint is short, and its cost bounded
 _WRITERS_COMPARED: Final = 50
 _WRITES_LISTED: Final = 6
+# Expressions of one string, and paths of one of them, that a problem names
+_PATHS_LISTED: Final = 20
+# Strings that read nothing: of more, the check says no more, as of Calls with errors
+MAX_LACKING: Final = 1_000
 
 
 class ReferenceCheck:
@@ -45,6 +49,8 @@ class ReferenceCheck:
         """
         lacking: dict[tuple[int, Place], tuple[ReferenceUse, list[tuple[Path, ...]]]] = {}
         for read in unsatisfied:
+            if len(lacking) >= MAX_LACKING:
+                break
             call = self._listing.calls[read.position]
 
             def is_available(path: Path, read: OpenRead = read, call: PlannedCall = call) -> bool:
@@ -60,7 +66,8 @@ class ReferenceCheck:
     ) -> Problem:
         """The problem of one string; ``missing`` are the paths of each of its expressions that lacks some."""
         call = self._listing.calls[position]
-        texts = (" or ".join(map(str, paths)) for paths in missing)
+        texts = [" or ".join(map(str, paths[:_PATHS_LISTED])) for paths in missing[:_PATHS_LISTED]]
+        texts += [f"{len(missing) - _PATHS_LISTED:,} more"] if len(missing) > _PATHS_LISTED else []
         text = f"nothing in the context or the plan provides {', nor '.join(texts)}"
         hint = self._hint(missing[0][0], position, instance or call.instance)
         # A condition that reads nothing is false: its Call is skipped

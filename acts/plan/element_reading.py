@@ -9,11 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from acts.language.errors import CallError
+from acts.language.errors import CallError, TooComplex
+from acts.language.evaluation_work import EvaluationWork
 from acts.language.reference_uses import ITEM, resolve_references
-from acts.language.references import Path, evaluate
-from acts.language.values import ABSENT, UNKNOWN, Json, get, type_name, with_article
-from acts.language.wire import LIMIT_EXCEEDED, UNRESOLVED, WRONG_KIND
+from acts.language.references import Path, is_absent, paths
+from acts.language.values import UNKNOWN, Json, get, type_name, with_article
+from acts.language.wire import LIMIT_EXCEEDED, TOO_COMPLEX, UNRESOLVED, WRONG_KIND
 from acts.plan.call_expressions import MAX_ELEMENTS
 
 if TYPE_CHECKING:
@@ -38,24 +39,33 @@ class ElementReading:
     values: dict[Path, Json] = field(default_factory=dict)
     context: list[dict[str, Any]] = field(default_factory=list)
     is_known: bool = True
+    work: EvaluationWork = field(default_factory=EvaluationWork)
 
     def resolve(self, index: int) -> dict[str, Any]:
         """The Call of one element.
 
         Raises:
-            CallError: an expression yields nothing for it.
+            CallError: an expression yields nothing for it, or its texts are too long.
         """
-        call, missing = resolve_references(self.call, self.uses, (), self._reader(index))
+        try:
+            call, missing = resolve_references(self.call, self.uses, (), self._reader(index), self.work)
+        except TooComplex as error:
+            raise CallError(TOO_COMPLEX, str(error)) from error
         if missing:
             texts = ", ".join(dict.fromkeys(use.text for use in missing))
             raise CallError(UNRESOLVED, f"there is no value at {texts}")
         return dict(call)
 
     def find_partly_missing(self) -> list[ReferenceUse]:
-        """The expressions that also read the context, and yield nothing for some element."""
+        """The expressions that also read the context, and yield nothing for some element.
+
+        Raises:
+            TooComplex: all elements of the plan have too many of them.
+        """
         mixed = [use for use in self.uses if use.paths]
+        self.work.element_reads.spend(len(self.items) * sum(len(paths(use.tree)) for use in mixed))
         readers = [self._reader(index) for index in range(len(self.items))] if mixed else []
-        return [use for use in mixed if any(evaluate(use.tree, read) is ABSENT for read in readers)]
+        return [use for use in mixed if any(is_absent(use.tree, read) for read in readers)]
 
     def _reader(self, index: int) -> Callable[[Path], Json]:
         item = self.items[index]
@@ -69,17 +79,18 @@ class ElementReading:
 
 
 def read_elements(
-    node: PlannedCall, read: Callable[[Path], Json], context: list[dict[str, Any]]
+    node: PlannedCall, read: Callable[[Path], Json], context: list[dict[str, Any]], work: EvaluationWork
 ) -> tuple[ElementReading, list[ReferenceUse]]:
     """What the elements of a Call are made of, and the expressions that yield nothing for all of them.
 
     Raises:
         CallError: ``_each`` yields no list, or too long a one.
+        TooComplex: texts, or values that are repeated, are more than is allowed.
     """
-    items, missing = node.resolve_elements(read)
+    items, missing = node.resolve_elements(read, work)
     own = tuple(use for use in node.parameter_uses if use.is_of_element)
     shared = [use for use in node.parameter_uses if not use.is_of_element]
-    call, more = resolve_references(node.sent, shared, node.parameter_escapes, read)
+    call, more = resolve_references(node.sent, shared, node.parameter_escapes, read, work)
     missing += more
     if missing:
         return ElementReading([], call), missing
@@ -91,4 +102,4 @@ def read_elements(
     if len(items) > MAX_ELEMENTS:
         raise CallError(LIMIT_EXCEEDED, f"_each has {len(items):,} elements; at most {MAX_ELEMENTS:,} are allowed")
     values = {path: read(path) for use in own for path in use.paths}
-    return ElementReading(items, call, own, values, context, is_known), []
+    return ElementReading(items, call, own, values, context, is_known, work), []

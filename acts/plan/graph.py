@@ -19,7 +19,7 @@ import bisect
 import heapq
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from acts.language.errors import Problem
 from acts.language.references import Expression, Path, is_provided, paths
@@ -140,7 +140,7 @@ class OpenRead:
     @property
     def paths(self) -> tuple[Path, ...]:
         """The paths of the expression that lead into the context."""
-        return tuple(path for path in paths(self.tree) if path in self.use.paths)
+        return tuple(path for path in paths(self.tree) if self.use.is_of_context(path))
 
     def is_satisfied(self, has: Callable[[Path], bool]) -> bool:
         """True when ``has`` is true of every path of one alternative."""
@@ -160,12 +160,12 @@ class PlanListing:
         self.waits: list[tuple[Wait, ...]] = []
         self.open_reads: list[OpenRead] = []
         for position, call in enumerate(calls):
-            self.waits.append(self.writers.waits(paths_read(call), call.instance))
-            for use in call.reads:
-                unwritten = frozenset(p for p in use.paths if not self.writers.has_writer(p, call.instance))
-                if unwritten:
-                    reads = (OpenRead(position, use, tree, unwritten) for tree in use.expressions)
-                    self.open_reads += (read for read in reads if not read.is_satisfied(_is_nothing))
+            read = paths_read(call)
+            self.waits.append(self.writers.waits(read, call.instance))
+            unwritten = frozenset(p for p in read if not self.writers.has_writer(p, call.instance))
+            for use in call.reads if unwritten else ():
+                reads = (OpenRead(position, use, tree, unwritten) for tree in use.expressions)
+                self.open_reads += (read for read in reads if not read.is_satisfied(_is_nothing))
             self.writers.add(call, position)
 
     def is_written_by_another(self, path: Path, position: int) -> bool:
@@ -219,8 +219,8 @@ def order_calls(listing: PlanListing, unsatisfied: Sequence[OpenRead]) -> tuple[
 
 
 def paths_read(call: PlannedCall) -> tuple[Path, ...]:
-    """Every path a Call reads: its parameters' and its scopes'."""
-    return tuple(path for use in call.reads for path in use.paths) + call.scopes
+    """Every path a Call reads, once each: its parameters' and its scopes'."""
+    return tuple(dict.fromkeys([*(path for use in call.reads for path in use.paths), *call.scopes]))
 
 
 def _plan_order(listing: PlanListing, forward: Mapping[int, Sequence[Wait]]) -> tuple[list[PlannedCall], list[Problem]]:
@@ -312,18 +312,34 @@ class _KahnOverChains:
 
 def _cycles(calls: Sequence[PlannedCall], sorter: _KahnOverChains) -> list[Problem]:
     """The cycles among the Calls without an order. One edge out of each Call is enough to find them."""
-    import networkx as nx
-
-    graph: Any = nx.DiGraph()
+    edges: dict[int, tuple[int, Path]] = {}
     for position, is_ordered in enumerate(sorter.is_ordered):
         blocker = None if is_ordered else sorter.find_blocker(position)
         if blocker is not None:
-            graph.add_edge(position, blocker[0], path=blocker[1])
+            edges[position] = blocker
     problems = []
     hint = "one of them must read something that is there before, or be listed after its writer"
-    for cycle in sorted(nx.simple_cycles(graph), key=min):
-        steps = [(a, b, graph.edges[a, b]["path"]) for a, b in zip(cycle, [*cycle[1:], cycle[0]], strict=True)]
-        text = "; ".join(f"{calls[a].id} reads {path}, written by {calls[b].id}" for a, b, path in steps[:10])
-        first = calls[min(cycle)]
+    for cycle in _find_cycles(edges):
+        steps = [(a, *edges[a]) for a in cycle[:10]]
+        text = "; ".join(f"{calls[a].id} reads {path}, written by {calls[b].id}" for a, b, path in steps)
+        first = calls[cycle[0]]
         problems.append(Problem("cycle", f"calls wait for each other: {text}", first.pointer, first.id, hint))
     return problems
+
+
+def _find_cycles(edges: Mapping[int, tuple[int, Path]]) -> list[list[int]]:
+    """The cycles of a graph with at most one edge out of each node, each from its first node on."""
+    cycles = []
+    walks: dict[int, int] = {}  # by node: the start of the walk that met it first
+    for start in edges:
+        node: int | None = start
+        while node is not None and node not in walks:
+            walks[node] = start
+            node = edges[node][0] if node in edges else None
+        if node is not None and walks[node] == start:
+            cycle = [node]
+            while (following := edges[cycle[-1]][0]) != node:
+                cycle.append(following)
+            at = cycle.index(min(cycle))
+            cycles.append(cycle[at:] + cycle[:at])
+    return sorted(cycles)

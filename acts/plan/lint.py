@@ -9,7 +9,7 @@ import bisect
 from typing import TYPE_CHECKING, Final
 
 from acts.language.errors import Problem
-from acts.language.references import Path, alternatives
+from acts.language.references import Path, alternatives, paths
 from acts.language.values import pointer
 from acts.plan.graph import Graph, WriterIndex, paths_read
 
@@ -81,9 +81,10 @@ def _needs(graph: Graph, log: Log) -> tuple[list[Needs], list[Problem]]:
     for rank, call in enumerate(graph.order):
         need: Needs = {}
         for use, tree in _needed_reads(call):
+            own = dict.fromkeys(path for path in paths(tree) if use.is_of_context(path))
+            of_path = {path: _path_needs(graph, log, needs, rank, path) for path in own}
             options = [
-                _join_needs([_path_needs(graph, log, needs, rank, path) for path in option if path in use.paths])
-                for option in alternatives(tree)
+                _join_needs([of_path[path] for path in option if path in of_path]) for option in alternatives(tree)
             ]
             feasible = [option for option in options if option is not None]
             if not feasible:

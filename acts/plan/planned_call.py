@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from acts.language.config import Approve
+    from acts.language.evaluation_work import EvaluationWork
 
 # The kind of a call that is a child of the run: the child walks the Calls of some instances
 UNIT: Final = "instance"
@@ -101,16 +102,20 @@ class PlannedCall:
         """True for a Call that is made once per element of a list."""
         return "_each" in self.call and self.element is None
 
-    def resolve(self, read: Callable[[Path], Json]) -> tuple[dict[str, Any], list[ReferenceUse]]:
+    def resolve(
+        self, read: Callable[[Path], Json], work: EvaluationWork | None = None
+    ) -> tuple[dict[str, Any], list[ReferenceUse]]:
         """What is sent of the Call, every expression replaced by what it yields, and the uses that are absent."""
-        call, missing = resolve_references(self.sent, self.parameter_uses, self.parameter_escapes, read)
+        call, missing = resolve_references(self.sent, self.parameter_uses, self.parameter_escapes, read, work)
         return call, missing
 
-    def resolve_elements(self, read: Callable[[Path], Json]) -> tuple[Json, list[ReferenceUse]]:
+    def resolve_elements(
+        self, read: Callable[[Path], Json], work: EvaluationWork | None = None
+    ) -> tuple[Json, list[ReferenceUse]]:
         """What ``_each`` yields, a list if all is well, and the uses in it that are absent."""
         uses = [use for use in self.reads if use.at[0] == "_each"]
         escapes = [escape for escape in self.escapes if escape[0][0] == "_each"]
-        value, missing = resolve_references({"_each": self.call["_each"]}, uses, escapes, read)
+        value, missing = resolve_references({"_each": self.call["_each"]}, uses, escapes, read, work)
         return value["_each"], missing
 
     def element_node(self, index: int) -> PlannedCall:

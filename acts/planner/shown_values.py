@@ -23,6 +23,8 @@ LARGE_VALUE_BYTES: Final = 128 * 1024
 _BEGINNING: Final = 16
 _LEAST_BEGINNING_BYTES: Final = 64
 _MOST_BEGINNING_BYTES: Final = 2048
+# A part of a part with less room than this has no beginning of its own: values nest 100 deep
+_LEAST_PART_BYTES: Final = 16
 # An object of more keys than these is a table: its beginning is shown, not each of its keys
 _MAX_KEYS: Final = 64
 # Items of a list whose keys are described: enough to meet the optional ones
@@ -59,11 +61,14 @@ def in_part(value: Json, path: Path | None, limit: int = LARGE_VALUE_BYTES) -> J
     size = json_size(value)
     if size <= limit:
         return value
-    if isinstance(value, dict) and len(value) <= _MAX_KEYS:
+    # Without the bound each level would be tried three times, for as many levels as the value has
+    if isinstance(value, dict) and len(value) <= _MAX_KEYS and limit >= _LEAST_BEGINNING_BYTES:
         for share in (2, 8, 32):
             parts = {k: in_part(v, _below(path, k), limit // share) for k, v in value.items()}
             if json_size(parts) <= limit:
                 return parts
+    if limit < _LEAST_PART_BYTES and isinstance(value, (dict, list)):  # so small a part says nothing
+        return {IN_PART: f"{len(value):,} {'keys' if isinstance(value, dict) else 'items'}, {size:,} bytes"}
     return _digest(value, path, size, min(max(limit // _BEGINNING, _LEAST_BEGINNING_BYTES), _MOST_BEGINNING_BYTES))
 
 

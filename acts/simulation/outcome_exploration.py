@@ -35,8 +35,16 @@ if TYPE_CHECKING:
 
 # As the protocol has it: nobody reads more
 MAX_COMBINATIONS: Final = 64
-# Looks at Calls and paths in all combinations together, some 20 µs each: a few seconds
-MAX_STEPS: Final = 200_000
+# Looks at Calls, paths and names in all combinations together, 5 to 8 µs each. So many are allowed even for the first
+# combination, without which there is nothing to report: a chain of 20,000 Calls takes 300,000
+MAX_STEPS: Final = 300_000
+# Characters of a text, and looks at parts of values, that take as long as a step
+_TEXT_PER_STEP: Final = 400
+_PARTS_PER_STEP: Final = 10
+# Steps of a Call, of a path that it reads, and of one that it may write; each name of a path is one more. Measured
+_CALL_STEPS: Final = 8
+_READ_STEPS: Final = 3
+_WRITE_STEPS: Final = 2
 
 # Outcomes of one Call that are tried with a Message that has all of their paths
 MAX_TRIED_OUTCOMES: Final = 16
@@ -97,6 +105,8 @@ def possible_outcomes(node: PlannedCall) -> tuple[int, ...]:
     """The outcomes that a Call can take: the first, a failure's, those that a Message can choose; a model, any."""
     if node.outcomes and not node.result_outcome_count:
         return SUCCESS, 0
+    if len(node.outcomes) == 1:
+        return (0,)
     if node.kind == "latent" and not node.is_each:
         return tuple(range(len(node.outcomes)))
     choosing = choosing_paths(node)
@@ -175,7 +185,8 @@ def explore_outcomes(
     count, truncated = 0, False
     steps_of_run, allowed = count_steps(prepared), MAX_STEPS if max_steps is None else max_steps
     while prefixes:
-        if count == MAX_COMBINATIONS or (count and (count + 1) * steps_of_run > allowed):
+        spent = count * steps_of_run + runner.more_steps
+        if count == MAX_COMBINATIONS or (count and spent + spent // count > allowed):
             return list(runs.values()), True
         prefix = prefixes.popleft()
         run = runner.run(prefix)
@@ -196,19 +207,24 @@ def count_steps(prepared: ValidatedPlan) -> int:
     """The looks at Calls, paths and their names that one dry run takes."""
     steps = 0
     for node in prepared.nodes:
-        written = sum(1 + len(path.names) // 4 for outcome in node.outcomes for path in outcome)
-        steps += 4 + written + sum(len(read.paths) for read in node.reads) + len(node.scopes)
+        steps += _CALL_STEPS + len(node.scopes)
+        steps += sum(_READ_STEPS + len(path.names) for use in node.reads for path in use.paths)
+        steps += sum(_WRITE_STEPS + len(path.names) for outcome in node.outcomes for path in outcome)
     return steps
 
 
 class DryRunner:
-    """Walks one plan again and again; ``options`` are the possible outcomes by rank."""
+    """Walks one plan again and again; ``options`` are the possible outcomes by rank.
+
+    ``more_steps`` are those for texts and comparisons, which depend on the values of the context.
+    """
 
     def __init__(self, prepared: ValidatedPlan, doomed: set[int]) -> None:
         self.options = [possible_outcomes(node) for node in prepared.nodes]
         self._choosing: dict[int, dict[int, list[Path]]] = {}
         self._prepared = _without_unread_data(prepared)
         self._doomed = doomed
+        self.more_steps = 0
         tools = {n.tool.name: n.tool for n in prepared.nodes}
         self._results = {name: _only_value(tool.output) for name, tool in tools.items()}
 
@@ -238,6 +254,9 @@ class DryRunner:
             started.append(rank)
             choice = decide(rank, len(options)) if len(options) > 1 else 0
             commands.extend(self._settle(walk, rank, options[choice] if options else None))
+        work = walk.work
+        self.more_steps += work.texts.spent // _TEXT_PER_STEP + work.comparisons.spent // _PARTS_PER_STEP
+        self.more_steps += work.element_reads.spent // _PARTS_PER_STEP
         return _outcome_run(walk, decisions, started, self._doomed)
 
     def _settle(self, walk: Walk, rank: int, outcome: int | None) -> list[Command]:

@@ -13,17 +13,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from acts.language.errors import MAX_PROBLEMS_REPORTED, Problem
+from acts.language.errors import MAX_PROBLEMS_REPORTED, InvalidRequest, Problem, TooComplex
 from acts.language.references import conjunction
 from acts.language.sampling import sample
-from acts.language.values import UNKNOWN, Json
+from acts.language.values import UNKNOWN, Json, pointer
+from acts.language.wire import TOO_COMPLEX
+from acts.language.work_meter import WorkMeter
 from acts.plan.lint import lint
 from acts.plan.planned_call import approval_needed
 from acts.plan.validate import ValidatedPlan, is_template, validate_request
 from acts.simulation.critical_path import Depths
 from acts.simulation.estimate import Price, estimate_plan
 from acts.simulation.list_lengths import merge_lengths
-from acts.simulation.outcome_exploration import OutcomeRun, explore_outcomes, possible_outcomes
+from acts.simulation.outcome_exploration import (
+    MAX_STEPS,
+    OutcomeRun,
+    count_steps,
+    explore_outcomes,
+    possible_outcomes,
+)
 from acts.simulation.type_flow import TypeProblem, find_list_lengths, find_type_problems
 
 if TYPE_CHECKING:
@@ -38,9 +46,16 @@ def simulate(
     """What a Request's plan would do, as JSON; see ``simulate_prepared``.
 
     Raises:
-        InvalidRequest: the Request does not validate.
+        InvalidRequest: the Request does not validate, or its plan is too large for a dry run (``tooComplex``).
     """
-    return simulate_prepared(validate_request(raw, registry, served), price)
+    prepared = validate_request(raw, registry, served)
+    try:
+        return simulate_prepared(prepared, price)
+    except TooComplex as error:
+        plan = prepared.request.plan
+        place = pointer("context", plan.index, "plan") if plan is not None else ""
+        hint = "use fewer calls and shorter paths; the plan can be run all the same"
+        raise InvalidRequest([Problem(TOO_COMPLEX, str(error), place, hint=hint)]) from error
 
 
 def simulate_prepared(
@@ -69,7 +84,11 @@ def simulate_prepared(
     combinations of outcomes may take (see ``explore_outcomes``). A template is walked for its first
     instance; its figures are those of all ``instances``. ``runs`` is the number of child workflows that walk
     instances, ``unforeseen`` the figures to which other runs add what cannot be foreseen.
+
+    Raises:
+        TooComplex: one walk of the plan takes more than MAX_STEPS.
     """
+    WorkMeter("a dry run of the plan", MAX_STEPS).spend(count_steps(prepared))
     depths = Depths(prepared.graph)
     type_problems = find_type_problems(prepared)
     runs, truncated = explore_outcomes(prepared, {p.rank for p in type_problems if p.certain}, max_steps)
@@ -153,7 +172,7 @@ def _problem_items(
 
 def _unreachable_outcomes(node: PlannedCall) -> Iterable[Problem]:
     """Outcomes that no result can choose."""
-    possible = possible_outcomes(node)
+    possible = possible_outcomes(node) if len(node.outcomes) > 1 else (0,)
     for i, outcome in enumerate(node.outcomes):
         if i not in possible:
             text = f"no result can choose {conjunction(outcome)}: it overlaps another alternative"

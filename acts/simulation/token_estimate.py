@@ -129,7 +129,7 @@ class TokenEstimator:
 
     def _bytes_of_read(self, read: ReferenceUse, tree: Expression, views: Sequence[_View]) -> int:
         for paths in alternatives(tree):
-            sizes = [self._bytes_at(path, views) if path in read.paths else UNKNOWN_BYTES for path in paths]
+            sizes = [self._bytes_at(path, views) if read.is_of_context(path) else UNKNOWN_BYTES for path in paths]
             if all(size is not None for size in sizes):
                 return sizes[-1] or 0
         return _NULL_BYTES

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 # A person reads no more than so many Calls, and a run with more is seldom approved on a page
 MAX_CALLS: Final = 150
-# Looks at Calls and paths in all combinations together, some 20 µs each: half a second of a workflow task
-MAX_STEPS: Final = 20_000
+# Looks at Calls, paths and names in all combinations together, 5 to 8 µs each: half a second of a workflow task
+MAX_STEPS: Final = 60_000
 # … and a context of so many messages, mostly that of a batch, takes about as long
 MAX_MESSAGES: Final = 5_000
 # Paths of one cell; a Call may read hundreds

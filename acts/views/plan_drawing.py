@@ -15,6 +15,7 @@ The states of the Calls come from a ``report``, in the form of a result: ``{call
 from __future__ import annotations
 
 import bisect
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -67,14 +68,20 @@ def count_states(prepared: ValidatedPlan, report: Report) -> dict[str, StateCoun
     """By Call id: how many instances have which state."""
     pairs = [(c["id"], c["state"]) for c in report.get("calls") or ()]
     ids = _ids_by_instance(prepared)
+    alike: Counter[tuple[Sequence[str], str]] = Counter()  # the instances of a template have the same Calls
     for instance, item in (report.get("instances") or {}).items():
-        calls = [(c["id"], c["state"]) for c in item.get("calls") or ()]
-        state = "open" if item["status"] in _UNFINISHED else item["status"]
-        pairs += calls or [(call, state) for call in ids.get(instance, ())]
+        if item.get("calls"):
+            pairs += [(c["id"], c["state"]) for c in item["calls"]]
+        else:
+            alike[ids.get(instance, ()), "open" if item["status"] in _UNFINISHED else item["status"]] += 1
     counts: dict[str, StateCounts] = {}
     for call, state in pairs:
         by_state = counts.setdefault(call, {})
         by_state[state] = by_state.get(state, 0) + 1
+    for (calls, state), times in alike.items():
+        for call in calls:
+            by_state = counts.setdefault(call, {})
+            by_state[state] = by_state.get(state, 0) + times
     return counts
 
 
@@ -86,7 +93,7 @@ def _ids_by_instance(prepared: ValidatedPlan) -> Mapping[str, Sequence[str]]:
     for node in nodes:
         if node.instance is not None:
             ids.setdefault(node.instance, []).append(node.id)
-    return ids
+    return {instance: tuple(own) for instance, own in ids.items()}
 
 
 def worst_state(counts: StateCounts) -> str:

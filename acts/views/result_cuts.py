@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from acts.language.errors import truncate
 from acts.language.references import Path
+from acts.language.shared_sizes import SharedSizes
 from acts.language.strict_json import json_size
 from acts.language.values import pointer
 from acts.language.wire import CONTEXT, STATUS
@@ -46,6 +47,11 @@ class _Cuts:
     first_message: int
     bytes: dict[str, int] = field(default_factory=dict)
     items: list[dict[str, Any]] = field(default_factory=list)
+    sizes: SharedSizes = field(default_factory=SharedSizes)
+
+    def size(self, value: Any) -> int:
+        """Bytes of a part of the result; messages share their Calls, instances their state."""
+        return self.sizes.size_of_list(value) if isinstance(value, list) else self.sizes.size(value)
 
     def add(self, names: tuple[str, ...], size: int) -> None:
         self.bytes[names[0]] = self.bytes.get(names[0], 0) + size
@@ -69,16 +75,16 @@ def cut_result(
     result: dict[str, Any], first_message: int = 0, limit: int = MAX_RESULT, batch_limit: int = MAX_BATCH_RESULT
 ) -> dict[str, Any]:
     """The result with at most ``limit`` bytes of JSON, ``omitted`` apart."""
-    sizes = {key: json_size(value) for key, value in result.items()}
-    total = sum(sizes.values()) + sum(len(key) + _SEPARATOR_BYTES for key in sizes) + _BRACKETS_BYTES
     cuts, how, out = _Cuts(first_message), HOW, dict(result)
+    sizes = {key: cuts.size(value) for key, value in result.items()}
+    total = sum(sizes.values()) + sum(len(key) + _SEPARATOR_BYTES for key in sizes) + _BRACKETS_BYTES
     if "instances" in out and total > batch_limit:
         how = f"{HOW}; each instance's child has its own result"
         for key, rest in (
             ("instances", {i: {"status": item["status"]} for i, item in out["instances"].items()}),
             ("context", [m for m in out["context"] if "_instance" not in m]),
         ):
-            size = json_size(rest)
+            size = cuts.size(rest)
             if size < sizes[key]:
                 cuts.bytes[key] = sizes[key] - size
             total, sizes[key], out[key] = total - sizes[key] + size, size, rest
@@ -91,7 +97,7 @@ def cut_result(
             if sizes[key] <= room:
                 continue
             out[key] = _cut(out[key], sizes[key], (key,), room, cuts)
-            total = others + json_size(out[key])
+            total = others + cuts.size(out[key])
     return {**out, "omitted": cuts.to_json(how)} if cuts.bytes else out
 
 
@@ -100,7 +106,7 @@ def _cut(value: Any, size: int, names: tuple[str, ...], room: int, cuts: _Cuts) 
     if names[0] in ("errors", "calls") and len(names) == 1:
         shorter = [_without_details(item) for item in value]
         shorter = shorter[:MAX_ERRORS] if names[0] == "errors" else shorter
-        rest = json_size(shorter)
+        rest = cuts.size(shorter)
         if rest < size:
             cuts.add(names, size - rest)
         value, size = shorter, rest
@@ -116,7 +122,7 @@ def _cut(value: Any, size: int, names: tuple[str, ...], room: int, cuts: _Cuts) 
 
 def _cut_object(value: dict[str, Any], names: tuple[str, ...], room: int, cuts: _Cuts) -> dict[str, Any]:
     """The small entries, in their order, and what is small in the others."""
-    sizes = {key: json_size(item) + _key_bytes(key) for key, item in value.items()}
+    sizes = {key: cuts.sizes.size(item) + _key_bytes(key) for key, item in value.items()}
     room -= _BRACKETS_BYTES
     out: dict[str, Any] = {}
     for key in sorted(sizes, key=sizes.__getitem__):
@@ -125,7 +131,7 @@ def _cut_object(value: dict[str, Any], names: tuple[str, ...], room: int, cuts: 
             room -= sizes[key]
         elif isinstance(value[key], dict) and room > _key_bytes(key) + len("{}"):
             out[key] = _cut_object(value[key], (*names, key), room - _key_bytes(key), cuts)
-            room -= json_size(out[key]) + _key_bytes(key)
+            room -= cuts.sizes.size(out[key]) + _key_bytes(key)
         else:
             cuts.add((*names, key), sizes[key])
     return {key: out[key] for key in value if key in out}
@@ -138,7 +144,7 @@ def _key_bytes(key: str) -> int:
 
 def _cut_list(value: list[Any], names: tuple[str, ...], room: int, cuts: _Cuts) -> list[Any]:
     """The small elements, in their order; of equal ones the first."""
-    sizes = [json_size(item) + 1 for item in value]
+    sizes = [cuts.sizes.size(item) + 1 for item in value]
     room -= _BRACKETS_BYTES
     indices = set[int]()
     for index in sorted(range(len(sizes)), key=sizes.__getitem__):

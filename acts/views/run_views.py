@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from acts.language.errors import ActsError
 from acts.language.expression_parser import parse
 from acts.language.references import Expression
+from acts.language.shared_sizes import SharedSizes
 from acts.language.strict_json import json_size
 from acts.machines import call_report
 from acts.machines.instance_results import child_progress, instance_report, statuses
@@ -355,16 +356,16 @@ def context_page(
             return {"error": f"unknown instance {page.get('instance')!r}"}
         is_json = result is None or isinstance(result, (str, int, float, bool, list, dict))
         return {"path": page["path"], "value": result} if is_json else {"path": page["path"], "absent": True}
-    every = messages()
+    every, sizes = messages(), SharedSizes()
     if not isinstance(page, dict):
-        if json_size(every) <= limit:
+        if sizes.size_of_list(every) <= limit:
             return every
         page = {}
     offset, count = int(page.get("offset", 0)), int(page.get("limit", PAGE))
     fitting: list[Any] = []
     size = 0
     for message in every[offset : offset + count]:
-        size += json_size(message)
+        size += sizes.size(message)
         if fitting and size > limit:
             break
         fitting.append(message)

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import cProfile
-import gc
 import os
 import pickle
 import pstats
@@ -28,9 +27,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from acts.language.compiled_schema import clear_caches
+from acts.language import compiled_schema, expression_parser
 from tests.fuzz import tasks
 from tests.fuzz.hostile_json import Source
+from worker import freeze_imports
 
 MAX_STEP_SECONDS = 2.0
 MAX_BYTES = 500 * 1000 * 1000
@@ -84,7 +84,8 @@ def run_case(number: int, report: Report, profile: cProfile.Profile | None = Non
         except Exception as error:  # noqa: BLE001 - making an input is no part of what is tested
             report.end = f"no further input: {type(error).__name__}"
             return
-        clear_caches()  # the input may have been made with what is now timed
+        compiled_schema.clear_caches()
+        expression_parser.clear_caches()  # the input may have been made with what is now timed
         start = time.process_time()
         try:
             if profile is not None:
@@ -163,8 +164,7 @@ def judge(report: Report, seconds: float) -> str | None:
 
 def run_many(first: int, cases: int, seconds: float) -> int:
     """Run cases until there are enough, or the time is over; returns how many broke a rule."""
-    gc.collect()
-    gc.freeze()
+    freeze_imports()
     slowness = measure_machine()
     limit = MAX_STEP_SECONDS * slowness
     print(f"seed {first}; steps of at most {limit:.2f} s (this machine: {slowness:.2f} times the reference)")

@@ -5,6 +5,7 @@ Only the project's own errors may come out of a step. They end the case: what wo
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 from collections.abc import Callable, Iterator
@@ -25,13 +26,16 @@ from acts.machines.run_commands import AskOutput, AskSolution, StartActivity, St
 from acts.plan.validate import validate, validate_parsed
 from acts.planner.answer_schema import compose_latent_schema, compose_solution_schema
 from acts.planner.prompt import PlannerView, render_planner_prompt
-from acts.simulation.simulate import simulate
+from acts.simulation.simulate import simulate_prepared
 from acts.tree.records import Capabilities, ContextRef, TreePosition
+from acts.views.result_cuts import cut_result
 from acts.views.run_views import AgentView, PlanView, forecast_plan
 from delegates.definition import read_definition
 from tests.fuzz import hostile_json, hostile_requests, hostile_schemas
 from tests.fuzz.hostile_json import Source
+from workflows.runtime.payloads import encode, encode_or_compress, payload_bytes
 from workflows.runtime.provided import data_message
+from workflows.runtime.start_queue import MAX_SLICE_BYTES
 
 Json = Any
 Step = tuple[str, Callable[[], Any]]
@@ -89,7 +93,7 @@ def plan_case(source: Source) -> Iterator[Step]:
     yield "first task", first_task
     machine, view, commands = run
     yield from _views(view)
-    yield "simulate", lambda: simulate(read_json(data), served=SERVED)
+    yield "simulate", lambda: simulate_prepared(machine.whole_plan)
     calls = [n.planned for n in machine.whole_plan.nodes[:1000]]
     for _ in range(3):
         if machine.finished is not None:
@@ -105,8 +109,8 @@ def plan_case(source: Source) -> Iterator[Step]:
     message = sized({"type": "state", "state": hostile_json.value(source)})
     yield "provide", lambda: _event(machine, view, Provided(data_message(read_json(message))))
     yield from _views(view)
-    yield "result", lambda: write_json(view.result(0))
-    yield "snapshot", lambda: write_json(machine.walk.snapshot()) if machine.walk.quiet else None
+    yield "result", lambda: write_json(cut_result(view.result(0), view.first_message))
+    yield "snapshot", lambda: _send_report(machine.walk.snapshot()) if machine.walk.quiet else None
 
 
 def _decide(machine: Any, view: Any, raw: Json) -> list[Any]:
@@ -134,6 +138,7 @@ def _results(source: Source, machine: Any, view: Any, commands: list[Any]) -> It
     """The Calls that were started end: the first with a heavy result, all others at once with small ones."""
     started = [c for c in commands if isinstance(c, (StartActivity, AskOutput, StartDelegate))]
     commands.clear()
+    yield "send", lambda: _send(started)
     heavy = True
     batch: list[Any] = []
     for command in started[:2000]:
@@ -163,6 +168,25 @@ def _results(source: Source, machine: Any, view: Any, commands: list[Any]) -> It
         view.page()
 
     yield "small results", small_results
+
+
+def _send(commands: list[Any]) -> None:
+    """Encode what one workflow task sends: what is too large costs time too, and the next one is tried."""
+    sent = 0
+    for command in commands:
+        parts = [command.input.to_json()] if isinstance(command, StartDelegate) else [command.call, command.context]
+        try:
+            sent += sum(payload_bytes(encode(part)) for part in parts)
+        except CallError:
+            continue
+        if sent > MAX_SLICE_BYTES:
+            return
+
+
+def _send_report(report: Json) -> None:
+    """What a run carries into the next, or reports to the one above; too large is an answer."""
+    with contextlib.suppress(CallError):
+        encode_or_compress(report)
 
 
 def agent_case(source: Source) -> Iterator[Step]:
@@ -229,7 +253,7 @@ def agent_case(source: Source) -> Iterator[Step]:
                     ),
                 )
         yield from _views(view)
-    yield "result", lambda: write_json(view.result())
+    yield "result", lambda: write_json(cut_result(view.result(), view.first_message))
 
 
 def schema_case(source: Source) -> Iterator[Step]:

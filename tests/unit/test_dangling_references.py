@@ -10,6 +10,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from acts.language.errors import MAX_PROBLEMS_REPORTED, Problem
+from acts.plan.dangling_references import MAX_LACKING
 from acts.plan.validate import validate
 from tests.cases import call, own, state, tool
 from tests.unit.plan_requests import fatal, request
@@ -174,7 +175,7 @@ def test_many_dangling_references_cost_what_their_number_says() -> None:
     """Hints are written for as many as any report shows."""
     plan = [call("t", f"†state.k{i}", x=f"†state.none{i}") for i in range(3_000)]
     problems = fatal(request(*plan, context=[state(**{f"a{i}": 0 for i in range(3_000)})]))
-    assert [p.code for p in problems] == ["unknownReference"] * 3_000
+    assert [p.code for p in problems] == ["unknownReference"] * MAX_LACKING
     assert sum(p.hint is not None for p in problems) == MAX_PROBLEMS_REPORTED
 
 

@@ -272,7 +272,7 @@ def test_exactly_64_combinations_are_all_shown() -> None:
 
 
 def test_the_work_is_bounded_for_long_plans(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outcome_exploration, "MAX_STEPS", 600)  # a run of 30 calls takes 180
+    monkeypatch.setattr(outcome_exploration, "MAX_STEPS", 1600)  # a run of 30 calls takes 450, one of 201 calls 2,200
     plan = [call("do", 1, f"†state.a{i} || †state.b{i}") for i in range(30)]
     result = simulate(request(plan))
     assert (len(combinations(result)), result["outcomes"]["truncated"]) == (3, True)

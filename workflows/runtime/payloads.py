@@ -17,6 +17,7 @@ from temporalio.api.common.v1 import Payload
 from temporalio.common import RawValue
 
 from acts.language.errors import CallError, InvalidRequest, Problem, truncate
+from acts.language.shared_sizes import SharedSizes
 from acts.language.strict_json import read_json, write_json
 from acts.language.wire import MAX_PAYLOAD_BYTES, NOT_JSON, RESULT_TOO_LARGE
 from acts.tree.instance_payload import SHARED_KEY, TYPE_KEY, join_instance_input, split_instance_input
@@ -28,6 +29,8 @@ MAX_TASK_BYTES: Final = 2 * 1024 * 1024
 
 _JSON: Final = {"encoding": b"json/plain"}
 _COMPRESSED: Final = b"binary/plain"
+# What is compressed at all: more JSON, mostly one value in a thousand places, is not even written
+MAX_COMPRESSED_FROM: Final = 64 * 1024 * 1024
 # How much is compressed before its size is looked at
 _CHUNK: Final = 1024 * 1024
 NOTHING: Final = RawValue(Payload())
@@ -55,12 +58,13 @@ def encode(value: Any) -> RawValue:
 
 def _within_limit(data: bytes) -> bytes:
     if len(data) > MAX_PAYLOAD_BYTES:
-        raise CallError(
-            RESULT_TOO_LARGE,
-            f"{len(data):,} bytes of JSON are more than the {MAX_PAYLOAD_BYTES:,} that one payload may hold: "
-            "keep large data outside and pass a reference to it",
-        )
+        raise _too_large(len(data))
     return data
+
+
+def _too_large(size: int) -> CallError:
+    text = f"{size:,} bytes of JSON are more than the {MAX_PAYLOAD_BYTES:,} that one payload may hold"
+    return CallError(RESULT_TOO_LARGE, f"{text}: keep large data outside and pass a reference to it")
 
 
 def decode(value: RawValue) -> Any:
@@ -128,7 +132,10 @@ def encode_record(record: VersionedRecord) -> RawValue:
 
 def encode_state(state: VersionedRecord) -> RawValue | None:
     """What a run carries into the next, compressed: a large plan and its results must fit. None if they do not."""
-    data = _compress(write_json(state.to_json()))
+    content = state.to_json()
+    if SharedSizes().size(content) > MAX_COMPRESSED_FROM:
+        return None
+    data = _compress(write_json(content))
     if data is None:
         return None
     metadata = {"encoding": _COMPRESSED, TYPE_KEY: type(state).__name__.encode()}
@@ -191,6 +198,9 @@ def encode_or_compress(value: Any) -> RawValue:
     Raises:
         CallError: it is too large even so.
     """
+    size = SharedSizes().size(value)
+    if size > MAX_COMPRESSED_FROM:
+        raise _too_large(size)
     try:
         return encode(value)
     except CallError:

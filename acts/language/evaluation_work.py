@@ -1,0 +1,150 @@
+"""What the evaluation of expressions takes, counted: the text of templates, comparisons, values put into many places.
+
+Laws of this file: it counts and stops, and knows no expression. A walk has one object for all of its Calls: a small
+Call may put a large value into a text, compare two large values, or pass one value in a thousand places, and ten
+thousand Calls may do so in one workflow task. What is charged depends on the values alone.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Final
+
+from acts.language.byte_cache import ByteCache
+from acts.language.errors import TooComplex
+from acts.language.strict_json import json_size
+from acts.language.values import UNKNOWN, UNKNOWN_TEXT, Json, is_equal
+from acts.language.work_meter import WorkMeter
+
+# Characters of the text of one template, and of what one Call is sent beyond one copy of each value: no payload has
+# room for more than 2 MiB
+MAX_TEXT: Final = 2 * 1024 * 1024
+MAX_REPEATED_BYTES: Final = 4 * 1024 * 1024
+# Characters of the texts of all templates of a walk that are longer than a page: they wait in memory until their Calls
+# start, and take a second to write. A run continues as new before it has sent as much
+MAX_TEXTS: Final = 64 * 1024 * 1024
+PAGE_OF_TEXT: Final = 1_000
+# Parts of lists and objects that the conditions of a walk look at: a second
+MAX_COMPARED_PARTS: Final = 2_000_000
+# Paths by which the elements of Calls with ``_each`` are looked through for missing values, 3 µs each: a second
+MAX_ELEMENT_READS: Final = 300_000
+# JSON is written at 20 MB/s, and text copied at 1,000: a character of it is so many steps, the first time
+JSON_STEPS: Final = 4
+# Characters of JSON texts that are kept: what many Calls put into a text is written once
+MAX_KEPT_TEXT: Final = 8 * 1024 * 1024
+_ENTRY_BYTES: Final = 200
+# Values whose size is remembered; a walk's log holds them anyway
+MAX_REMEMBERED: Final = 10_000
+
+
+class EvaluationWork:
+    """The work of one walk, or of one evaluation outside of any. Each method raises ``TooComplex`` beyond its limit."""
+
+    def __init__(self) -> None:
+        self.texts = WorkMeter("writing the texts of the templates of this plan", MAX_TEXTS)
+        self.comparisons = WorkMeter("comparing the values in the conditions of this plan", MAX_COMPARED_PARTS)
+        self.element_reads = WorkMeter("reading the elements of the calls with _each of this plan", MAX_ELEMENT_READS)
+        self._texts: ByteCache[tuple[Json, str]] = ByteCache(MAX_KEPT_TEXT)
+        self._sizes: dict[int, tuple[Json, int]] = {}
+        self._parts: dict[int, tuple[Json, int, bool]] = {}
+        self._equal: dict[tuple[int, int], tuple[Json, Json, bool]] = {}
+
+    def add_text(self, length: int, added: int) -> int:
+        """Count a part of the text of a template; returns its length with the part."""
+        if length + added > MAX_TEXT:
+            raise TooComplex(f"the text of a template is longer than the {MAX_TEXT:,} characters allowed")
+        over = length + added - max(length, PAGE_OF_TEXT)
+        if over > 0:
+            self.texts.spend(over)
+        return length + added
+
+    def write_text(self, value: Json) -> str:
+        """A list or an object inside a text: compact JSON.
+
+        Keys are sorted: the order of keys has no meaning, and may differ between two ways to the same value.
+        """
+        entry = self._texts.get(id(value))
+        if entry is None or entry[0] is not value:
+            self.texts.spend(0)  # nothing is written once the limit is reached
+            text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+            self.texts.spend(JSON_STEPS * max(0, len(text) - PAGE_OF_TEXT))
+            entry = self._texts.put(id(value), (value, text), len(text) + _ENTRY_BYTES)
+        return entry[1]
+
+    def add_repeated(self, bytes_so_far: int, value: Json) -> int:
+        """Count a value that one Call has once more; returns the bytes of all of these."""
+        total = bytes_so_far + self._size(value)
+        if total > MAX_REPEATED_BYTES:
+            raise TooComplex(
+                "the call repeats the values that it reads: they are more than "
+                f"the {MAX_REPEATED_BYTES:,} bytes allowed with every reference replaced"
+            )
+        return total
+
+    def _size(self, value: Json) -> int:
+        if isinstance(value, str):
+            return len(value)
+        if not isinstance(value, (dict, list)):
+            return 0
+        entry = self._sizes.get(id(value))
+        if entry is None or entry[0] is not value:
+            if len(self._sizes) >= MAX_REMEMBERED:
+                self._sizes.clear()
+            entry = self._sizes[id(value)] = value, json_size(value)
+        return entry[1]
+
+    def compare(self, one: Json, other: Json) -> bool | None:
+        """Whether two values are equal; None where one of them has a part that is not known."""
+        if not (isinstance(one, (dict, list)) or isinstance(other, (dict, list))):
+            return None if _is_unknown(one) or _is_unknown(other) else is_equal(one, other)
+        parts, has_unknown = self._count_parts(one)
+        parts_of_other, other_has_unknown = self._count_parts(other)
+        if has_unknown or other_has_unknown:
+            return None
+        if one is other or parts != parts_of_other:
+            return one is other
+        key = (id(one), id(other))
+        entry = self._equal.get(key)
+        if entry is None or entry[0] is not one or entry[1] is not other:
+            self.comparisons.spend(parts)
+            if len(self._equal) >= MAX_REMEMBERED:
+                self._equal.clear()
+            entry = self._equal[key] = one, other, is_equal(one, other)
+        return entry[2]
+
+    def is_known(self, value: Json) -> bool:
+        """True when no part of the value is unknown."""
+        return not self._count_parts(value)[1]
+
+    def _count_parts(self, value: Json) -> tuple[int, bool]:
+        """How many parts a value has, itself included, and whether one of them is not known."""
+        if not isinstance(value, (dict, list)):
+            return 1, _is_unknown(value)
+        entry = self._parts.get(id(value))
+        if entry is None or entry[0] is not value:
+            count, has_unknown = count_parts(value)
+            self.comparisons.spend(count)
+            if len(self._parts) >= MAX_REMEMBERED:
+                self._parts.clear()
+            entry = self._parts[id(value)] = value, count, has_unknown
+        return entry[1], entry[2]
+
+
+def _is_unknown(value: Json) -> bool:
+    return value is UNKNOWN or value is UNKNOWN_TEXT
+
+
+def count_parts(value: Json) -> tuple[int, bool]:
+    """How many parts a value has, itself included, and whether one of them is not known."""
+    count, has_unknown = 0, False
+    stack = [value]
+    while stack:
+        part = stack.pop()
+        count += 1
+        if isinstance(part, dict):
+            stack.extend(part.values())
+        elif isinstance(part, list):
+            stack.extend(part)
+        elif _is_unknown(part):
+            has_unknown = True
+    return count, has_unknown

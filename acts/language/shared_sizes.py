@@ -1,0 +1,42 @@
+"""The JSON sizes of values that share parts, without writing them.
+
+Laws of this file: one value may be in a result a thousand times (written at many paths, or part of the state of each
+instance), and only its size as JSON has it a thousand times. Parts of lists are taken to be shared with nothing.
+"""
+
+from __future__ import annotations
+
+from acts.language.strict_json import json_size
+from acts.language.values import Json
+
+
+class SharedSizes:
+    """Sizes in bytes. It remembers those of lists and objects, which it holds, so that no other can have their ids."""
+
+    def __init__(self) -> None:
+        self._sizes: dict[int, tuple[Json, int]] = {}
+
+    def size(self, value: Json) -> int:
+        """What ``json_size`` returns; each object and each list is looked at once."""
+        if not isinstance(value, (dict, list)):
+            return json_size(value)
+        entry = self._sizes.get(id(value))
+        if entry is None:
+            size = json_size(value) if isinstance(value, list) else self._size_of_object(value)
+            entry = self._sizes[id(value)] = value, size
+        return entry[1]
+
+    def size_of_list(self, items: list[Json]) -> int:
+        """The size of a list whose elements may share parts."""
+        return 2 + sum(map(self.size, items)) + max(0, len(items) - 1)
+
+    def _size_of_object(self, value: dict[str, Json]) -> int:
+        size = 2 + max(0, len(value) - 1)
+        scalars: dict[str, Json] = {}
+        for key, part in value.items():
+            if isinstance(part, (dict, list)):
+                size += json_size(key) + 1 + self.size(part)
+            else:
+                scalars[key] = part
+        # Written together, which is quicker: without their braces and commas, which are counted
+        return size + (json_size(scalars) - 2 - (len(scalars) - 1) if scalars else 0)
