@@ -4,6 +4,7 @@
     ACTS_TASK_QUEUE        the queue to serve (acts)
     ACTS_ACTIVITIES        Python modules with Activities and TOOLS, comma separated
     ACTS_TOOLS             folders with *.json Tools, separated like PATH
+    ACTS_MCP               a file with MCP servers, whose tools are Tools (docs/mcp.md)
     ACTS_SCRIPTS           folders with the scripts of ``scripted:`` models
     ACTS_DELEGATES         folders with the definitions of delegates (docs/delegates.md)
     ACTS_DELEGATE_HOSTS    hosts that definitions may be fetched from: host or host:port, comma separated
@@ -152,6 +153,7 @@ def build(
     watches = watches or Watches()
     # They do not block, so they run in the worker's own loop; Tools run beside it
     own = [registry.lookup(), ask_model, check_queues, first_attempt, Loader(settings.delegates).activity()]
+    own += registry.server_activities
     slots = TaskSlots(watches.tasks.count_waiting)
     watches.tasks.on_wait = slots.wake_all
     worker = Worker(
@@ -195,12 +197,14 @@ async def serve(
     stop = stop or asyncio.Event()
     watches = Watches()
     executor = ThreadPoolExecutor(max_workers=settings.max_activities, thread_name_prefix="activity")
+    registry.servers.start()
     with watches.start():
         async with build(client, settings, registry, executor, watches):
             ready(start_line(client, settings, registry))
             await stop.wait()
     executor.shutdown(wait=False, cancel_futures=True)
     watches.tools.close()
+    await registry.servers.stop()
     await close_clients()
 
 

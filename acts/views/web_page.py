@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from acts.language.errors import format_choices
 from acts.language.references import conjunction
+from acts.language.tool_hints import hint_words
 from acts.machines.call_report import call_item
 from acts.machines.call_state import SETTLED
 from acts.plan.planned_call import UNIT
@@ -112,7 +113,9 @@ def _page_item(walk: Walk, rank: int, in_queue: Collection[str]) -> dict[str, An
 
 
 def _awaiting_section(walk: Walk, rank: int) -> str:
-    return _parameters_section(_name(call_item(walk, rank)), walk.calls[rank].resolved or {})
+    hints = hint_words(walk.nodes[rank].tool.schema)
+    remark = f" ({', '.join(hints)})" if hints else ""
+    return _parameters_section(_name(call_item(walk, rank)) + remark, walk.calls[rank].resolved or {})
 
 
 # -- Calls -----------------------------------------------------------------------------
