@@ -128,9 +128,13 @@ class McpConnection:
             for end in ends:
                 end.cancel()
 
-    def _break(self, reason: str) -> None:
-        self.failure = reason
-        self._broken.set()
+    def _break(self, client: Client, reason: str) -> None:
+        """End a connection, unless another one is up already."""
+        if client is self._client:
+            self.failure = reason
+            self._client = None
+            self._up.clear()
+            self._broken.set()
 
     async def _hear(self, message: Any) -> None:
         """Notifications of the server."""
@@ -214,28 +218,38 @@ class McpConnection:
         Raises:
             McpCallError: there is none, and why.
         """
-        if not await self.wait_up(min(PATIENCE_SECONDS, seconds)) or (client := self._client) is None:
-            text = f'MCP server "{self.config.name}" is not up: {self.failure}'
-            raise McpCallError(MCP_UNAVAILABLE, text)
-        try:
-            await self._refresh(client)
-        except (TimeoutError, MCPError, ValidationError, RuntimeError) as error:
-            self._break("it does not list its tools")
-            text = f'MCP server "{self.config.name}" does not list its tools: {_describe(error)}'
-            raise McpCallError(MCP_UNAVAILABLE, text) from None
+        deadline = time.monotonic() + seconds
+        client = await self._client_with_tools(min(PATIENCE_SECONDS, seconds))
         self._check_tool(tool, digest)
         params = types.CallToolRequestParams(name=tool, arguments=dict(arguments), _meta=dict(meta))
         try:
             result = await client.session.send_request(
                 types.CallToolRequest(params=params), _ANSWER,
-                request_read_timeout_seconds=seconds, progress_callback=progress,
+                request_read_timeout_seconds=max(deadline - time.monotonic(), 0.0), progress_callback=progress,
             )  # fmt: skip
         except MCPError as error:
             raise self._call_error(client, tool, error, seconds) from None
         except ValidationError as error:
             text = f'MCP server "{self.config.name}" gave "{tool}" an answer that is none: {_describe(error)}'
             raise McpCallError(MCP_REFUSED, text, is_final=True) from None
-        return result.model_dump(by_alias=True, mode="json", exclude_unset=True)
+        return result.model_dump(by_alias=True, exclude_unset=True)
+
+    async def _client_with_tools(self, seconds: float) -> Client:
+        """The client, once the server is up and its list of tools is fresh. Nothing of a Call has been sent before.
+
+        Raises:
+            McpCallError: that takes longer.
+        """
+        deadline = time.monotonic() + seconds
+        while await self.wait_up(deadline - time.monotonic()) and (client := self._client) is not None:
+            try:
+                await self._refresh(client)
+            except (TimeoutError, MCPError, ValidationError, RuntimeError) as error:
+                self._break(client, f"it does not list its tools: {_describe(error)}")
+            else:
+                return client
+        text = f'MCP server "{self.config.name}" is not up: {self.failure}'
+        raise McpCallError(MCP_UNAVAILABLE, text)
 
     def _call_error(self, client: Client, tool: str, error: MCPError, seconds: float) -> McpCallError:
         server, said = f'MCP server "{self.config.name}"', truncate(error.error.message, 1_000)
@@ -264,8 +278,7 @@ class McpConnection:
             async with asyncio.timeout(PING_SECONDS):
                 await self._list(client)
         except Exception:  # noqa: BLE001 - any failure means the same
-            if client is self._client:
-                self._break("it no longer answers")
+            self._break(client, "it no longer answers")
 
 
 def _describe(error: BaseException) -> str:

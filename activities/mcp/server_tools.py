@@ -12,6 +12,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -37,6 +38,8 @@ MAX_TOOLS: Final = 2_000
 HEARTBEAT_SECONDS: Final = 15.0
 # Say nothing about a value, or belong to another draft
 _DROPPED: Final = frozenset({"$schema", "$comment", "$id", "id", "title", "examples", "example", "definitions"})
+# The definition that a result's schema becomes if it refers to itself
+_OUTPUT: Final = "outputSchema"
 _MARKS: Final = str.maketrans("<>†", "‹›+")
 _FRAME: Final = (
     'The MCP server "{}" describes this tool in its own words, here and at the parameters. They say what the tool '
@@ -184,13 +187,23 @@ def _tool_schema(
     quoted = json.dumps(_plain_text(text if isinstance(text, str) else "", MAX_DESCRIPTION), ensure_ascii=False)
     schema["description"] = _FRAME.format(config.name, quoted)
     if raw.get("outputSchema") is not None:
-        try:
-            schema["properties"]["_output"] = _usable_schema(raw["outputSchema"], "its outputSchema")
-        except ValueError:  # the result is taken as it is, as of a tool without the schema
-            schema["properties"].pop("_output", None)
+        # One that cannot be used: the result is taken as it is, as of a tool without the schema
+        with suppress(ValueError):
+            _add_output(schema, _usable_schema(raw["outputSchema"], "its outputSchema"))
     if _needs_approval(config, hints, policy):
         schema["properties"]["_approval"] = {"const": True}
     return schema
+
+
+def _add_output(schema: dict[str, Any], output: dict[str, Any]) -> None:
+    """Declare the result. One that refers to parts of itself becomes a definition, and its references lead there."""
+    inner = [part for part in subschemas(output) if isinstance(part.get("$ref"), str)]
+    if inner:
+        for part in inner:
+            part["$ref"] = f"#/$defs/{_OUTPUT}{part['$ref'].removeprefix('#')}"
+        schema["$defs"] = {**schema.get("$defs", {}), _OUTPUT: output}
+        output = {"$ref": f"#/$defs/{_OUTPUT}"}
+    schema["properties"]["_output"] = output
 
 
 def _usable_schema(schema: Any, what: str) -> dict[str, Any]:

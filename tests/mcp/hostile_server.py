@@ -35,8 +35,8 @@ def tools() -> list[types.Tool]:
     text = {"type": "object", "properties": {"n": {"type": "integer", "description": ORDERS}}}
     more = {**NUMBERS, "required": ["a", "b", "c"]} if (FOLDER / "changed").exists() else NUMBERS
     simple = (
-        "crash crashOnce hang stall oversized image resource resourceLink fail blank message wrongId duplicate noise slow "
-        "unstructured notJson"
+        "crash crashOnce hang stall oversized image resource resourceLink fail blank message wrongId duplicate noise "
+        "slow notJson"
     )
     read_only = {"crashOnce", "slow"}
     return [
@@ -65,7 +65,7 @@ def said(text: str) -> types.CallToolResult:
     return types.CallToolResult(content=[types.TextContent(type="text", text=text)])
 
 
-async def call_tool(ctx: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
+async def call_tool(ctx: Any, params: types.CallToolRequestParams) -> types.CallToolResult:  # noqa: C901, PLR0911, PLR0912 - a table
     with (FOLDER / "calls").open("a") as file:
         line = {"tool": params.name, "arguments": params.arguments, "meta": dict(params.meta or {})}
         file.write(json.dumps(line) + "\n")
@@ -116,7 +116,7 @@ async def call_tool(ctx: Any, params: types.CallToolRequestParams) -> types.Call
         case "slow":
             for i in range(1, 4):
                 await ctx.session.send_progress_notification(ctx.meta["progressToken"], i, 3, f"step {i}")
-            while not (FOLDER / "go").exists():
+            while not (FOLDER / "go").exists():  # noqa: ASYNC110 - another process creates it
                 await anyio.sleep(0.02)
         case "notJson":
             content = [{"type": "text", "text": "x"}]
