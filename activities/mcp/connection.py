@@ -69,6 +69,7 @@ class McpConnection:
         self._client: Client | None = None
         self._up = asyncio.Event()
         self._broken = asyncio.Event()
+        self._listed: list[dict[str, Any]] = []  # as it came, to see that nothing has changed
         self._listed_at = 0.0
         self._list_lock = asyncio.Lock()
 
@@ -156,8 +157,11 @@ class McpConnection:
             cursor = page.next_cursor
             if cursor is None or len(listed) > MAX_TOOLS:
                 break
-        before, self.listing = self.listing.refused, await asyncio.to_thread(read_listing, self.config, listed)
         self._listed_at = began
+        if listed == self._listed:
+            return
+        before, self.listing = self.listing.refused, await asyncio.to_thread(read_listing, self.config, listed)
+        self._listed = listed
         for name in self.listing.refused.keys() - before.keys():
             logger.warning('MCP tool "%s" is not offered: %s', name, truncate(self.listing.refused[name], 300))
 

@@ -18,6 +18,7 @@ import anyio
 import mcp_types as types
 from mcp.server.lowlevel.server import Server
 from mcp.server.stdio import stdio_server
+from mcp.shared.exceptions import MCPError
 
 FOLDER = Path(sys.argv[1])
 WIRE = os.dup(1)  # the SDK takes standard output for itself
@@ -36,7 +37,7 @@ def tools() -> list[types.Tool]:
     more = {**NUMBERS, "required": ["a", "b", "c"]} if (FOLDER / "changed").exists() else NUMBERS
     simple = (
         "crash crashOnce hang stall oversized image resource resourceLink fail blank message wrongId duplicate noise "
-        "slow notJson"
+        "slow notJson waits refuse nonsense environment"
     )
     read_only = {"crashOnce", "slow"}
     return [
@@ -65,7 +66,7 @@ def said(text: str) -> types.CallToolResult:
     return types.CallToolResult(content=[types.TextContent(type="text", text=text)])
 
 
-async def call_tool(ctx: Any, params: types.CallToolRequestParams) -> types.CallToolResult:  # noqa: C901, PLR0911, PLR0912 - a table
+async def call_tool(ctx: Any, params: types.CallToolRequestParams) -> types.CallToolResult:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a table
     with (FOLDER / "calls").open("a") as file:
         line = {"tool": params.name, "arguments": params.arguments, "meta": dict(params.meta or {})}
         file.write(json.dumps(line) + "\n")
@@ -118,6 +119,18 @@ async def call_tool(ctx: Any, params: types.CallToolRequestParams) -> types.Call
                 await ctx.session.send_progress_notification(ctx.meta["progressToken"], i, 3, f"step {i}")
             while not (FOLDER / "go").exists():  # noqa: ASYNC110 - another process creates it
                 await anyio.sleep(0.02)
+        case "waits":
+            try:
+                (FOLDER / "waiting").touch()
+                await anyio.sleep_forever()
+            finally:
+                (FOLDER / "cancelled").touch()
+        case "refuse":
+            raise MCPError(code=types.INVALID_PARAMS, message="not with me")
+        case "nonsense":
+            raw({"jsonrpc": "2.0", "id": ctx.request_id, "result": {"content": {"type": 3}, "resultType": "complete"}})
+        case "environment":
+            return said("\n".join([f"pid={os.getpid()}", *(f"{k}={v}" for k, v in os.environ.items())]))
         case "notJson":
             content = [{"type": "text", "text": "x"}]
             result = {"content": content, "structuredContent": {"x": float("nan")}, "resultType": "complete"}

@@ -224,3 +224,17 @@ def test_a_plan_and_a_model_can_use_it() -> None:
 
 def test_an_output_schema_that_cannot_be_used_leaves_the_result_free() -> None:
     assert "_output" not in read(outputSchema={"$ref": "http://evil.test/"})["properties"]
+
+
+def test_a_result_that_refers_to_itself_is_checked() -> None:
+    tree = {
+        "type": "object",
+        "properties": {"sub": {"type": "array", "items": {"$ref": "#"}}, "n": {"$ref": "#/$defs/N"}},
+    }
+    schema = read(outputSchema={**tree, "$defs": {"N": {"type": "integer"}}})
+    tools = read_tools(read_request({"context": [{"type": "tool", "tool": schema}]}), {}, lambda _: False)
+    check = tools.by_name["s.t"].output_check
+    assert not tools.problems
+    assert check is not None
+    assert not check.defects({"sub": [{"sub": [{"n": 1}]}]})
+    assert check.defects({"sub": [{"sub": [{"n": "one"}]}]})
