@@ -103,7 +103,7 @@ class McpConnection:
         finally:
             self._client = None
             self._up.clear()
-        if process is not None and process.has_ended.is_set():
+        if process is not None and process.ended_itself:
             self.failure = process.last_words
 
     async def _connect_and_wait(self, process: ProcessStreams | None) -> None:

@@ -51,6 +51,7 @@ class ProcessStreams:
         self._process: asyncio.subprocess.Process | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self.has_ended = asyncio.Event()
+        self.ended_itself = False
 
     @property
     def last_words(self) -> str:
@@ -126,6 +127,7 @@ class ProcessStreams:
     async def _stop(self) -> None:
         process = self._process
         assert process is not None  # noqa: S101 - entered
+        self.ended_itself = self.has_ended.is_set()
         for stream in self._streams:
             stream.close()
         if process.stdin is not None:
