@@ -36,10 +36,10 @@ def tools() -> list[types.Tool]:
     text = {"type": "object", "properties": {"n": {"type": "integer", "description": ORDERS}}}
     more = {**NUMBERS, "required": ["a", "b", "c"]} if (FOLDER / "changed").exists() else NUMBERS
     simple = (
-        "crash crashOnce hang stall oversized image resource resourceLink fail blank message wrongId duplicate noise "
+        "crash crashNext hang stall oversized image resource resourceLink fail blank message wrongId duplicate noise "
         "slow notJson waits refuse nonsense environment"
     )
-    read_only = {"crashOnce", "slow"}
+    read_only = {"crashNext", "slow"}
     return [
         types.Tool(name="add", description="Adds", input_schema=more, output_schema=SUM, annotations=READ_ONLY),
         *(
@@ -78,8 +78,9 @@ async def call_tool(ctx: Any, params: types.CallToolRequestParams) -> types.Call
             return types.CallToolResult(content=content, structured_content={"sum": total})
         case "crash":
             os._exit(3)
-        case "crashOnce":
-            if lives() == 1:
+        case "crashNext":
+            if not (FOLDER / "crashed").exists():
+                (FOLDER / "crashed").touch()
                 os._exit(3)
         case "hang":
             await anyio.sleep_forever()
@@ -116,7 +117,7 @@ async def call_tool(ctx: Any, params: types.CallToolRequestParams) -> types.Call
             os.write(WIRE, b"Listening on port 80\n{\n\n[1]\n\xff\n")
         case "slow":
             for i in range(1, 4):
-                await ctx.session.send_progress_notification(ctx.meta["progressToken"], i, 3, f"step {i}")
+                await ctx.session.report_progress(i, 3, f"step {i}")
             while not (FOLDER / "go").exists():  # noqa: ASYNC110 - another process creates it
                 await anyio.sleep(0.02)
         case "waits":
@@ -136,11 +137,6 @@ async def call_tool(ctx: Any, params: types.CallToolRequestParams) -> types.Call
             result = {"content": content, "structuredContent": {"x": float("nan")}, "resultType": "complete"}
             raw({"jsonrpc": "2.0", "id": ctx.request_id, "result": result})
     return said(f"done {params.name}")
-
-
-def lives() -> int:
-    file = FOLDER / "lives"
-    return len(file.read_text()) if file.exists() else 0
 
 
 async def list_tools(_ctx: Any, _params: Any) -> types.ListToolsResult:
