@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import json
 import sys
+import uuid
+import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
+from temporalio.client import Client
 
+import worker
+from activities import registry
 from activities.mcp.mcp_config import McpServerConfig
 from activities.mcp.servers import McpServers
+from cli.dev.temporal_server import DevServer
+from tests.workflow.foreign import Handle, ended
 
 SERVER = Path(__file__).with_name("hostile_server.py")
 # A server needs half a second to start; under full load many times that
@@ -75,3 +83,38 @@ async def lasting(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Hos
     running = await start_hostile(tmp_path_factory.mktemp("hostile"))
     yield running
     await running.servers.stop()
+
+
+class Engine:
+    """A worker with the hostile server, and a client that starts plans."""
+
+    def __init__(self, client: Client, queue: str, hostile: Hostile) -> None:
+        self.client, self.queue, self.hostile = client, queue, hostile
+
+    async def start(self, *calls: dict[str, Any], **config: Any) -> Handle:
+        tools = [{"type": "tool", "tool": name} for name in dict.fromkeys(c["_tool"] for c in calls)]
+        request = {"config": config, "context": [*tools, {"type": "plan", "plan": list(calls)}]}
+        return await self.client.start_workflow("Plan", request, id=f"mcp-{uuid.uuid4().hex}", task_queue=self.queue)
+
+    async def run(self, *calls: dict[str, Any], **config: Any) -> dict[str, Any]:
+        return await ended(await self.start(*calls, **config))
+
+
+@pytest.fixture(scope="module")
+async def engine(server: DevServer, client: Client, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Engine]:
+    folder = tmp_path_factory.mktemp("engine")
+    policy = {"tools": {"slow": {"options": {"heartbeat": "60s"}}}}
+    content = {"mcpServers": {"h": entry(folder, **policy), "broken": {"command": "/no/such/program"}}}
+    (folder / "mcp.json").write_text(json.dumps(content))
+    served = registry.load([], [], folder / "mcp.json")
+    queue = f"mcp-{uuid.uuid4().hex[:8]}"
+    served.servers.start()
+    with pytest.MonkeyPatch.context() as environment, ThreadPoolExecutor(2) as executor:
+        environment.setenv("TEMPORAL_ADDRESS", server.address)
+        environment.setenv("TEMPORAL_NAMESPACE", server.namespace)
+        own = await worker.connect()
+        with warnings.catch_warnings(action="ignore", category=UserWarning):  # fewer threads than slots, on purpose
+            running = worker.build(own, worker.Settings(task_queue=queue), served, executor)
+        async with running:
+            yield Engine(client, queue, Hostile(folder, served.servers))
+    await served.servers.stop()

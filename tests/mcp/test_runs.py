@@ -2,58 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import uuid
-from collections.abc import AsyncIterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 from temporalio.api.sdk.v1 import WorkflowMetadata
-from temporalio.client import Client
 
-import worker
-from activities import registry
-from cli.dev.temporal_server import DevServer
-from tests.mcp.conftest import Hostile, entry
+from tests.mcp.conftest import Engine
 from tests.support import assert_eventually
-from tests.workflow.foreign import Handle, call, cancelled, ended, failure, phase, result_of_failed
-
-pytestmark = pytest.mark.filterwarnings("ignore:Worker max_concurrent_activities is:UserWarning")
-
-
-class Engine:
-    """A worker with the hostile server, and a client that starts plans."""
-
-    def __init__(self, client: Client, queue: str, hostile: Hostile) -> None:
-        self.client, self.queue, self.hostile = client, queue, hostile
-
-    async def start(self, *calls: dict[str, Any], **config: Any) -> Handle:
-        tools = [{"type": "tool", "tool": name} for name in dict.fromkeys(c["_tool"] for c in calls)]
-        request = {"config": config, "context": [*tools, {"type": "plan", "plan": list(calls)}]}
-        return await self.client.start_workflow("Plan", request, id=f"mcp-{uuid.uuid4().hex}", task_queue=self.queue)
-
-    async def run(self, *calls: dict[str, Any], **config: Any) -> dict[str, Any]:
-        return await ended(await self.start(*calls, **config))
-
-
-@pytest.fixture(scope="module")
-async def engine(server: DevServer, client: Client, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Engine]:
-    folder = tmp_path_factory.mktemp("engine")
-    policy = {"tools": {"slow": {"options": {"heartbeat": "60s"}}}}
-    content = {"mcpServers": {"h": entry(folder, **policy), "broken": {"command": "/no/such/program"}}}
-    (folder / "mcp.json").write_text(json.dumps(content))
-    served = registry.load([], [], folder / "mcp.json")
-    queue = f"mcp-{uuid.uuid4().hex[:8]}"
-    served.servers.start()
-    with pytest.MonkeyPatch.context() as environment, ThreadPoolExecutor(2) as executor:
-        environment.setenv("TEMPORAL_ADDRESS", server.address)
-        environment.setenv("TEMPORAL_NAMESPACE", server.namespace)
-        running = worker.build(await worker.connect(), worker.Settings(task_queue=queue), served, executor)
-        async with running:
-            yield Engine(client, queue, Hostile(folder, served.servers))
-    await served.servers.stop()
+from tests.workflow.foreign import call, cancelled, ended, failure, phase, result_of_failed
 
 
 async def test_results_are_values_that_other_calls_use(engine: Engine) -> None:
