@@ -1,4 +1,5 @@
-"""An MCP server that misbehaves on request: ``python hostile_server.py FOLDER``. Its tools are named for what they do.
+"""An MCP server that misbehaves on request: ``python hostile_server.py FOLDER [sse | json PORT]``. Its tools are named
+for what they do. With a port it serves streamable HTTP there, its answers as events or as JSON.
 
 It speaks by the SDK's low-level API; what no SDK would send goes straight to standard output. The FOLDER holds what it
 remembers from one life to the next: ``lives``, ``calls`` (a line of JSON for each Call) and ``changed`` (then ``add``
@@ -143,12 +144,32 @@ async def list_tools(_ctx: Any, _params: Any) -> types.ListToolsResult:
     return types.ListToolsResult(tools=tools())
 
 
+class KeepHeaders:
+    """Writes the header that a configuration sets."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            (FOLDER / "authorization").write_bytes(dict(scope["headers"]).get(b"authorization", b"none"))
+        await self._app(scope, receive, send)
+
+
 async def main() -> None:
     with (FOLDER / "lives").open("a") as file:
         file.write(".")
     sys.stderr.write("the hostile server is here\n")
     sys.stderr.flush()
     server = Server("hostile", on_list_tools=list_tools, on_call_tool=call_tool)
+    if sys.argv[2:]:
+        import uvicorn
+
+        app = server.streamable_http_app(json_response=sys.argv[2] == "json")
+        app.add_middleware(KeepHeaders)
+        settings = uvicorn.Config(app, port=int(sys.argv[3]), log_level="warning")
+        await uvicorn.Server(settings).serve()
+        return
     async with stdio_server() as (read, write):
         await server.run(read, write, server.create_initialization_options())
 
