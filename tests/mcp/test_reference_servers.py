@@ -35,7 +35,7 @@ def configuration(data: Path) -> dict[str, Any]:
     quick = {"options": {"heartbeat": "5s"}}
     return {
         "time": {"command": str(python / "mcp-server-time"), "args": ["--local-timezone", "UTC"]},
-        "fetch": {"command": str(python / "mcp-server-fetch"), "args": ["--ignore-robots-txt"]},
+        "fetch": {"command": str(python / "mcp-server-fetch"), "args": ["--ignore-robots-txt", "--allow-private-ips"]},
         "git": {"command": str(python / "mcp-server-git"), "args": ["--repository", str(data / "repo")]},
         "everything": {"command": str(node / "mcp-server-everything"), "acts": quick},
         "fs": {"command": str(node / "mcp-server-filesystem"), "args": [str(data)]},
