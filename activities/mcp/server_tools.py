@@ -232,8 +232,8 @@ def _rewrite(schema: Any, levels: int) -> Any:
     if levels == 0:
         raise ValueError(f"its schema has more than {MAX_LEVELS} levels")
     out = {key: value for key, value in schema.items() if key not in _DROPPED}
-    if isinstance(schema.get("definitions"), dict):
-        out["$defs"] = {**schema["definitions"], **(schema.get("$defs") or {})}
+    if isinstance(schema.get("definitions"), dict) and isinstance(schema.get("$defs", {}), dict):
+        out["$defs"] = {**schema["definitions"], **schema.get("$defs", {})}
     if isinstance(out.get("items"), list):
         out["prefixItems"] = out.pop("items")
         if "additionalItems" in out:

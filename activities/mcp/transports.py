@@ -132,10 +132,10 @@ class ProcessStreams:
             stream.close()
         if process.stdin is not None:
             process.stdin.close()
-        for number in (None, signal.SIGTERM, signal.SIGKILL):
-            if number is not None:
+        for name in ("", "SIGTERM", "SIGKILL"):
+            if name:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.killpg(process.pid, number)
+                    _signal_group(process, name)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(process.wait(), EXIT_SECONDS)
                 break
@@ -145,6 +145,14 @@ class ProcessStreams:
         transport = getattr(process, "_transport", None)
         if transport is not None:  # a child of the server may hold its pipes; then nothing else closes ours
             transport.close()
+
+
+def _signal_group(process: asyncio.subprocess.Process, name: str) -> None:
+    """Send a signal to a server and what it has started; where there are no groups, to the server."""
+    if hasattr(os, "killpg"):
+        os.killpg(process.pid, getattr(signal, name))
+    else:
+        process.kill()
 
 
 def _read_line(line: bytes | OversizedLine) -> SessionMessage | Exception | None:

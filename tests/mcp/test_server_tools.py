@@ -93,6 +93,8 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("a schema as large as a book", {"inputSchema": {**FREE, "x": "y" * MAX_SCHEMA_BYTES}}, "bytes"),
     ("no object", {"inputSchema": {"type": "string"}}, "not that of an object"),
     ("a list", {"inputSchema": []}, "not an object"),
+    ("definitions of the wrong kind", {"inputSchema": {**FREE, "definitions": {}, "$defs": [1]}}, "cannot be used"),
+    ("no JSON number", {"inputSchema": {"properties": {"a": {"minimum": float("nan")}}}}, "cannot be used"),
     ("nothing", {"inputSchema": None}, "not an object"),
     ("our own names", {"inputSchema": {**FREE, "required": ["_id"]}}, "'_id'"),
     ("a name with a space", {"name": "two words"}, "letters, digits"),
