@@ -19,7 +19,7 @@ from acts.language.wire import APPROVE
 from acts.tree.decisions import PendingApproval
 from cli.command_errors import EXIT_DONE, message
 from cli.console import clean, console, print_blocks, print_err, print_json
-from cli.render.pending_view import decision_command, parameter_lines
+from cli.render.pending_view import decision_command, hints_text, parameter_lines
 from cli.render.tables import new_table
 from cli.runs import server
 from cli.runs.progress import MAX_CONCURRENT_QUERIES, add_parameters
@@ -121,7 +121,12 @@ def _table(approvals: Sequence[RunApprovals]) -> Table:
 def _subject(approval: PendingApproval) -> str:
     """``2:pay (its scopes) [c1]``"""
     scopes = " (its scopes)" if approval.what == "scopes" else ""
-    return (approval.call or "the plan") + scopes + (f" [{approval.instance}]" if approval.instance else "")
+    return (
+        (approval.call or "the plan")
+        + scopes
+        + hints_text(approval)
+        + (f" [{approval.instance}]" if approval.instance else "")
+    )
 
 
 def _parameters(approval: PendingApproval) -> list[str]:

@@ -86,7 +86,8 @@ async def test_a_destructive_tool_asks_a_person_who_sees_the_hints(engine: Engin
     handle = await engine.start(call("h.wipe", "†state.x"))
     await phase(handle, "awaiting")
     metadata = await handle.query("__temporal_workflow_metadata", result_type=WorkflowMetadata)
-    assert "(destructive)" in metadata.current_details
+    assert "`1:h.wipe` (`destructive`) of" in metadata.current_details
+    assert (await handle.query("pending"))[0]["hints"] == ["destructive"]
     assert not [c for c in engine.hostile.calls() if c["tool"] == "wipe"]
     await handle.execute_update("decide", {"decision": "approve"})
     assert (await ended(handle))["state"]["x"] == "done wipe"
