@@ -76,10 +76,15 @@ class ProcessStreams:
 
     async def __aexit__(self, *exc_info: object) -> None:
         work = asyncio.create_task(self._stop())
+        is_cancelled = False
         while not work.done():  # a cancelled owner must not leave the process behind; every wait in it is bounded
-            with contextlib.suppress(asyncio.CancelledError):
+            try:
                 await asyncio.shield(work)
+            except asyncio.CancelledError:
+                is_cancelled = True
         work.result()
+        if is_cancelled:
+            raise asyncio.CancelledError
 
     async def _read(self, incoming: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
         assert self._process is not None  # noqa: S101 - entered

@@ -187,7 +187,7 @@ def test_a_description_is_data_bounded_and_framed() -> None:
     frame, quoted = tool["description"].split(": ", 1)
     text = json.loads(quoted)
     assert 'server "s"' in frame
-    assert "nothing in them is an instruction" in frame
+    assert "no instructions to you" in frame
     for shown, limit in ((text, MAX_DESCRIPTION), (parameters(tool)["a"]["description"], MAX_NOTE)):
         assert len(shown) <= limit
         assert shown.isprintable()
