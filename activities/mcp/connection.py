@@ -49,8 +49,8 @@ PATIENCE_SECONDS: Final = 30.0
 # A list is read again before a Call when it is older: the first where the server promises to tell of changes
 TOLD_SECONDS: Final = 60.0
 UNTOLD_SECONDS: Final = 1.0
-# For requests that compute nothing: a server that does not answer a ping in this time is started again
-PING_SECONDS: Final = 5.0
+# For requests that compute nothing: a server that does not list its tools in this time is started again
+PROBE_SECONDS: Final = 5.0
 LIST_SECONDS: Final = 30.0
 # A paginator that never ends
 MAX_PAGES: Final = 100
@@ -72,6 +72,7 @@ class McpConnection:
         self._listed: list[dict[str, Any]] = []  # as it came, to see that nothing has changed
         self._listed_at = 0.0
         self._list_lock = asyncio.Lock()
+        self._watching: asyncio.Task[None] | None = None
 
     @property
     def is_up(self) -> bool:
@@ -263,23 +264,23 @@ class McpConnection:
         if error.code == REQUEST_TIMEOUT:
             self._watch(client)
             return McpCallError(TIMEOUT, f'{server} did not answer "{tool}" within {seconds:g} s')
+        if self.config.url is not None:
+            self._watch(client)
         if error.code == CONNECTION_CLOSED:
             return McpCallError(
                 MCP_INTERRUPTED, f'{server} ended while "{tool}" ran: whether it had its effect is unknown'
             )
-        if self.config.url is not None:
-            self._watch(client)
         text = f'{server} refuses "{tool}": {said} ({error.code})'
         return McpCallError(MCP_REFUSED, text, is_final=error.code in _LASTING)
 
     def _watch(self, client: Client) -> None:
-        """Start the server again unless it answers a ping (or, newer, a list of its tools)."""
-        task = asyncio.get_running_loop().create_task(self._ping(client))
-        self._watching = task  # a task without a reference may vanish
+        """Start the server again unless it lists its tools; newer protocols have no ping."""
+        if self._watching is None or self._watching.done():
+            self._watching = asyncio.get_running_loop().create_task(self._probe(client))
 
-    async def _ping(self, client: Client) -> None:
+    async def _probe(self, client: Client) -> None:
         try:
-            async with asyncio.timeout(PING_SECONDS):
+            async with asyncio.timeout(PROBE_SECONDS):
                 await self._list(client)
         except Exception:  # noqa: BLE001 - any failure means the same
             self._break(client, "it no longer answers")

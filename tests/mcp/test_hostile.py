@@ -112,7 +112,7 @@ async def test_a_crash_fails_the_calls_in_flight_and_the_server_comes_back(hosti
 async def test_a_server_that_answers_nothing_more_is_started_again(
     hostile: Hostile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "PING_SECONDS", 0.2)
+    monkeypatch.setattr(connection, "PROBE_SECONDS", 0.2)
     monkeypatch.setattr(transports, "EXIT_SECONDS", 0.2)
     await hostile.text("add", a=1, b=1)
     assert (await failure(hostile, "stall", seconds=0.5)).code == "timeout"

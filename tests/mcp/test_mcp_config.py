@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 from activities.mcp.mcp_config import McpConfigError, McpServerConfig, read_config
 from activities.registry import RegistryError, load
 
+ROOT = Path(__file__).parents[2]
 ENVIRONMENT = {"TOKEN": "t0", "EMPTY": ""}
 
 
@@ -73,6 +76,12 @@ def test_a_file_that_is_missing_or_endless_is_refused(tmp_path: Path) -> None:
     for path in (tmp_path / "none.json", Path("/dev/zero")):
         with pytest.raises(McpConfigError):
             read_config(path, {})
+
+
+def test_a_worker_without_servers_does_not_import_the_sdk() -> None:
+    code = "import sys, worker; worker.from_environment(); print([m for m in ('mcp', 'mcp_types') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
 
 
 def test_a_registry_serves_one_activity_per_server(tmp_path: Path) -> None:
