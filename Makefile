@@ -12,7 +12,7 @@ STAMP := $(VENV)/.installed
 PYTEST_ARGS ?= -n 3 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: demo test setup dev check bench bench-comeback bench-planning fuzz soak soak-minute live-smoke clean help
+.PHONY: demo test setup dev check bench bench-comeback bench-planning fuzz soak soak-minute mcp-servers live-smoke clean help
 
 # Of `make soak` and `make fuzz`
 SECONDS ?= 60
@@ -52,6 +52,17 @@ soak-minute: setup ## half a minute of kills with a fixed seed, and the time unt
 
 fuzz: setup ## hostile inputs against everything that reads input; SECONDS=60 SEED=n
 	$(BIN)/python -m tests.fuzz --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
+
+# The SDK's reference servers, from PyPI and npm (needs Node.js), in a folder of their own: none is a dependency
+MCP_SERVERS ?= .mcp-servers
+
+mcp-servers: setup ## install MCP reference servers into .mcp-servers/, and run plans with their tools
+	@test -x $(MCP_SERVERS)/venv/bin/python || "$(PYTHON)" -m venv $(MCP_SERVERS)/venv
+	@$(MCP_SERVERS)/venv/bin/python -m pip install --quiet --disable-pip-version-check \
+		mcp-server-time mcp-server-fetch mcp-server-git
+	@npm install --silent --no-fund --no-audit --prefix $(MCP_SERVERS) @modelcontextprotocol/server-everything \
+		@modelcontextprotocol/server-filesystem @modelcontextprotocol/server-memory
+	ACTS_MCP_SERVERS=$(MCP_SERVERS) $(BIN)/python -m pytest tests/mcp/test_reference_servers.py -p no:xdist
 
 live-smoke: setup ## ask each model provider that has a key, and print what it takes (costs a few cents)
 	$(BIN)/python -m tools.live_smoke

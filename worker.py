@@ -4,6 +4,7 @@
     ACTS_TASK_QUEUE        the queue to serve (acts)
     ACTS_ACTIVITIES        Python modules with Activities and TOOLS, comma separated
     ACTS_TOOLS             folders with *.json Tools, separated like PATH
+    ACTS_MCP               a file with MCP servers, whose tools are Tools (docs/mcp.md)
     ACTS_SCRIPTS           folders with the scripts of ``scripted:`` models
     ACTS_DELEGATES         folders with the definitions of delegates (docs/delegates.md)
     ACTS_DELEGATE_HOSTS    hosts that definitions may be fetched from: host or host:port, comma separated
@@ -158,6 +159,7 @@ def build(
     own: list[Callable[..., Any]] = [
         registry.lookup(), ask_model, check_queues, check_search_attributes, first_attempt, loader.activity()
     ]  # fmt: skip
+    own += registry.server_activities
     slots = TaskSlots(watches.tasks.count_waiting)
     watches.tasks.on_wait = slots.wake_all
     worker = Worker(
@@ -201,21 +203,24 @@ async def serve(
     stop = stop or asyncio.Event()
     watches = Watches()
     executor = ThreadPoolExecutor(max_workers=settings.max_activities, thread_name_prefix="activity")
+    registry.servers.start()
     with watches.start():
         async with build(client, settings, registry, executor, watches):
             ready(start_line(client, settings, registry))
             await stop.wait()
     executor.shutdown(wait=False, cancel_futures=True)
     watches.tools.close()
+    await registry.servers.stop()
     await close_clients()
 
 
 def start_line(client: Client, settings: Settings, registry: Registry) -> str:
     """One line that names the queue, the server and the Activities of this worker."""
     names = format_choices(registry.names)
+    servers = f"; MCP servers: {format_choices(registry.servers.configs)}" if registry.servers.configs else ""
     return (
         f"acts worker: task queue {settings.task_queue!r}, namespace {client.namespace!r} at "
-        f"{client.service_client.config.target_host}; activities: {names}; tools: {len(registry.tools)}"
+        f"{client.service_client.config.target_host}; activities: {names}; tools: {len(registry.tools)}{servers}"
     )
 
 

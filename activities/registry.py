@@ -5,6 +5,7 @@
 * entry points of the group ``acts.activities``: the same, for installed packages.
 * ``ACTS_TOOLS``: folders, separated like ``PATH``. Each ``*.json`` is one schema with ``_tool``, or a map of name to
   schema.
+* ``ACTS_MCP``: a file that names MCP servers; what they offer may change while the worker runs.
 """
 
 from __future__ import annotations
@@ -14,13 +15,16 @@ import importlib
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Final
 
 from temporalio import activity
 
+from activities.call_mcp_tool import call_activity
+from activities.mcp.mcp_config import VARIABLE, McpConfigError, read_config
+from activities.mcp.servers import McpServers
 from activities.providers.prices import price_per_token
 from acts.language.strict_json import read_json
 from acts.language.tools import tool_name
@@ -37,25 +41,35 @@ class RegistryError(Exception):
 
 @dataclass(frozen=True)
 class Registry:
-    """``tools``: schemas by name; ``activities``: the functions, in the order of loading."""
+    """``tools``: schemas by name; ``activities``: the functions, in the order of loading.
+
+    ``servers`` are MCP servers, which have Tools besides. ``start`` and ``stop`` them around the work.
+    """
 
     tools: dict[str, dict[str, Any]]
     activities: tuple[Callable[..., Any], ...]
+    servers: McpServers = field(default_factory=lambda: McpServers(()))
+
+    @property
+    def server_activities(self) -> list[Callable[..., Any]]:
+        """The Activities that call the tools of the MCP servers."""
+        return [call_activity(name, self.servers) for name in self.servers.configs]
 
     @property
     def names(self) -> list[str]:
         """The names under which the activities are served."""
-        return [activity_name(f) for f in self.activities]
+        return [activity_name(f) for f in (*self.activities, *self.server_activities)]
 
     def lookup(self) -> Callable[..., Any]:
         """The activity ``acts.registry``; its result is recorded in history.
 
         {"tools"?: [names], "activities"?: [names], "model"?: "provider:name"}
-        → {"tools": {name: schema | null}, "served": [names], "price"?: {"input", "output"} | null}
+        → {"tools": {name: schema | null}, "served": [names], "unavailable"?: {name: reason},
+           "price"?: {"input", "output"} | null}
 
         ``served`` are those of ``activities`` that this worker has. ``price`` answers ``model``: US dollars per token,
-        null where no price list has the model. Where a Tool is missing, ``tools`` also names the others, without
-        their schemas.
+        null where no price list has the model. Where a Tool is missing, ``tools`` also names the others,
+        without their schemas; ``unavailable`` says why an MCP server does not offer it.
         """
         tools, served = self.tools, frozenset(self.names)
 
@@ -63,11 +77,15 @@ class Registry:
         async def look_up(request: dict[str, Any]) -> dict[str, Any]:
             names = request.get("tools", [])
             schemas = {n: tools[n] for n in names if n in tools}
-            others = [] if len(schemas) == len(names) else sorted(tools)[:MAX_NAMES]
+            remote, unavailable = await self.servers.find_tools(n for n in names if n not in tools)
+            schemas |= remote
+            others = [] if len(schemas) == len(names) else sorted({*tools, *self.servers.tools})[:MAX_NAMES]
             result: dict[str, Any] = {
                 "tools": {**dict.fromkeys(others), **schemas},
                 "served": [n for n in request.get("activities", []) if n in served],
             }
+            if unavailable:
+                result["unavailable"] = unavailable
             if "model" in request:
                 result["price"] = await asyncio.to_thread(price_per_token, request["model"])
             return result
@@ -89,11 +107,12 @@ def from_environment() -> Registry:
     """
     modules = [m.strip() for m in os.environ.get("ACTS_ACTIVITIES", "").split(",") if m.strip()]
     folders = [Path(p) for p in os.environ.get("ACTS_TOOLS", "").split(os.pathsep) if p]
-    return load(modules, folders)
+    mcp = os.environ.get(VARIABLE)
+    return load(modules, folders, Path(mcp) if mcp else None)
 
 
-def load(modules: Sequence[str], tool_folders: Sequence[Path]) -> Registry:
-    """Import the modules (and entry points) and read the folders.
+def load(modules: Sequence[str], tool_folders: Sequence[Path], mcp: Path | None = None) -> Registry:
+    """Import the modules (and entry points), read the folders, and the file of MCP servers.
 
     Raises:
         RegistryError: naming the module or file, and the reason.
@@ -112,7 +131,15 @@ def load(modules: Sequence[str], tool_folders: Sequence[Path]) -> Registry:
         _add_tools(tools, getattr(module, "TOOLS", {}), source)
     for folder in tool_folders:
         tools.update(_read_folder(folder))
-    return Registry(tools, tuple(functions.values()))
+    try:
+        servers = McpServers(() if mcp is None else read_config(mcp))
+    except McpConfigError as error:
+        raise RegistryError(str(error)) from error
+    registry = Registry(tools, tuple(functions.values()), servers)
+    conflict = next((activity_name(f) for f in registry.server_activities if activity_name(f) in functions), None)
+    if conflict is not None:
+        raise RegistryError(f'two activities are called "{conflict}": one is in a module, one calls an MCP server')
+    return registry
 
 
 def _import_module(name: str) -> Any:

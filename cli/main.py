@@ -403,5 +403,17 @@ def provide(run: Run, message: Message) -> ExitCode:
     return control.provide(run, message)
 
 
+@command
+def mcp(
+    allow_decisions: Annotated[
+        bool, typer.Option("--allow-decisions", help="Offer the tool `approve`, which decides for you.")
+    ] = False,
+) -> ExitCode:
+    """Serve validate, simulate, run, status, pending and why as MCP tools on standard input and output."""
+    from cli.commands.serve_mcp import serve_mcp
+
+    return serve_mcp(allow_decisions=allow_decisions)
+
+
 if __name__ == "__main__":
     app()

@@ -16,7 +16,7 @@ from cli.dev.temporal_server import DevServer, dev_server
 pytest.register_assert_rewrite("tests.property.drive")
 
 # The longest files first: a file is run by one process, and one that begins late leaves the others idle at the end
-_FIRST = ("crash", "workflow", "attacks", "cli", "examples", "browser", "replay", "models", "delegates")
+_FIRST = ("crash", "workflow", "attacks", "cli", "mcp", "examples", "browser", "replay", "models", "delegates")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

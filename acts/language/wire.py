@@ -99,6 +99,15 @@ DELEGATE_INVALID: Final = "DelegateInvalid"
 DELEGATE_CHANGED: Final = "DelegateChanged"
 # … the only one of these that Temporal retries
 DELEGATE_UNAVAILABLE: Final = "DelegateUnavailable"
+# … of a Call of an MCP server's tool: the tool says that it failed,
+MCP_TOOL_ERROR: Final = "McpToolError"
+# … the server refuses the request or answers what is no answer,
+MCP_REFUSED: Final = "McpRefused"
+# … its tool is no longer the one that the run was started with,
+MCP_TOOL_CHANGED: Final = "McpToolChanged"
+# … and, if the Tool may be called again, retried: the server is not up, or ended in mid-call
+MCP_UNAVAILABLE: Final = "McpUnavailable"
+MCP_INTERRUPTED: Final = "McpInterrupted"
 
 # Failures of these types are never retried: the same input would fail again
 NON_RETRYABLE_TYPES: Final = (

@@ -11,6 +11,7 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from acts.language.errors import DecisionRefused
+from acts.language.tool_hints import hint_words
 from acts.language.wire import APPROVE, EDIT, REJECT, REJECTED
 from acts.machines.plan_setup import validate_edit
 from acts.machines.run_commands import Finish
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from acts.machines.approval_effects import Decided
     from acts.machines.commands import AskHuman, Command
     from acts.machines.plan_run import PlanRun
+    from acts.plan.planned_call import PlannedCall
 
     Forecast = Callable[[ValidatedPlan], dict[str, Any] | None]
 
@@ -58,13 +60,17 @@ class PlanDecisions:
         return list(
             run.approvals.open(
                 command.what, self.version, run.config.approve, now, call=node.id, instance=node.instance,
-                about=self._about(command.call),
+                about=self._about(node, command.call),
             )
         )  # fmt: skip
 
-    def _about(self, call: Mapping[str, Any]) -> dict[str, Any]:
-        """What an approval says of a Call: for how many elements; below the root, its parameters if they are small."""
+    def _about(self, node: PlannedCall, call: Mapping[str, Any]) -> dict[str, Any]:
+        """What an approval says of a Call: for how many elements, and the hints of its Tool; below the root, its
+        parameters if they are small.
+        """
         about: dict[str, Any] = {"elements": len(call["_each"])} if "_each" in call else {}
+        if hints := hint_words(node.tool.schema):
+            about["hints"] = hints
         if self._run.position.is_root:
             return about
         shown = {k: v for k, v in call.items() if not k.startswith("_")}

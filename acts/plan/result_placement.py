@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from acts.language.errors import CallError
 from acts.language.messages import DATA_TYPES
 from acts.language.references import Path
+from acts.language.tool_hints import is_server_tool
 from acts.language.values import ABSENT, MAX_DEPTH, Json, Names, defect, get, nest
 from acts.language.wire import NOT_JSON, OUTSIDE_OUTPUT
 
@@ -40,7 +41,7 @@ def place_result(call: PlannedCall, value: Json, chosen: int | None = None) -> t
     """The outcome that the result of a Call takes, and what it writes there.
 
     ``chosen`` is the index of the outcome that a model chose. An Activity chooses by returning a
-    Message.
+    Message; what a tool of an MCP server returns is a value, whatever it looks like.
 
     Raises:
         CallError: the result is not JSON, or a Message that does not fit exactly one outcome.
@@ -48,7 +49,7 @@ def place_result(call: PlannedCall, value: Json, chosen: int | None = None) -> t
     refuse_defects(call, value)
     if not call.result_outcome_count:
         return 0, ()  # only a failure is written
-    if chosen is not None or not call.runs_activity or not is_message(value):
+    if chosen is not None or not call.runs_activity or is_server_tool(call.tool.schema) or not is_message(value):
         return chosen or 0, tuple((path, value) for path in call.outcomes[chosen or 0])
     return _place_message(call, value)
 

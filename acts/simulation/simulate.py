@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from acts.language.errors import MAX_PROBLEMS_REPORTED, InvalidRequest, Problem, TooComplex
 from acts.language.references import conjunction
 from acts.language.sampling import sample
+from acts.language.tool_hints import hint_words
 from acts.language.values import UNKNOWN, Json, pointer
 from acts.language.wire import TOO_COMPLEX
 from acts.language.work_meter import WorkMeter
@@ -65,7 +66,7 @@ def simulate_prepared(
 
         {waves: [[call id]], criticalPath: [call id],
          calls: [{id, tool, how, activity?, taskQueue?, delegate?, given?, reads, writes,
-                  scopes, when?, elements?: {min, max}, instance?, approval, background}],
+                  scopes, when?, elements?: {min, max}, instance?, hints?, approval, background}],
          outcomes: {combinations: [{choices: {call id: path}, conditions?: {call id: boolean}, run: [call id],
                                     skipped: [call id], failed?: [call id], waiting?: [call id]}], truncated},
          samples: {tool: example of its _output, null where it says nothing},
@@ -138,6 +139,8 @@ def _call_item(
         out["delegate"] = node.delegate
     if rank in prepared.literal_outputs:
         out["given"] = True
+    if hints := hint_words(node.tool.schema):
+        out["hints"] = hints
     out["reads"] = list(dict.fromkeys(str(p) for read in node.reads for p in read.paths))
     out["writes"] = [str(p) for p in node.writes]
     out["scopes"] = [str(p) for p in node.scopes]

@@ -99,6 +99,8 @@ def _remarks(call: Mapping[str, Any]) -> Iterator[str]:
         yield "(asks a model)"
     elif runs not in (None, call["tool"]):
         yield f"(runs {code_span(runs)})"
+    if "hints" in call:
+        yield f"({', '.join(call['hints'])})"
     if "elements" in call:
         yield f"(for each of {_range(call['elements'])} elements)"
     if "when" in call:

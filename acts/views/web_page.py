@@ -36,6 +36,8 @@ MAX_TEXT: Final = 300
 # Characters of the parameters of a Call that waits, and of one of them: first the one limit, then the other
 MAX_PARAMETERS: Final = 3_000
 MAX_PARAMETER: Final = (1_000, 100)
+# Hints of a Tool: as many as there are
+_MAX_HINTS: Final = 4
 _FAILED: Final = ("failed", "rejected")
 _STATUS: Final = "ask the query `status`"
 _PENDING: Final = "ask the query `pending`"
@@ -196,6 +198,8 @@ def _approval_lines(approval: PendingApproval) -> str:
     version = version if isinstance(version, int) else code_span(version)
     count = report.get("elements")
     subject += f" for each of {count:,} elements" if isinstance(count, int) else ""
+    hints = report.get("hints")
+    subject += f" ({', '.join(map(code_span, hints[:_MAX_HINTS]))})" if isinstance(hints, list) and hints else ""
     parts = [f"\n{subject} of {run}, version {version}, since {_utc(approval.since)}{until}"]
     if isinstance(report.get("parameters"), dict):
         parts.append(_parameters_section(call, report["parameters"]))

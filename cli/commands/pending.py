@@ -19,7 +19,7 @@ from acts.language.wire import APPROVE
 from acts.tree.decisions import PendingApproval
 from cli.command_errors import EXIT_DONE, message
 from cli.console import clean, console, print_blocks, print_err, print_json
-from cli.render.pending_view import decision_command, parameter_lines
+from cli.render.pending_view import decision_command, hints_text, parameter_lines
 from cli.render.tables import new_table
 from cli.runs import server
 from cli.runs.progress import MAX_CONCURRENT_QUERIES, add_parameters
@@ -41,11 +41,7 @@ RunApprovals = tuple[str, list[PendingApproval]]
 
 async def pending(id_: str | None, *, as_json: bool) -> int:
     """Print the approvals of a run, or of all."""
-    if id_ is None:
-        client = await server.connect()
-        approvals, unanswered = await _read_all(client, await _topmost_runs(client))
-    else:
-        approvals, unanswered = await _read_one(await open_run(id_)), []
+    approvals, unanswered = await read_approvals_of(id_)
     if as_json:
         waits = [{"run": id_, **approval.to_json()} for id_, listed in approvals for approval in listed]
         print_json({"waits": waits, "unanswered": unanswered})
@@ -59,6 +55,14 @@ async def pending(id_: str | None, *, as_json: bool) -> int:
         text = f"no worker answered for {', '.join(clean(i, 100) for i in unanswered[:_MAX_NAMES])}{more}"
         print_blocks([message(text, hint=server.START_WORKER, severity="warning")])
     return EXIT_DONE
+
+
+async def read_approvals_of(id_: str | None) -> tuple[list[RunApprovals], list[str]]:
+    """The approvals of a run, or of all; and the runs that did not answer."""
+    if id_ is None:
+        client = await server.connect()
+        return await _read_all(client, await _topmost_runs(client))
+    return await _read_one(await open_run(id_)), []
 
 
 async def _read_one(run: RunReader) -> list[RunApprovals]:
@@ -117,7 +121,12 @@ def _table(approvals: Sequence[RunApprovals]) -> Table:
 def _subject(approval: PendingApproval) -> str:
     """``2:pay (its scopes) [c1]``"""
     scopes = " (its scopes)" if approval.what == "scopes" else ""
-    return (approval.call or "the plan") + scopes + (f" [{approval.instance}]" if approval.instance else "")
+    return (
+        (approval.call or "the plan")
+        + scopes
+        + hints_text(approval)
+        + (f" [{approval.instance}]" if approval.instance else "")
+    )
 
 
 def _parameters(approval: PendingApproval) -> list[str]:

@@ -21,6 +21,7 @@ from cli.runs.progress import EDITABLE, WITH
 
 MAX_SHOWN: Final = 20  # approvals or decisions; `acts pending --json` and `acts show --json` list all
 MAX_REASON: Final = 300
+MAX_HINTS: Final = 4  # as many as there are
 MAX_VALUE: Final = 2_000  # characters of one parameter
 # Meta-properties that say what would be called, and with what
 _SHOWN_META: Final = ("_scopes", "_each")
@@ -59,7 +60,8 @@ def approval_lines(
         verb = "wait" if approval.what == "scopes" else "waits"
         count = approval.about.get("elements")
         subject = f"{approval} for each of {count:,} elements" if isinstance(count, int) else str(approval)
-        text = f"{subject} (version {approval.version}) {verb} for a decision since {approval.since}{until}"
+        hints = hints_text(approval)
+        text = f"{subject}{hints} (version {approval.version}) {verb} for a decision since {approval.since}{until}"
         lines.append(clean(f"{STATE_MARKS['awaiting']} {text}"))
         if approval.call is not None:
             rows = parameter_lines(approval, MAX_VALUE)
@@ -75,6 +77,12 @@ def approval_lines(
         name = shlex.quote(clean(run))
         lines.append(f"  acts graph {name} draws the plan, acts diff {name} shows its changes")
     return lines
+
+
+def hints_text(approval: PendingApproval) -> str:
+    """The hints of a pending Call's Tool: `` (destructive)``"""
+    hints = approval.about.get("hints")
+    return f" ({', '.join(clean(hint, 30) for hint in hints[:MAX_HINTS])})" if isinstance(hints, list) and hints else ""
 
 
 def parameter_lines(approval: PendingApproval, limit: int) -> list[str]:

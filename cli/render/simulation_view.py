@@ -55,6 +55,7 @@ def _calls_table(calls: Sequence[Mapping[str, Any]]) -> Any:
         how += f" on {call['taskQueue']}" if call.get("taskQueue") else ""
         how += ", in the background" if call.get("background") else ""
         how += ", after approval" if call.get("approval") else ""
+        how += f" ({', '.join(call['hints'])})" if call.get("hints") else ""
         reads = ", ".join([*call["reads"], *(f"{s} (scope)" for s in call["scopes"])])
         table.add_row(*(Text(clean(t, 300)) for t in (call_name(call), how, reads, ", ".join(call["writes"]))))
     if len(calls) > MAX_ROWS:

@@ -24,6 +24,7 @@ from cli.command_errors import CommandError, command_error
 
 MODULES: Final = "ACTS_ACTIVITIES"
 FOLDERS: Final = "ACTS_TOOLS"
+SERVERS: Final = "ACTS_MCP"
 DELEGATES: Final = "ACTS_DELEGATES"
 EXAMPLES: Final = Path(__file__).resolve().parent.parent.parent / "examples"
 # Problems that depend on what an unseen Tool may write
@@ -74,7 +75,7 @@ def run_preflight(
     except InvalidRequest as error:
         return Preflight(list(error.problems), {}, ())
     registered, undecided = registered_names(request), undecided_names(request)
-    tools, served = load_registry(file, modules) if registered or undecided else ({}, ())
+    tools, served = load_registry(file, modules, registered) if registered or undecided else ({}, ())
     as_agent, why = choose_workflow(request) if agent is None else (agent, "--agent" if agent else "--plan")
     missing = [] if strict else [n for n in registered if n not in tools]
     unsure = [] if strict or as_agent else [n for n in undecided if n not in served]
@@ -117,9 +118,11 @@ def missing_tools_error(what: str, unseen: Sequence[str], where: str = "") -> Co
 
 
 def load_registry(
-    file: str | None = None, modules: str | None = None
+    file: str | None = None, modules: str | None = None, names: Sequence[str] = ()
 ) -> tuple[dict[str, dict[str, Any]], tuple[str, ...]]:
     """The Tools and the names of the Activities of this environment; for a file of the examples, of the examples.
+
+    The MCP servers of Tools among ``names`` are started, to ask them, and ended again.
 
     Raises:
         CommandError: they cannot be loaded.
@@ -133,13 +136,16 @@ def load_registry(
     try:
         registry = from_environment() if modules is None else load(modules.split(","), [])
     except RegistryError as error:
-        raise command_error(str(error), where="the environment", hint=f"correct {MODULES} or {FOLDERS}") from None
-    return dict(registry.tools), tuple(registry.names)
+        raise command_error(
+            str(error), where="the environment", hint=f"correct {MODULES}, {FOLDERS} or {SERVERS}"
+        ) from None
+    of_servers, _ = registry.servers.read_once([name for name in names if name not in registry.tools])
+    return {**of_servers, **registry.tools}, tuple(registry.names)
 
 
 def is_configured() -> bool:
     """True if the environment or an installed package names modules to load."""
-    if os.environ.get(MODULES) or os.environ.get(FOLDERS):
+    if any(os.environ.get(variable) for variable in (MODULES, FOLDERS, SERVERS)):
         return True
     from importlib.metadata import entry_points
 

@@ -13,8 +13,9 @@ from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
 
 from acts.language.errors import InvalidRequest, Problem, truncate
-from acts.language.messages import read_request
+from acts.language.messages import ToolMessage, read_request
 from acts.language.tools import read_tools, registered_names, undecided_names
+from acts.language.values import pointer
 from acts.language.wire import DELEGATE_UNAVAILABLE, FIRST_ATTEMPT, LOAD_DELEGATE, NON_RETRYABLE_TYPES, REGISTRY
 from acts.tree.delegation import merged_tool, resolved_upfront, upfront_context
 from acts.tree.identity import root_identity, tree_token
@@ -96,11 +97,26 @@ async def look_up(parsed: Request, *, needs_price: bool = False) -> Capabilities
         REGISTRY, query, result_type=dict, start_to_close_timeout=timedelta(seconds=10),
         summary="which tools and activities the worker has",
     )  # fmt: skip
+    if answer.get("unavailable"):
+        raise InvalidRequest(_unavailable_tools(parsed, answer["unavailable"]))
     price = answer.get("price")
     return Capabilities(
         tools=answer["tools"], served=tuple(answer["served"]),
         price=(price["input"], price["output"]) if price else None,
     )  # fmt: skip
+
+
+def _unavailable_tools(parsed: Request, reasons: dict[str, str]) -> list[Problem]:
+    """The Tools that a server of the worker should offer, and why it does not."""
+    places = {m.tool.removeprefix("Tool."): m.index for m in parsed.context
+              if isinstance(m, ToolMessage) and isinstance(m.tool, str)}  # fmt: skip
+    return [
+        Problem(
+            "toolUnavailable", f'the tool "{name}" is not there: {reason}', pointer("context", places[name], "tool")
+        )
+        for name, reason in reasons.items()
+        if name in places
+    ]
 
 
 async def load_definition(name: str, sha256: str | None = None) -> dict[str, Any]:

@@ -1,0 +1,184 @@
+"""What a server may do to its worker: fail the Calls that it has, and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from activities.mcp import connection, transports
+from activities.mcp.call_errors import McpCallError
+from activities.mcp.mcp_config import McpServerConfig
+from activities.mcp.servers import McpServers
+from tests.mcp.conftest import Hostile, entry
+from tests.support import assert_eventually
+
+
+async def failure(hostile: Hostile, tool: str, **more: Any) -> McpCallError:
+    with pytest.raises(McpCallError) as caught:
+        await hostile.call(tool, **more)
+    return caught.value
+
+
+# -- one life, no harm -----------------------------------------------------------
+
+
+async def test_a_call_carries_its_arguments_and_its_id(lasting: Hostile) -> None:
+    assert (await lasting.call("add", a=1, b=2))["structuredContent"] == {"sum": 3}
+    sent = lasting.calls()[-1]
+    assert sent["arguments"] == {"a": 1, "b": 2}
+    assert sent["meta"]["_id"] == "k"
+
+
+async def test_500_tools_are_offered_and_bad_ones_are_not(lasting: Hostile) -> None:
+    names = [f"h.many{i}" for i in range(500)]
+    found, missing = await lasting.servers.find_tools([*names, "h.net", "h.twice", "h.nope", "other", "o.ther"])
+    assert list(found) == names
+    assert list(missing) == ["h.net", "h.twice", "h.nope"]
+    assert "leads out of the schema" in missing["h.net"]
+    assert "two different tools" in missing["h.twice"]
+
+
+async def test_an_answer_for_another_request_reaches_nobody(lasting: Hostile) -> None:
+    assert await lasting.text("wrongId") == "genuine"
+    assert await lasting.text("add", a=1, b=1) == "2"
+
+
+async def test_of_two_answers_the_first_counts(lasting: Hostile) -> None:
+    assert await lasting.text("duplicate") == "first"
+    assert await lasting.text("add", a=1, b=1) == "2"
+
+
+async def test_lines_that_are_no_messages_are_skipped(lasting: Hostile) -> None:
+    assert await lasting.text("noise") == "done noise"
+
+
+async def test_50_mb_fail_one_call_and_no_other(lasting: Hostile) -> None:
+    calls = [lasting.text("add", a=n, b=1) for n in range(5)]
+    error, *sums = await asyncio.gather(failure(lasting, "oversized"), *calls)
+    assert (error.code, error.is_final) == ("PayloadTooLarge", True)
+    assert sums == ["1", "2", "3", "4", "5"]
+    assert lasting.lives() == 1
+
+
+async def test_a_call_without_an_answer_ends_in_time(lasting: Hostile) -> None:
+    error = await failure(lasting, "hang", seconds=0.5)
+    assert (error.code, error.is_final) == ("timeout", False)
+    assert await lasting.text("add", a=1, b=1) == "2"
+    assert lasting.lives() == 1
+
+
+async def test_a_cancelled_call_is_cancelled_at_the_server(lasting: Hostile) -> None:
+    call = asyncio.create_task(lasting.call("waits"))
+    await assert_eventually(lambda: _is_true((lasting.folder / "waiting").exists()))
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    await assert_eventually(lambda: _is_true((lasting.folder / "cancelled").exists()))
+
+
+async def _is_true(value: bool) -> bool:  # noqa: FBT001 - the value is the answer
+    return value
+
+
+async def test_arguments_that_the_server_refuses_are_a_lasting_error(lasting: Hostile) -> None:
+    error = await failure(lasting, "refuse")
+    assert (error.code, error.is_final) == ("McpRefused", True)
+    assert "not with me" in error.message
+
+
+async def test_what_is_no_answer_is_refused(lasting: Hostile) -> None:
+    error = await failure(lasting, "nonsense")
+    assert (error.code, error.is_final) == ("McpRefused", True)
+
+
+# -- ends and starts -----------------------------------------------------------
+
+
+async def test_a_crash_fails_the_calls_in_flight_and_the_server_comes_back(hostile: Hostile) -> None:
+    waiting = asyncio.create_task(failure(hostile, "hang"))
+    await assert_eventually(lambda: _is_true(bool(hostile.calls())))
+    errors = await asyncio.gather(failure(hostile, "crash"), waiting)
+    assert [error.code for error in errors] == ["McpInterrupted"] * 2
+    assert not any(error.is_final for error in errors)
+    assert await hostile.text("add", a=1, b=1) == "2"
+    assert hostile.lives() == 2
+    assert [call["tool"] for call in hostile.calls()] == ["hang", "crash", "add"]
+
+
+async def test_a_server_that_answers_nothing_more_is_started_again(
+    hostile: Hostile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "PROBE_SECONDS", 0.2)
+    monkeypatch.setattr(transports, "EXIT_SECONDS", 0.2)
+    await hostile.text("add", a=1, b=1)
+    assert (await failure(hostile, "stall", seconds=0.5)).code == "timeout"
+    await assert_eventually(lambda: _is_true(hostile.lives() == 2))
+    assert await hostile.text("add", a=1, b=1) == "2"
+
+
+async def test_a_tool_that_has_changed_is_not_called(hostile: Hostile) -> None:
+    found, _ = await hostile.servers.find_tools(["h.add"])
+    digest = found["h.add"]["x-mcp"]["digest"]
+    (hostile.folder / "changed").touch()
+
+    async def noted(*_: Any) -> None: ...
+
+    async def call() -> McpCallError | None:
+        try:
+            arguments = {"a": 1, "b": 2}
+            await hostile.servers.call("h", "add", arguments, digest=digest, meta={}, seconds=30, progress=noted)
+        except McpCallError as error:
+            return error
+        return None  # the list is up to a second old
+
+    error = await assert_eventually(call)
+    assert error is not None
+    assert (error.code, error.is_final) == ("McpToolChanged", True)
+    assert '"add"' in error.message
+
+
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    [
+        (["/no/such/program"], "No such file"),
+        ([sys.executable, "-c", "import sys; sys.exit('no key in CONFIG')"], "no key in CONFIG"),
+        (
+            [sys.executable, "-c", "import sys; print('hello', flush=True); sys.stdin.read()"],
+            "did not start within 1 s",
+        ),
+    ],
+)
+async def test_a_server_that_does_not_start_says_why(command: list[str], reason: str) -> None:
+    acts = {"startTimeout": "1s"}
+    config = {"name": "h", "command": command[0], "args": command[1:], "acts": acts}
+    servers = McpServers([McpServerConfig.model_validate(config)])
+    servers.start()
+    try:
+
+        async def told() -> bool:
+            error = await failure(Hostile(Path(), servers), "add", seconds=0.2)
+            assert error.code == "McpUnavailable"
+            return reason in error.message
+
+        await assert_eventually(told)
+    finally:
+        await servers.stop()
+
+
+async def test_servers_get_none_of_the_workers_secrets_and_end_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "secret")
+    config = McpServerConfig.model_validate({"name": "h", **entry(tmp_path), "env": {"OWN": "1"}})
+    servers = McpServers([config])
+    servers.start()
+    shown = await Hostile(tmp_path, servers).text("environment")
+    assert "secret" not in shown
+    assert "OWN=1" in shown
+    process = int(shown.partition("pid=")[2].split()[0])
+    await servers.stop()
+    assert not Path(f"/proc/{process}").exists() or not Path("/proc").exists()
