@@ -6,30 +6,32 @@ The adapters feed it from their providers' events. It knows neither their SDKs n
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 from activities.providers.answer_parser import AnswerParser
 from activities.providers.interface import CallReceiver, ModelError, ModelRequest, ModelResponse, TokenCounts
 from activities.providers.prices import cost_of
 from activities.providers.provider_errors import build_error
-from activities.providers.provider_keywords import Dialect, compact_json
-from activities.providers.schema_bridge import Wire, to_wire
+from activities.providers.provider_keywords import compact_json
+from activities.providers.schema_bridge import Wire
+from activities.providers.schema_ladder import ONLY_JSON, SentSchema
 from acts.language.values import Json
-
-ONLY_JSON: Final = "Answer with one JSON value and nothing else. It must fit this JSON Schema:\n"
 
 
 @dataclass
 class ResponseStream:
     """One answer. ``finish_reason`` is the provider's word; None: the stream has not ended, or broke off.
 
-    ``is_accepted``: the provider has taken the request, so a failure from now on breaks off an answer.
+    ``is_accepted``: the provider has taken the request, so a failure from now on breaks off an answer. ``notes`` say
+    what of the request differs from the settings. ``longest`` is the longest answer of the model in tokens.
     """
 
-    provider: Dialect
+    provider: str
     request: ModelRequest
     on_call: CallReceiver | None
-    strict: bool
+    sent: SentSchema
+    notes: tuple[str, ...] = ()
+    longest: int | None = None
     tokens: TokenCounts = field(default_factory=TokenCounts)
     model: str | None = None
     requestId: str | None = None
@@ -38,14 +40,14 @@ class ResponseStream:
     is_accepted: bool = False
 
     def __post_init__(self) -> None:
-        self.wire: Wire = to_wire(self.request.schema, self.provider if self.strict else "unenforced")
+        self.wire: Wire = self.sent.wire
         self._calls: list[Json] = []
         self._parser = AnswerParser(self._receive_call if self.on_call else None)
 
     @property
     def instructions(self) -> str | None:
-        """The schema in words, for a request in which no strict schema is sent."""
-        return None if self.strict else self.schema_in_words
+        """What the model must read of the schema in words, because no enforced schema says it."""
+        return self.sent.words or None
 
     @property
     def schema_in_words(self) -> str:
@@ -96,6 +98,12 @@ class ResponseStream:
         is_known = self.tokens != TokenCounts()
         return {"tokens": self.tokens if is_known else None, "cost": self.cost if is_known else None, "text": self.text}
 
+    def truncated(self, message: str) -> ModelError:
+        """The error of an answer that reached its cap."""
+        error = self.error("modelTruncated", message)
+        error.cap, error.longest = self.request.maxOutputTokens, self.longest
+        return error
+
     def error(self, code: str, message: str) -> ModelError:
         """The error of an answer that ended badly."""
         details = {"requestId": self.requestId} if self.requestId else None
@@ -122,7 +130,8 @@ class ResponseStream:
             cost=self.cost,
             requestId=self.requestId,
             model=self.model,
-            strict=self.strict,
+            form=self.sent.form,
+            notes=self.notes,
         )
 
 
