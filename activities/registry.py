@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from temporalio import activity
 
-from activities.providers.prices import price_per_token
+from activities.providers.prices import highest_price
 from acts.language.strict_json import read_json
 from acts.language.tools import tool_name
 from acts.language.wire import REGISTRY
@@ -69,7 +69,8 @@ class Registry:
                 "served": [n for n in request.get("activities", []) if n in served],
             }
             if "model" in request:
-                result["price"] = await asyncio.to_thread(price_per_token, request["model"])
+                names = (request["model"], *request.get("otherModels", ()))
+                result["price"] = await asyncio.to_thread(highest_price, names)
             return result
 
         return look_up

@@ -5,8 +5,8 @@ The adapters feed it from their providers' events. It knows neither their SDKs n
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
 
 from activities.providers.answer_parser import AnswerParser
 from activities.providers.interface import CallReceiver, ModelError, ModelRequest, ModelResponse, TokenCounts
@@ -16,6 +16,14 @@ from activities.providers.provider_keywords import compact_json
 from activities.providers.schema_bridge import Wire
 from activities.providers.schema_ladder import ONLY_JSON, SentSchema
 from acts.language.values import Json
+from acts.language.wire import MAX_PAYLOAD_BYTES, RESULT_TOO_LARGE
+from acts.planner.request_estimate import bytes_per_token
+
+# Two megabytes can be recorded; the rest is room for spaces and escapes. A longer answer is not read to its end
+MAX_ANSWER_CHARACTERS: Final = 4 * MAX_PAYLOAD_BYTES
+# Characters of it that an error has
+_SHOWN: Final = 10_000
+_TOOL_CALLS: Final = ("tool_use", "tool_calls", "function_call")
 
 
 @dataclass
@@ -40,6 +48,7 @@ class ResponseStream:
     is_accepted: bool = False
 
     def __post_init__(self) -> None:
+        self._bytes = 0
         self.wire: Wire = self.sent.wire
         self._calls: list[Json] = []
         self._parser = AnswerParser(self._receive_call if self.on_call else None)
@@ -60,7 +69,17 @@ class ResponseStream:
         return self._parser.text
 
     def add_text(self, text: str) -> None:
-        """Add a piece of the answer."""
+        """Add a piece of the answer.
+
+        Raises:
+            ModelError: it has become too long to be of any use.
+        """
+        self._bytes += len(text)
+        if self._bytes > MAX_ANSWER_CHARACTERS:
+            message = (
+                f"{self.provider} ({self.request.model}): the answer has more than {MAX_ANSWER_CHARACTERS:,} characters"
+            )
+            raise ModelError(RESULT_TOO_LARGE, message, retryable=False, **self.usage() | {"text": self.text[:_SHOWN]})
         self._parser.feed(text)
 
     def replace_text(self, text: str) -> None:
@@ -95,8 +114,26 @@ class ResponseStream:
 
     def usage(self) -> dict[str, Any]:
         """The fields of a ModelError about the answer: tokens, cost and text."""
+        self._estimate_tokens()
         is_known = self.tokens != TokenCounts()
         return {"tokens": self.tokens if is_known else None, "cost": self.cost if is_known else None, "text": self.text}
+
+    def _estimate_tokens(self) -> None:
+        """Where the provider stated no usage, or the answer broke off before it did: that of what was sent and came."""
+        if not self.text or (self.finish_reason is not None and self.tokens != TokenCounts()):
+            return
+        per_token = bytes_per_token(f"{self.provider}:")
+        written = round(len(self.text.encode(errors="replace")) / per_token)
+        if self.tokens == TokenCounts():
+            blocks = [*self.request.system, *(b for turn in self.request.all_turns for b in turn.blocks)]
+            read = round(sum(len(b.text.encode(errors="replace")) for b in blocks) / per_token)
+            self.tokens = TokenCounts(inputTokens=max(1, read), outputTokens=max(1, written))
+            self.notes = (
+                *self.notes,
+                f"{self.request.model} stated no usage: it is estimated by the length of the texts",
+            )
+        elif self.tokens.outputTokens <= 1 < written:  # what a provider states at the beginning
+            self.tokens = replace(self.tokens, outputTokens=written)
 
     def truncated(self, message: str) -> ModelError:
         """The error of an answer that reached its cap."""
@@ -122,7 +159,9 @@ class ResponseStream:
         try:
             value = self._read_value()
         except ValueError as error:
-            raise self.error("modelNotJson", f"its answer cannot be read: {error}") from None
+            reason = "it called a tool of the provider" if self.finish_reason in _TOOL_CALLS else error
+            raise self.error("modelNotJson", f"its answer cannot be read: {reason}") from None
+        self._estimate_tokens()
         return ModelResponse(
             text=self.text,
             value=value,

@@ -54,8 +54,9 @@ def _constant(schema: dict[str, Any], key: str) -> str | None:
     if not isinstance(part, dict) or not isinstance(required, list) or key not in required:
         return None
     choices = [part["const"]] if "const" in part else part.get("enum")
-    is_one = isinstance(choices, list) and len(choices) == 1 and isinstance(choices[0], str)
-    return choices[0] if is_one else None
+    if not isinstance(choices, list) or len(choices) != 1:
+        return None
+    return choices[0] if isinstance(choices[0], str) else None
 
 
 def share_first_property(nodes: list[Node]) -> bool:
