@@ -7,7 +7,7 @@ Prompts never reach a history; only this small result does.
     {"ask": "solution" | "output", "model", "fallbackModels"?: […], "patience"?: seconds, "effort"?, "temperature"?,
      "maxOutputTokens"?, "priced": bool, "mayRepair": bool, "answersLeft"?, "reserved"?: {"tokens"?, "cost"?},
      "source": {"workflowId", "runId", "upto"}, "token", "root"?, "tick" | "tool", "call", "paths", "scoped"}
-    → {"solution" | "output", "path"?, "unusable"?: {code, message, text?, answers, cap?, longest?}, "usage": {…},
+    → {"solution" | "output", "path"?, "unusable"?: {code, message, text?, answers, cap?}, "usage": {…},
        "notes"?: […], "requests": [{requestId, …}]}
 
 ``priced``: the budget limits the cost, so a model without a price is refused. ``mayRepair``: further requests may be
@@ -227,7 +227,7 @@ async def _ask_until_usable(
     """
     model_request = task.request
     if log.cap is not None:
-        model_request = replace(model_request, maxOutputTokens=higher_cap(log.cap, log.longest) or log.cap)
+        model_request = replace(model_request, maxOutputTokens=log.cap)
 
     def receive_call(index: int, call: Any) -> None:
         log.count_call(index, call)
@@ -252,7 +252,8 @@ async def _ask_until_usable(
             has_started = stream is not None and stream.has_reported
             further = _next_request(model_request, error, request, log) if may_ask and not has_started else None
             if error.code == _TRUNCATED:
-                log.cap, log.longest = error.cap, error.longest
+                next_cap = higher_cap(error.cap, error.longest) or error.cap
+                log.cap = next_cap if further is None else further.maxOutputTokens
             if further is None:
                 raise
             activity.heartbeat(log.to_details())
@@ -349,14 +350,15 @@ async def _report_failure(
     if is_planning and (has_started or error.code in _REPORTED_TO_PLANNER):
         # The planner is shown the beginning of what it wrote
         text = {"text": error.text[:MAX_TEXT]} if error.text else {}
-        cap = {k: v for k, v in (("cap", log.cap), ("longest", log.longest)) if v is not None}
+        cap = {"cap": log.cap} if log.cap is not None else {}
         unusable = {"code": error.code, "message": error.message, **text, "answers": max(1, log.answers), **cap}
         return _encode({"unusable": unusable}, log)
     if not error.retryable and log.is_reported:
         await report_end(request)
     # The next attempt reads it
     activity.heartbeat(log.to_details())
-    raise _application_error(error, log.usage) from error
+    # Without its causes: the Web UI shows the failure of an attempt only while it has less than some 4 kB
+    raise _application_error(error, log.usage) from None
 
 
 def _encode(result: dict[str, Any], log: RequestLog) -> RawValue:

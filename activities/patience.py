@@ -70,4 +70,4 @@ def format_seconds(seconds: float) -> str:
     """A duration for people: ``40 s``, ``5 min``, ``1.5 h``."""
     if seconds < 100:  # noqa: PLR2004 - seconds up to about two minutes
         return f"{max(1, round(seconds))} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.3g} h"  # noqa: PLR2004 - 90 minutes
+    return f"{seconds / 60:.0f} min" if seconds < 3_600 else f"{seconds / 3_600:.3g} h"  # noqa: PLR2004 - an hour

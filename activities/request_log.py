@@ -26,8 +26,8 @@ class RequestLog:
 
     ``outage_since`` is the Unix time at which the present model first failed for want of capacity, and ``tries`` how
     often it has since. ``planned`` counts the retries that this activity asked for, ``broken`` those after an answer
-    that broke off. ``answers`` counts unusable answers, ``cap`` is that of a truncated one and
-    ``longest`` the longest answer of its model, in tokens. ``calls`` is the number of
+    that broke off. ``answers`` counts unusable answers, ``cap`` is that of the request
+    after a truncated one, in tokens. ``calls`` is the number of
     Calls that the present answer has so far.
     """
 
@@ -42,7 +42,6 @@ class RequestLog:
     broken: int = 0
     answers: int = 0
     cap: int | None = None
-    longest: int | None = None
     waiting: str = ""
     is_reported: bool = False
     calls: int = 0
@@ -56,7 +55,7 @@ class RequestLog:
             failures=list(data.get("failures") or ()),
         )  # fmt: skip
         log.usage.add(data.get("usage"))
-        for name in ("place", "tries", "planned", "broken", "answers", "cap", "longest", "outage_since",
+        for name in ("place", "tries", "planned", "broken", "answers", "cap", "outage_since",
                      "is_reported"):  # fmt: skip
             setattr(log, name, data.get(name, getattr(log, name)))
         return log
@@ -65,7 +64,7 @@ class RequestLog:
         """The details of a heartbeat; what is empty is left out. ``waiting`` is for people."""
         state = {
             "place": self.place, "tries": self.tries, "planned": self.planned, "broken": self.broken,
-            "answers": self.answers, "cap": self.cap, "longest": self.longest, "notes": self.notes,
+            "answers": self.answers, "cap": self.cap, "notes": self.notes,
             "outage_since": self.outage_since, "failures": self.failures, "waiting": self.waiting,
             "requests": self.requests, "is_reported": self.is_reported,
         }  # fmt: skip

@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from acts.language.usage import Usage
 from acts.language.wire import MAX_UNUSABLE_ANSWERS
-from acts.planner.request_estimate import higher_cap
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
 class UnusableAnswers:
-    """Those of one agent. ``cap`` is that of a cut answer, in tokens: no later request has a lower one."""
+    """Those of one agent. ``cap`` is that of the request after a cut answer, in tokens: no later one is lower."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -31,7 +30,7 @@ class UnusableAnswers:
         self._usage.add(usage)
         cap = unusable.get("cap")
         if isinstance(cap, int):
-            self.cap = higher_cap(cap, unusable.get("longest")) or cap
+            self.cap = cap
 
     def reset(self) -> None:
         """An answer could be used."""
