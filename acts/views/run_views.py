@@ -93,14 +93,14 @@ class PlanView:
         page = plan_page(
             run.walk, run.phase, run.all_notes, run.approvals.pending, run.approvals.records, self._in_queue
         )
-        return page if run.is_approved or run.finished is not None else page + self._proposed()
+        return page if run.decisions.is_approved or run.finished is not None else page + self._proposed()
 
     def _proposed(self) -> str:
         """The plan that waits, with its forecast: drawn once for each version."""
         run = self._run
-        if self._proposal is None or self._proposal[0] != run.version:
-            prepared = run.walk.prepared
-            self._proposal = (run.version, approval_page.page(prepared, approval_page.simulate_for_page(prepared)))
+        version, prepared = run.decisions.version, run.walk.prepared
+        if self._proposal is None or self._proposal[0] != version:
+            self._proposal = (version, approval_page.page(prepared, approval_page.simulate_for_page(prepared)))
         return self._proposal[1]
 
     def plan(self) -> list[Any]:
@@ -155,8 +155,8 @@ class PlanView:
         out = results.build_result(run.walk, run.usage, run.finished)
         if run.approvals.records:
             out["decisions"] = run.approvals.records
-        if run.forecast is not None:
-            out["forecast"] = compare_known(run.forecast, actual_figures(out, actions))
+        if run.decisions.forecast is not None:
+            out["forecast"] = compare_known(run.decisions.forecast, actual_figures(out, actions))
         return out
 
     def part_result(self, actions: int) -> dict[str, Any]:
@@ -173,7 +173,7 @@ class PlanView:
     def instance_result(self) -> dict[str, Any]:
         """What a child says of the instances that it walked: of one, or by id."""
         run = self._run
-        report = instance_report(run.walk, edited=run.version > 1)
+        report = instance_report(run.walk, edited=run.decisions.version > 1)
         members = run.setup.instances
         out: dict[str, Any] = {"status": run.finished}
         if run.usage.requests:

@@ -148,11 +148,3 @@ def failure_detail(error: BaseException) -> Any:
     while isinstance(cause, ChildWorkflowError):
         cause = cause.__cause__
     return decode_detail(cause.details[0]) if isinstance(cause, ApplicationError) and cause.details else None
-
-
-def ended_abruptly(error: BaseException) -> bool:
-    """True for a child that was terminated or timed out: it had no chance of a last word."""
-    cause: BaseException | None = error
-    while isinstance(cause, ChildWorkflowError):
-        cause = cause.__cause__
-    return not isinstance(cause, ApplicationError)

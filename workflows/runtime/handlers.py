@@ -38,9 +38,9 @@ from acts.language.wire import (
 )
 from acts.machines.agent_run import AgentRun
 from acts.machines.approval_effects import AnswerUpdate
-from acts.machines.approvals import problem_of
+from acts.machines.decision_answers import problem_of
 from acts.machines.events import DecisionReceived, Event, PauseRequested, Provided, RecordReceived, ResumeRequested
-from acts.machines.run_machine import MAX_NOTE, MAX_NOTES
+from acts.machines.run_machine import add_note
 from acts.simulation.billable_actions import CHILD_WORKFLOW, SIGNAL, UPDATE, WORKFLOW, ActionCount
 from acts.tree.child_ids import is_workflow_id
 from acts.tree.records import DecisionAnswer, StreamedCalls
@@ -139,8 +139,7 @@ class RunWorkflow:
 
     def _note(self, text: str) -> None:
         if self._driver is None:
-            self._early_notes.append(truncate(text, MAX_NOTE))
-            del self._early_notes[:-MAX_NOTES]
+            add_note(self._early_notes, text)
         else:
             self._driver.run.note(text)
 
