@@ -6,6 +6,7 @@ The seconds of the pauses are scaled down; the provider asks for none.
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from typing import Any
 
@@ -99,19 +100,22 @@ async def test_an_outage_in_the_middle_of_an_agent_costs_no_request_and_no_effec
 
 
 async def test_a_wait_is_seen_in_the_status_and_in_the_web_ui(foreign: Foreign, raw: RawServer) -> None:
-    raw.reply_with(busy("40"))
+    raw.reply_with(busy("30"))
     handle = await start(foreign)
 
-    async def waits() -> bool:
+    async def is_in_status() -> bool:
         notes = (await status(handle)).get("notes") or [""]
-        text = "waiting for the model: overloaded, next try in 4"
-        return notes[-1].startswith(text) and notes[-1].endswith("UTC), openai:gpt-6-sol")
+        shape = r"waiting for the model: overloaded, next try in 3\d s \(\d\d:\d\d:\d\d UTC\), openai:gpt-6-sol"
+        return any(re.fullmatch(shape, note) for note in notes)
 
-    await assert_eventually(waits)
-    (pending,) = (await handle.describe()).raw_description.pending_activities
-    assert pending.attempt == 2
-    assert "busy" in pending.last_failure.message
-    assert "next try in 4" in pending.heartbeat_details.payloads[0].data.decode()
+    async def is_pending() -> bool:
+        (pending,) = (await handle.describe()).raw_description.pending_activities
+        assert "busy" in pending.last_failure.message
+        assert b"next try in 3" in pending.heartbeat_details.payloads[0].data
+        return bool(pending.attempt == 2)
+
+    await assert_eventually(is_in_status)
+    await assert_eventually(is_pending)
     await handle.terminate("the test is over")
 
 
