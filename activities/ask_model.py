@@ -172,13 +172,13 @@ def _plan_retry(
     """Set the pause before the next attempt; where there is none, return why."""
     if not error.retryable:
         return error.message
-    if error.code in patience.BREAKS:
+    if error.details.get("queued"):
+        return None
+    if error.code not in patience.OUTAGES:
         log.broken += 1
         if log.broken >= patience.MAX_BREAKS:
             return f"{error.message} ({log.broken} times in a row)"
         error.retryAfter = patience.break_pause(log.broken)
-        return None
-    if error.code not in patience.OUTAGES or error.details.get("queued"):
         return None
     now, allowed = time.time(), request.get("patience", DEFAULT_PATIENCE_SECONDS)
     log.tries += 1
@@ -272,10 +272,10 @@ async def _send(model: str, request: ModelRequest, on_call: Callable[[int, Any],
         text = f"{model}: other requests of this worker are in flight, as many as the provider takes"
         raise ModelError("modelRateLimit", text, retryable=True, retryAfter=1.0, details={"queued": True}) from None
     failure: ModelError | None = None
-    seconds = answer_seconds(request.maxOutputTokens)
+    is_answered, seconds = False, answer_seconds(request.maxOutputTokens)
     try:
         async with asyncio.timeout(seconds):
-            return await select.ask(model, request, on_call)
+            response = await select.ask(model, request, on_call)
     except TimeoutError:
         text = f"{model}: the answer was not complete after {patience.format_seconds(seconds)}"
         failure = ModelError("modelTimeout", text, retryable=True)
@@ -283,8 +283,11 @@ async def _send(model: str, request: ModelRequest, on_call: Callable[[int, Any],
     except ModelError as error:
         failure = error
         raise
+    else:
+        is_answered = True
+        return response
     finally:
-        limiter.release(began, failure)
+        limiter.release(began, failure, is_answered=is_answered)
 
 
 def _next_request(

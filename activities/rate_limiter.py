@@ -78,14 +78,14 @@ class RateLimiter:
             old = self._closed_by
             raise ModelError(old.code, old.message, retryable=True, retryAfter=left, details={"unsent": True})
 
-    def release(self, began: float, error: ModelError | None) -> None:
-        """A request has ended, with an error or without; one that was cancelled as without."""
+    def release(self, began: float, error: ModelError | None, *, is_answered: bool = True) -> None:
+        """A request has ended: answered, with an error, or cancelled."""
         self.in_flight -= 1
         now = time.monotonic()
-        if error is None:
+        if error is None and is_answered:
             self._down_since = None
             self.limit = min(self.limit + 1.0 / self.limit, START)
-        elif error.code in OUTAGES:
+        elif error is not None and error.code in OUTAGES:
             is_old = self._down_since is None or now - self._failed_at > _STALE_SECONDS
             self._down_since, self._failed_at = now if is_old else self._down_since, now
             if error.code == _RATE_LIMIT and began >= self._lowered_at:

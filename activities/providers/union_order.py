@@ -6,6 +6,7 @@ anything else of it is written.
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import Any
 
 from activities.providers.ref_normalizer import DEFS
@@ -38,11 +39,12 @@ def _resolve(option: Json, definitions: dict[str, Json]) -> dict[str, Any] | Non
 
 def _order(objects: list[dict[str, Any]]) -> None:
     """Move the first property that is another constant in each object to its beginning."""
-    if len(objects) < 2:  # noqa: PLR2004 - one object needs no order
+    if len(objects) < 2 or len({id(o) for o in objects}) < len(objects):  # noqa: PLR2004 - one object needs no order
         return
     for key in objects[0]["properties"]:
-        constants = [_constant(o, key) for o in objects]
-        if None not in constants and len(set(constants)) == len(objects):
+        # Up to the first object without such a constant: linear in the text of the schemas
+        constants = set(takewhile(lambda text: text is not None, (_constant(o, key) for o in objects)))
+        if len(constants) == len(objects):
             for o in objects:
                 o["properties"] = {key: o["properties"][key], **o["properties"]}
             return

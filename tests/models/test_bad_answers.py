@@ -9,6 +9,7 @@ import pytest
 from temporalio.exceptions import ApplicationError
 
 from activities import ask_model as module
+from activities import patience
 from tests.models import rawserver
 from tests.models.rawserver import RawServer, Reply
 from tests.models.sent_requests import defects_of_request
@@ -327,6 +328,15 @@ async def test_an_error_in_the_middle_of_a_stream_is_tried_again_and_its_usage_c
     usage = failed.details[0]["usage"]
     assert usage["requests"] == 1
     assert usage["outputTokens"] > 5
+
+
+async def test_what_the_provider_wants_tried_again_is_tried_a_few_times(
+    raw: RawServer, api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(patience, "MAX_BREAKS", 1)
+    raw.reply_with(error_reply(400, "odd", {"x-should-retry": "true"}))
+    error = await failure(solution_request(model=model_of(api)))
+    assert (error.type, error.non_retryable) == ("modelBadRequest", True)
 
 
 async def test_a_stream_that_stalls_ends_by_the_time_that_its_cap_allows(

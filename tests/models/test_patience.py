@@ -98,6 +98,14 @@ async def test_each_round_of_answers_adds_one() -> None:
     assert 4.8 < limiter.limit < 5.1
 
 
+async def test_a_cancelled_request_says_nothing_about_the_model() -> None:
+    limiter = RateLimiter(limit=4.0)
+    limiter.release(await limiter.acquire(), refused(code="modelUnavailable"))
+    limiter.release(await limiter.acquire(), None, is_answered=False)
+    assert limiter.limit == 4
+    assert limiter._down_since is not None
+
+
 async def test_an_overload_does_not_lower_the_limit() -> None:
     limiter = RateLimiter(limit=9.0)
     limiter.release(await limiter.acquire(), refused(code="modelOverloaded"))

@@ -69,9 +69,8 @@ def test_three_unusable_answers_in_a_row_are_the_end() -> None:
     again = UnusableAnswers()
     again.restore(answers.snapshot())
     again.record(unusable(cap=4_000), {"requests": 1, "inputTokens": 20, "outputTokens": 2, "cost": 0.25})
-    assert again.end_text("no JSON") == (
-        "3 answers of the model in a row could not be used; they cost 56 tokens and 0.5000 US dollars. The last: no JSON"
-    )
+    text = "3 answers of the model in a row could not be used; they cost 56 tokens and 0.5000 US dollars. The last: bad"
+    assert again.end_text("bad") == text
     assert again.cap == 4_000
 
 
