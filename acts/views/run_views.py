@@ -15,13 +15,14 @@ from acts.machines import call_report
 from acts.machines.instance_results import child_progress, instance_report, statuses
 from acts.simulation.forecast_vs_actual import FIGURES, actual_figures, compare_known, expected_ranges, sum_tables
 from acts.tree.plan_request import prompt_context
+from acts.tree.search_attributes import COST, MAX_KEYWORD, MODEL, PHASE, TOOLS, WAITING, tool_keywords
 from acts.views import approval_page, results
 from acts.views.markdown import code_span
 from acts.views.mermaid import render_graph
 from acts.views.web_page import agent_page, approvals_section, plan_page
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from acts.machines.agent_run import AgentRun
     from acts.machines.delegate_run import AnonymousDelegate, DelegateMachine
@@ -47,6 +48,7 @@ class RunView(Protocol):
     def prompt_context(self, page: Any, limit: int) -> dict[str, Any]: ...
     def graph(self, options: Any) -> Any: ...
     def pending_parameters(self, limit: int) -> dict[str, Any]: ...
+    def search_values(self) -> dict[str, Any]: ...
 
 
 def forecast_plan(prepared: ValidatedPlan, *, child: bool = False) -> dict[str, Any] | None:
@@ -66,6 +68,15 @@ def _add_common(run: RunMachine, status: dict[str, Any]) -> dict[str, Any]:
     if run.approvals.records:
         status["decisions"] = run.approvals.records[-MAX_DECISIONS:]
     return status
+
+
+def _search_values(run: RunMachine, tools: Iterable[str]) -> dict[str, Any]:
+    """The search attributes of a root, by name; None for one that is unknown."""
+    return {
+        PHASE: run.phase, WAITING: len(run.approvals.pending), TOOLS: tool_keywords(tools) or None,
+        MODEL: None if run.config.model is None else run.config.model[:MAX_KEYWORD],
+        COST: run.usage.cost if run.usage.requests else None,
+    }  # fmt: skip
 
 
 class PlanView:
@@ -125,6 +136,10 @@ class PlanView:
         walk = self._run.walk
         states = {"calls": call_report.calls(walk, self._in_queue), "instances": child_progress(walk)}
         return render_graph(self._run.whole_plan, states, options)
+
+    def search_values(self) -> dict[str, Any]:
+        """The search attributes, with the Tools of the plan's Calls."""
+        return _search_values(self._run, (node.tool.name for node in self._run.whole_plan.nodes))
 
     def pending_parameters(self, limit: int) -> dict[str, Any]:
         """What the Calls that wait here would be called with, as many as fit."""
@@ -249,6 +264,10 @@ class AgentView:
         loop = self._run.loop
         return "" if loop.prepared is None else render_graph(loop.prepared, {"calls": loop.latest_calls()}, options)
 
+    def search_values(self) -> dict[str, Any]:
+        """The search attributes, with the Tools that the model may plan with."""
+        return _search_values(self._run, self._run.loop.tools)
+
     def pending_parameters(self, limit: int) -> dict[str, Any]:
         """Nothing: the Calls of a plan wait in the run that walks it."""
         return {"editable": True, "calls": []}
@@ -313,6 +332,10 @@ class DelegateView:
     def graph(self, options: Any) -> Any:
         """Nothing to draw."""
         return ""
+
+    def search_values(self) -> dict[str, Any]:
+        """The search attributes, with the Tool of its Call."""
+        return _search_values(self._run, [] if self._single is None else [self._single.node.tool.name])
 
     def pending_parameters(self, limit: int) -> dict[str, Any]:
         """Nothing waits here."""
