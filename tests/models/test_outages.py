@@ -11,11 +11,13 @@ from collections import Counter
 from typing import Any
 
 import pytest
+from temporalio.client import Client
 
 from activities import patience
+from cli.dev.temporal_server import DevServer
 from tests.models.rawserver import RawServer, Reply, chat
 from tests.support import assert_eventually
-from tests.workflow.conftest import delegates_folder, engine, foreign, plain_client  # noqa: F401 - fixtures
+from tests.workflow.conftest import delegates_folder, engine, engine_on, foreign, plain_client  # noqa: F401 - fixtures
 from tests.workflow.foreign import Foreign, call, ended, events, failure, status
 
 Json = Any
@@ -117,6 +119,26 @@ async def test_a_wait_is_seen_in_the_status_and_in_the_web_ui(foreign: Foreign, 
     await assert_eventually(is_in_status)
     await assert_eventually(is_pending)
     await handle.terminate("the test is over")
+
+
+async def test_a_wait_and_its_usage_outlive_the_worker(
+    server: DevServer, plain_client: Client, task_queue: str, raw: RawServer
+) -> None:
+    queue = f"engine-{task_queue}"
+    raw.reply_with(cut(DONE), busy("2"), answer(DONE))
+    async with engine_on(server, queue):
+        handle = await start(Foreign(plain_client, queue, task_queue))
+
+        async def is_waiting() -> bool:
+            pending = (await handle.describe()).raw_description.pending_activities
+            return any(activity.attempt == 2 for activity in pending)
+
+        await assert_eventually(is_waiting)
+    async with engine_on(server, queue):
+        result = await ended(handle)
+    assert result["output"] == {"end": "over"}
+    assert result["usage"]["requests"] == 2
+    assert [request.body.get("max_tokens") for request in raw.requests] == [None, 32_000, 32_000]
 
 
 async def test_the_usage_of_an_attempt_that_broke_off_counts(
