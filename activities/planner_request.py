@@ -6,7 +6,7 @@ from typing import Any
 
 from activities.context_reader import PromptContext
 from activities.providers.prices import context_window
-from activities.providers.schema_bridge import to_wire
+from activities.providers.schema_ladder import SchemaLadder
 from acts.language.messages import output_schema
 from acts.language.values import Json
 from acts.planner.answer_schema import compose_solution_schema
@@ -29,5 +29,7 @@ def build_planner_request(context: PromptContext, tick: int, room: float) -> tup
 
 
 def sent_schema(schema: Json, model: str) -> dict[str, Any]:
-    """The schema as the provider of ``model`` is sent it, where it takes it as a strict one."""
-    return to_wire(schema, "anthropic" if model.startswith("anthropic:") else "openai").schema
+    """The schema as the provider of ``model`` is sent it first: in the strictest form that is within its limits."""
+    is_anthropic = model.startswith("anthropic:")
+    ladder = SchemaLadder("anthropic" if is_anthropic else "openai", has_unenforced=not is_anthropic)
+    return ladder.choose(model, schema).wire.schema

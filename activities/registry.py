@@ -25,7 +25,7 @@ from temporalio import activity
 from activities.call_mcp_tool import call_activity
 from activities.mcp.mcp_config import VARIABLE, McpConfigError, read_config
 from activities.mcp.servers import McpServers
-from activities.providers.prices import price_per_token
+from activities.providers.prices import highest_price
 from acts.language.strict_json import read_json
 from acts.language.tools import tool_name
 from acts.language.wire import REGISTRY
@@ -87,7 +87,8 @@ class Registry:
             if unavailable:
                 result["unavailable"] = unavailable
             if "model" in request:
-                result["price"] = await asyncio.to_thread(price_per_token, request["model"])
+                models = (request["model"], *request.get("otherModels", ()))
+                result["price"] = await asyncio.to_thread(highest_price, models)
             return result
 
         return look_up

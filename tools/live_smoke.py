@@ -1,11 +1,12 @@
-"""Asks each configured model provider for a small plan, and prints what it supports and costs.
+"""Asks each configured model provider for small plans, and prints what it supports and costs.
 
-    python -m tools.live_smoke [--model provider:name ...] [--tools 1,5,20]
+    python -m tools.live_smoke [--model provider:name ...] [--tools 1,5,20,50]
 
-Each request is one tick of an agent with that many Tools. The column ``schema`` is ``strict`` where the provider
-accepted the schema, ``in words`` where it rejected it as a strict one, and ``error`` where the request failed. A run
-costs a few cents. For a server of your own, name one of its models with --model. Without a key and without a base URL
-nothing is requested, and that is no failure.
+For each model: one tick of an agent with each number of Tools; the last of these again, which should be read from the
+cache; and one with an effort. The column ``schema`` is the form in which the provider took the schema (docs/models.md),
+or ``error``; ``call`` are the seconds until the first Call, fewer than ``seconds`` where answers are streamed.
+A run takes about a minute and costs a few cents. For a server of your own, name one of its models with --model. Without
+a key and without a base URL nothing is requested, and that is no failure.
 """
 
 from __future__ import annotations
@@ -31,10 +32,11 @@ PROVIDERS: Final = {
     "anthropic": (("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL"), "claude-haiku-5-5"),
     "openai": (("OPENAI_API_KEY", "OPENAI_BASE_URL"), "gpt-5.6-luna"),
 }
-COUNTS: Final = "1,5,20"
+COUNTS: Final = "1,5,20,50"
 # A provider compiles a new schema for up to three minutes
 TIMEOUT_SECONDS: Final = 240
-COLUMNS: Final = ("model", "tools", "schema", "seconds", "input", "cached", "output", "USD", "answer")
+COLUMNS: Final = ("model", "tools", "schema", "call", "seconds", "input", "cached", "output", "USD", "answer")
+EFFORT: Final = "low"
 
 
 def main() -> int:
@@ -56,31 +58,40 @@ def main() -> int:
 
 @dataclass
 class Row:
-    """One request and its outcome."""
+    """One request and its outcome. ``first_call`` are the seconds until the first Call had arrived."""
 
     model: str
-    tools: int
+    check: str
     seconds: float
+    first_call: float | None
     response: ModelResponse | None
     verdict: str
 
     def cells(self) -> tuple[str, ...]:
-        head = (self.model, str(self.tools))
+        head, seconds = (self.model, self.check), f"{self.seconds:.1f}"
         if self.response is None:
-            return (*head, "error", f"{self.seconds:.1f}", "", "", "", "", self.verdict)
+            return (*head, "error", "", seconds, "", "", "", "", self.verdict)
         tokens, cost = self.response.tokens, self.response.cost
         counts = (str(tokens.inputTokens), str(tokens.cachedTokens), str(tokens.outputTokens))
         price = "?" if cost is None else f"{cost:.5f}"
-        schema = "strict" if self.response.strict else "in words"
-        return (*head, schema, f"{self.seconds:.1f}", *counts, price, self.verdict)
+        first = "" if self.first_call is None else f"{self.first_call:.1f}"
+        verdict = "; ".join([self.verdict, *self.response.notes])
+        return (*head, self.response.form or "none", first, seconds, *counts, price, verdict)
 
 
 async def request_all(models: list[str], counts: list[int]) -> list[Row]:
     """One request after another: concurrent ones would disturb each other's times."""
-    return [await request_plan(model, count) for model in models for count in counts]
+    rows = []
+    for model in models:
+        rows += [await request_plan(model, count, str(count)) for count in counts]
+        again = await request_plan(model, counts[-1], f"{counts[-1]} again")
+        if again.response is not None and not again.response.tokens.cachedTokens:
+            again.verdict += "; nothing was read from the cache"
+        rows += [again, await request_plan(model, counts[0], f"{counts[0]}, effort {EFFORT}", effort=EFFORT)]
+    return rows
 
 
-async def request_plan(model: str, count: int) -> Row:
+async def request_plan(model: str, count: int, check: str, effort: str | None = None) -> Row:
     tools = build_tools(count)
     schema = compose_solution_schema(tools, None)
     task = 'Call the tool "tool_1" once, with amount 12.5 and the note "smoke". Call nothing else.'
@@ -92,19 +103,20 @@ async def request_plan(model: str, count: int) -> Row:
         turns=tuple(ModelTurn(turn.role, (PromptBlock(turn.text, is_cached=True),)) for turn in prompt.turns),
         schema=schema,
         maxOutputTokens=4_000,
+        effort=effort,
         cache_key="live-smoke",
     )
-    start = time.monotonic()
+    start, arrivals = time.monotonic(), list[float]()
     response: ModelResponse | None = None
     try:
         async with asyncio.timeout(TIMEOUT_SECONDS):
-            response = await select.ask(model, request)
+            response = await select.ask(model, request, lambda *_: arrivals.append(time.monotonic() - start))
         verdict = judge_answer(response.value, schema)
     except ModelError as error:
         verdict = f"{error.code}: {error.message}"
     except TimeoutError:
         verdict = f"no answer within {TIMEOUT_SECONDS} seconds"
-    return Row(model, count, time.monotonic() - start, response, verdict)
+    return Row(model, check, time.monotonic() - start, arrivals[0] if arrivals else None, response, verdict)
 
 
 def judge_answer(value: Any, schema: dict[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 * Each Call of ``calls`` in the root object is reported as soon as its closing brace arrives; a ``calls`` inside a value
   is only a value.
+* A key that is twice in one object is a fault: two readers could see two different Calls.
 * Text that is not one JSON object (a fence, sentences, ``</think>``, garbage) ends the reports. It is then read again
   as a whole when the answer is complete. Servers that enforce the schema send none.
 * The cost is linear in the text at any nesting (``ijson.items`` is quadratic in depth).
@@ -12,12 +13,14 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any, Final
 
 import ijson
 
+from acts.language.strict_json import DuplicateKeyError
 from acts.language.values import MAX_DEPTH, Json
 
 _OPENING: Final = ("start_map", "start_array")
@@ -42,6 +45,7 @@ class AnswerParser:
         self._depth = 0
         self._key: str | None = None
         self._in_calls = False
+        self._keys: list[set[str]] = []
 
     @property
     def text(self) -> str:
@@ -71,7 +75,22 @@ class AnswerParser:
             if self._depth > MAX_DEPTH or not math.isfinite(number):
                 self._parser = None
                 return
+            if self._is_second(event, value):
+                self._parser = None
+                return
             self._handle(event, number if isinstance(value, Decimal) else value)
+
+    def _is_second(self, event: str, value: Any) -> bool:
+        """True for a key that its object has already."""
+        if event == "start_map":
+            self._keys.append(set())
+        elif event == "end_map":
+            self._keys.pop()
+        elif event == "map_key":
+            if value in self._keys[-1]:
+                return True
+            self._keys[-1].add(value)
+        return False
 
     def _handle(self, event: str, value: Any) -> None:
         self._builder.event(event, value)
@@ -119,10 +138,29 @@ def find_json(text: str) -> Json:
         start = candidate.find("{")
         if start >= 0:
             try:
-                return _DECODER.raw_decode(candidate, start)[0]
+                value, end = _DECODER.raw_decode(candidate, start)
             except (ValueError, RecursionError):
                 continue
+            if _has_object(candidate, end, value):
+                raise ValueError("it has two JSON objects, and only one is an answer")
+            return value
     raise ValueError(reason)
+
+
+def _has_object(text: str, start: int, other: Json) -> bool:
+    """True when another JSON object begins in the text at the first brace after ``start``."""
+    brace = text.find("{", start)
+    try:
+        return brace >= 0 and _DECODER.raw_decode(text, brace)[0] != other
+    except (ValueError, RecursionError):
+        return False
+
+
+def _unique(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        raise DuplicateKeyError(Counter(key for key, _ in pairs).most_common(1)[0][0])
+    return value
 
 
 def _finite(text: str) -> float:
@@ -132,4 +170,4 @@ def _finite(text: str) -> float:
     return value
 
 
-_DECODER: Final = json.JSONDecoder(parse_constant=_finite, parse_float=_finite)
+_DECODER: Final = json.JSONDecoder(parse_constant=_finite, parse_float=_finite, object_pairs_hook=_unique)

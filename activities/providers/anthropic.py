@@ -1,7 +1,8 @@
 """The adapter of Anthropic's Messages API, over its own SDK, read event by event.
 
 * A strict schema goes into ``output_config.format``, never into a forced tool, which the newest models reject. No
-  temperature is sent: the API has none any more.
+  temperature is sent: the API has none any more. The effort goes into ``output_config.effort``.
+* A schema that takes too long to compile is answered with a 500 after three minutes: that is a rejection, too.
 * A turn is one message of one block: a cache entry is found only within 20 blocks before a mark. Marks are at the end
   of the system text and of the last two turns of the user: the later one is written, the earlier one was.
 * A stream that ends without a ``stop_reason`` broke off; the SDK raises nothing. An error in mid-stream arrives with
@@ -12,13 +13,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import time
 from collections.abc import Sequence
 from typing import Any, Final
 
 import anthropic as sdk
 import httpx2
 
+from activities.providers.endpoint_memory import SCHEMA, Memories, RejectedError, rejected_setting
 from activities.providers.http_clients import CONNECT_TIMEOUT, NO_KEY, READ_TIMEOUT, get_client
 from activities.providers.interface import (
     CallReceiver,
@@ -29,36 +33,44 @@ from activities.providers.interface import (
     TokenCounts,
 )
 from activities.providers.provider_errors import ProviderFault, build_error
-from activities.providers.provider_keywords import compact_json
 from activities.providers.response_stream import ResponseStream, token_count
+from activities.providers.schema_ladder import SchemaLadder
 from acts.planner.request_estimate import DEFAULT_MAX_OUTPUT_TOKENS
 
 _PROVIDER: Final = "anthropic"
 _HOME: Final = "https://api.anthropic.com"
 # The API takes four marks: one at the end of the system text, and these
 _MARKED_TURNS: Final = 2
+# A compiler that gives up does so after 180 seconds; other failures come at once
+COMPILE_SECONDS: Final = 100.0
+_SERVER_ERRORS: Final = (500, 502, 504)
 
 
 class Anthropic:
-    """Adapter of ``anthropic:…``. It remembers which schemas a model rejects."""
+    """Adapter of ``anthropic:…``. It remembers what a model rejects."""
 
     def __init__(self) -> None:
-        self._rejected: set[tuple[str, str, int]] = set()
+        self._ladder = SchemaLadder("anthropic", has_unenforced=False)
+        self._memories = Memories()
 
     async def ask(self, request: ModelRequest, on_call: CallReceiver | None = None) -> ModelResponse:
-        """One request; a second one, with the schema in words, where the provider rejects it as a strict one."""
+        """One request; further ones with an easier schema or without a setting, where the provider rejects one."""
         client = _client(request.model)
-        key = (str(client.base_url), request.model, hash(compact_json(request.schema)))
-        if key not in self._rejected:
+        base = str(client.base_url)
+        endpoint, memory = (base, request.model), self._memories.of(base, request.model)
+        while True:
+            adapted, notes = memory.adapt(request, DEFAULT_MAX_OUTPUT_TOKENS)
+            if request.temperature is not None:
+                notes = (*notes, f"temperature {request.temperature:g} was left out: Anthropic's API has none")
+            sent = await asyncio.to_thread(self._ladder.choose, endpoint, request.schema)  # half a second for 100 Tools
+            stream = ResponseStream(_PROVIDER, adapted, on_call, sent, notes, memory.longest_answer)
             try:
-                return await _send(client, ResponseStream(_PROVIDER, request, on_call, strict=True))
-            except _SchemaRejectedError:
-                self._rejected.add(key)
-        return await _send(client, ResponseStream(_PROVIDER, request, on_call, strict=False))
-
-
-class _SchemaRejectedError(Exception):
-    """The provider does not accept the schema as a strict one."""
+                return await _send(client, stream)
+            except RejectedError as error:
+                if error.name == SCHEMA:
+                    self._ladder.reject(endpoint, request.schema, sent, error.reason)
+                else:
+                    memory.note_rejection(error.name, error.reason, adapted)
 
 
 def _client(model: str) -> sdk.AsyncAnthropic:
@@ -84,6 +96,7 @@ def _client(model: str) -> sdk.AsyncAnthropic:
 
 
 async def _send(client: sdk.AsyncAnthropic, stream: ResponseStream) -> ModelResponse:
+    start = time.monotonic()
     try:
         async with await client.messages.create(**_build_body(stream), stream=True) as events:
             stream.is_accepted, stream.requestId = True, events.response.headers.get("request-id")
@@ -91,8 +104,8 @@ async def _send(client: sdk.AsyncAnthropic, stream: ResponseStream) -> ModelResp
                 _handle_event(stream, event)
     except sdk.APIStatusError as error:
         fault = _read_fault(error, stream.request.model)
-        if stream.strict and fault.is_schema_rejection:
-            raise _SchemaRejectedError from None
+        if (name := _rejected_part(stream, fault, time.monotonic() - start)) is not None:
+            raise RejectedError(name, fault.message) from None
         raise fault.to_error(**stream.usage()) from error
     except (sdk.APITimeoutError, httpx2.TimeoutException) as error:
         raise stream.error("modelTimeout", str(error)) from error
@@ -101,11 +114,19 @@ async def _send(client: sdk.AsyncAnthropic, stream: ResponseStream) -> ModelResp
         code = "modelCut" if stream.is_accepted else "modelUnavailable"
         raise stream.error(code, str(error.__cause__ or error) or type(error).__name__) from error
     if stream.finish_reason == "max_tokens":
-        limit = stream.request.maxOutputTokens or DEFAULT_MAX_OUTPUT_TOKENS
-        raise stream.error("modelTruncated", f"the answer needs more than {limit:,} tokens")
+        raise stream.truncated(f"the answer needs more than {stream.request.maxOutputTokens:,} tokens")
     if stream.finish_reason == "model_context_window_exceeded":
         raise stream.error("modelContextFull", "the context window was full before the answer was complete")
     return stream.response()
+
+
+def _rejected_part(stream: ResponseStream, fault: ProviderFault, seconds: float) -> str | None:
+    """The part of the request that the provider rejected after so many seconds; None: the error is no rejection."""
+    name = rejected_setting(fault, stream.request, stream.request.maxOutputTokens)
+    if name is not None or not stream.sent.is_enforced:
+        return name
+    is_compiling = not stream.is_accepted and (fault.status or 0) in _SERVER_ERRORS and seconds >= COMPILE_SECONDS
+    return SCHEMA if fault.is_schema_rejection or is_compiling else None
 
 
 # -- the request -----------------------------------------------------------------
@@ -122,14 +143,17 @@ def _build_body(stream: ResponseStream) -> dict[str, Any]:
     messages = [{"role": turn.role, "content": _content(turn, breakpoints)} for turn in request.all_turns]
     body: dict[str, Any] = {
         "model": request.model,
-        "max_tokens": request.maxOutputTokens or DEFAULT_MAX_OUTPUT_TOKENS,
+        "max_tokens": request.maxOutputTokens,
         "messages": messages,
     }
     if blocks := _text_blocks(system, breakpoints):
         body["system"] = blocks
-    if stream.strict:
-        body["output_config"] = {"format": {"type": "json_schema", "schema": stream.wire.schema}}
-    return body
+    output: dict[str, Any] = {}
+    if request.effort is not None:
+        output["effort"] = request.effort
+    if stream.sent.is_enforced:
+        output["format"] = {"type": "json_schema", "schema": stream.wire.schema}
+    return {**body, "output_config": output} if output else body
 
 
 def _content(turn: ModelTurn, breakpoints: set[int]) -> Any:

@@ -61,7 +61,7 @@ class ModelRequest:
     ``schema`` is the JSON Schema (2020-12) of the answer in our protocol's form: an adapter translates it for its
     provider, and the answer back. ``label`` names the schema (letters, digits, ``_``, ``-``). ``cache_key`` is the same
     for all requests of a run, for providers that route by such a key. ``topic`` is the subject: ``tick 3``, or the name
-    of a latent Call's Tool. ``maxOutputTokens`` counts thinking too.
+    of a latent Call's Tool. ``maxOutputTokens`` counts thinking too. ``effort`` is one of ``model_table.EFFORTS``.
     """
 
     model: str
@@ -72,6 +72,7 @@ class ModelRequest:
     repairs: tuple[RepairTurn, ...] = ()
     temperature: float | None = None
     maxOutputTokens: int | None = None
+    effort: str | None = None
     cache_key: str = ""
     topic: str = ""
 
@@ -103,7 +104,7 @@ class ModelResponse:
     """``value`` is the answer as JSON in the form of the request's schema, not checked against it.
 
     ``text`` is the answer as the model wrote it. ``cost`` is in US dollars, None where no price list has the model.
-    ``strict``: the provider accepted the schema as a strict one.
+    ``form`` is that in which the schema was sent (``schema_ladder.py``). ``notes`` say what differs from the settings.
     """
 
     text: str
@@ -112,7 +113,13 @@ class ModelResponse:
     cost: float | None = None
     requestId: str | None = None
     model: str | None = None
-    strict: bool = True
+    form: str = "strict"
+    notes: tuple[str, ...] = ()
+
+    @property
+    def strict(self) -> bool:
+        """True when the provider enforced the whole schema."""
+        return self.form == "strict"
 
 
 class ModelError(Exception):
@@ -120,7 +127,11 @@ class ModelError(Exception):
 
     ``code`` is one word for programs; the message says what to do. ``retryAfter`` is in seconds. ``tokens`` and
     ``cost`` are what the request used all the same (None: unknown), ``text`` is what had arrived of the answer.
+    ``cap`` is that of a truncated answer, ``longest`` the longest answer of its model, in tokens, as far as known.
     """
+
+    cap: int | None = None
+    longest: int | None = None
 
     def __init__(
         self,

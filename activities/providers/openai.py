@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import os
 import re
@@ -21,6 +22,7 @@ from typing import Any, Final
 import httpx2
 import openai as sdk
 
+from activities.providers.endpoint_memory import SCHEMA, Memories, RejectedError, rejected_setting
 from activities.providers.http_clients import CONNECT_TIMEOUT, NO_KEY, READ_TIMEOUT, get_client
 from activities.providers.interface import CallReceiver, ModelRequest, ModelResponse, TokenCounts
 from activities.providers.openai_turns import (
@@ -32,8 +34,8 @@ from activities.providers.openai_turns import (
     system_text,
 )
 from activities.providers.provider_errors import ProviderFault, build_error
-from activities.providers.provider_keywords import compact_json
 from activities.providers.response_stream import ResponseStream, token_count
+from activities.providers.schema_ladder import SchemaLadder
 from acts.planner.request_estimate import DEFAULT_MAX_OUTPUT_TOKENS
 
 _PROVIDER: Final = "openai"
@@ -48,7 +50,6 @@ _OPTIONAL: Final = (
     "response_format", "text", _CACHE_OPTIONS,
 )  # fmt: skip
 _ALTERNATIVES: Final = {"max_completion_tokens": "max_tokens", "max_tokens": "max_completion_tokens"}
-_SCHEMA: Final = "schema"
 _UNKNOWN_PARAMETER: Final = re.compile(
     r"unsupported|unknown|unrecogni[sz]ed|unexpected|not (supported|permitted|allowed)|extra (inputs|fields)"
     r"|does not (support|accept)",
@@ -57,48 +58,52 @@ _UNKNOWN_PARAMETER: Final = re.compile(
 
 
 class OpenAI:
-    """Adapter of ``openai:…``. It remembers which schemas and parameters a model rejects."""
+    """Adapter of ``openai:…``. It remembers what a model rejects."""
 
     def __init__(self) -> None:
-        self._rejected_schemas: set[tuple[str, str, int]] = set()
-        self._rejected_parameters: dict[tuple[str, str], set[str]] = {}
+        self._ladder = SchemaLadder("openai", has_unenforced=True)
+        self._memories = Memories()
 
     async def ask(self, request: ModelRequest, on_call: CallReceiver | None = None) -> ModelResponse:
-        """One request; further ones with less in it, where the provider rejects the schema or a parameter."""
+        """One request; further ones with an easier schema or less in it, where the provider rejects a part."""
         client = _client(request.model)
         base = str(client.base_url)
         api = _choose_api(base, request.model)
-        key = (base, request.model, hash(compact_json(request.schema)))
-        rejections = self._rejected_parameters.setdefault((base, request.model), set())
+        endpoint, memory = (base, request.model), self._memories.of(base, request.model)
+        # A default of ours could exceed the window of a small model, which is an error there
+        default_cap = DEFAULT_MAX_OUTPUT_TOKENS if api == "responses" or _is_home(base) else None
         while True:
-            stream = ResponseStream(_PROVIDER, request, on_call, strict=key not in self._rejected_schemas)
-            body = {k: v for k, v in _BODIES[api](stream, is_home=_is_home(base)).items() if k not in rejections}
-            if _CACHE_OPTIONS in rejections:
-                remove_breakpoints(body)
-            for name, other in _ALTERNATIVES.items():
-                if name in rejections and other not in rejections and request.maxOutputTokens and api == "chat":
-                    body[other] = request.maxOutputTokens
+            adapted, notes = memory.adapt(request, default_cap)
+            sent = await asyncio.to_thread(self._ladder.choose, endpoint, request.schema)  # half a second for 100 Tools
+            stream = ResponseStream(_PROVIDER, adapted, on_call, sent, notes, memory.longest_answer)
             try:
-                return await _send(client, api, body, stream)
-            except _RejectedError as error:
-                if error.name == _SCHEMA:
-                    self._rejected_schemas.add(key)
+                return await _send(client, api, _body(api, stream, memory.parameters, is_home=_is_home(base)), stream)
+            except RejectedError as error:
+                if error.name == SCHEMA:
+                    self._ladder.reject(endpoint, request.schema, sent, error.reason)
                 else:
-                    rejections.add(error.name)
+                    memory.note_rejection(error.name, error.reason, adapted)
 
 
-class _RejectedError(Exception):
-    """The provider rejects the schema as a strict one, or a parameter."""
+def _body(api: str, stream: ResponseStream, rejections: set[str], *, is_home: bool) -> dict[str, Any]:
+    """The request without what the endpoint rejects."""
+    body = {k: v for k, v in _BODIES[api](stream, is_home=is_home).items() if k not in rejections}
+    if _CACHE_OPTIONS in rejections:
+        remove_breakpoints(body)
+    for name, other in _ALTERNATIVES.items():
+        if name in rejections and other not in rejections and stream.request.maxOutputTokens and api == "chat":
+            body[other] = stream.request.maxOutputTokens
+    return body
 
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
-        self.name = name
 
-
-def _rejected_part(fault: ProviderFault, body: dict[str, Any], parameter: str | None, *, strict: bool) -> str | None:
+def _rejected_part(
+    fault: ProviderFault, body: dict[str, Any], parameter: str | None, stream: ResponseStream
+) -> str | None:
     """The part of the request that the provider rejects; None: the error is about something else."""
-    if strict and fault.is_schema_rejection:
-        return _SCHEMA
+    if (name := rejected_setting(fault, stream.request, stream.request.maxOutputTokens)) is not None:
+        return name
+    if stream.sent.form != "words" and fault.is_schema_rejection:
+        return SCHEMA
     if fault.status not in (400, 422) or fault.code != "modelBadRequest":
         return None
     if not _UNKNOWN_PARAMETER.search(fault.message):
@@ -164,20 +169,22 @@ def _common_body(request: ModelRequest) -> dict[str, Any]:
     return body
 
 
-def _strict_format(stream: ResponseStream) -> dict[str, Any]:
+def _format(stream: ResponseStream) -> dict[str, Any]:
     name = re.sub(r"[^A-Za-z0-9_-]", "_", stream.request.label)[:_MAX_NAME] or "solution"
-    return {"name": name, "strict": True, "schema": stream.wire.schema}
+    return {"name": name, "strict": stream.sent.is_enforced, "schema": stream.wire.schema}
 
 
 def _responses_body(stream: ResponseStream, *, is_home: bool) -> dict[str, Any]:  # noqa: ARG001 - as _chat_body
-    request, system = stream.request, system_text(stream)
-    format_ = {"type": "json_schema", **_strict_format(stream)} if stream.strict else {"type": "json_object"}
+    request, is_in_words = stream.request, stream.sent.form == "words"
+    # Plain JSON is refused unless the input itself contains the word; the instructions do not count
+    system, first = system_text(stream, has_words=not is_in_words), stream.instructions if is_in_words else None
     return {
         **_common_body(request),
         **({"instructions": system} if system else {}),
-        "input": responses_turns(request),
-        "text": {"format": format_},
-        "max_output_tokens": request.maxOutputTokens or DEFAULT_MAX_OUTPUT_TOKENS,
+        "input": responses_turns(request, first or ""),
+        "text": {"format": {"type": "json_object"} if is_in_words else {"type": "json_schema", **_format(stream)}},
+        "max_output_tokens": request.maxOutputTokens,
+        **({"reasoning": {"effort": request.effort}} if request.effort is not None else {}),
         "store": False,
     }
 
@@ -193,13 +200,12 @@ def _chat_body(stream: ResponseStream, *, is_home: bool) -> dict[str, Any]:
         "stream_options": {"include_usage": True},
         "response_format": {"type": "json_object"},
     }
-    if stream.strict:
-        body["response_format"] = {"type": "json_schema", "json_schema": _strict_format(stream)}
-    if is_home:
-        body["max_completion_tokens"] = request.maxOutputTokens or DEFAULT_MAX_OUTPUT_TOKENS
-    elif request.maxOutputTokens:
-        # A default of ours could exceed the window of a small model, which is an error there
-        body["max_tokens"] = request.maxOutputTokens
+    if stream.sent.form != "words":
+        body["response_format"] = {"type": "json_schema", "json_schema": _format(stream)}
+    if request.effort is not None:
+        body["reasoning_effort"] = request.effort
+    if request.maxOutputTokens:
+        body["max_completion_tokens" if is_home else "max_tokens"] = request.maxOutputTokens
     return body
 
 
@@ -227,13 +233,13 @@ async def _send(client: sdk.AsyncOpenAI, api: str, body: dict[str, Any], stream:
         raise stream.error(code, str(error.__cause__ or error) or type(error).__name__) from error
     except sdk.APIError as error:
         fault = _read_fault(error, model)
-        name = _rejected_part(fault, body, error.param, strict=stream.strict)
+        name = _rejected_part(fault, body, error.param, stream)
         if name is not None:
-            raise _RejectedError(name) from None
+            raise RejectedError(name, fault.message) from None
         raise fault.to_error(**stream.usage()) from error
     if stream.finish_reason in ("length", "max_output_tokens"):
-        limit = stream.request.maxOutputTokens
-        raise stream.error("modelTruncated", f"the answer needs more than {limit or 'the allowed'} tokens")
+        cap = stream.request.maxOutputTokens
+        raise stream.truncated(f"the answer needs more than {'the allowed' if cap is None else f'{cap:,}'} tokens")
     if stream.finish_reason == "content_filter":
         raise stream.error("modelRefused", "the provider's content filter stopped the answer")
     return stream.response()

@@ -38,19 +38,25 @@ def has_breakpoints(model: str) -> bool:
     return (int(match[1]), int(match[2] or 0)) >= _FIRST_WITH_BREAKPOINTS
 
 
-def system_text(stream: ResponseStream, *, is_schema_shown: bool = True) -> str:
-    """The text of the system channel; the schema in words where no strict one is sent, or the model does not see it."""
+def system_text(stream: ResponseStream, *, is_schema_shown: bool = True, has_words: bool = True) -> str:
+    """The text of the system channel, with what the model must read of the schema in words.
+
+    ``is_schema_shown`` False: the model does not see the schema otherwise. ``has_words`` False: they are elsewhere.
+    """
     texts = [b.text for b in stream.request.system if b.text.strip()]
-    words = stream.instructions or ("" if is_schema_shown else stream.schema_in_words)
-    return "\n\n".join([*texts, words] if words else texts)
+    if has_words and stream.instructions:
+        texts.append(stream.instructions)
+    if not is_schema_shown and stream.sent.form != "words":
+        texts.append(stream.schema_in_words)
+    return "\n\n".join(texts)
 
 
-def responses_turns(request: ModelRequest) -> list[dict[str, Any]]:
-    """The ``input`` of the Responses API."""
+def responses_turns(request: ModelRequest, first: str = "") -> list[dict[str, Any]]:
+    """The ``input`` of the Responses API; ``first`` is put before the first turn, as a turn of the developer."""
     marked = _marked_turns(request)
     # Models with breakpoints also expect the phase of their earlier messages
     phase = {"phase": "final_answer"} if has_breakpoints(request.model) else {}
-    out: list[dict[str, Any]] = []
+    out: list[dict[str, Any]] = [{"role": "developer", "content": first}] if first else []
     for index, turn in enumerate(request.all_turns):
         parts = _parts(turn, "input_text", is_marked=index in marked) if turn.plain_text is None else turn.plain_text
         out.append({"role": turn.role, "content": parts, **(phase if turn.role == "assistant" else {})})

@@ -6,6 +6,7 @@ The package is imported on first use (0.2 s): call from a thread where an event 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from activities.providers.interface import ModelError, TokenCounts
@@ -53,6 +54,15 @@ def price_per_token(model: str) -> dict[str, float] | None:
     if plain is None or output is None:
         return None
     return {"input": max(plain, costs["cached"] or 0.0) / _SAMPLE_TOKENS, "output": output / _SAMPLE_TOKENS}
+
+
+def highest_price(models: Sequence[str]) -> dict[str, float] | None:
+    """``{input, output}`` per token of the dearest of several models; None where the first has no price."""
+    prices = [price_per_token(model) for model in models]
+    if not prices or prices[0] is None:
+        return None
+    priced = [price for price in prices if price is not None]
+    return {kind: max(price[kind] for price in priced) for kind in ("input", "output")}
 
 
 def context_window(model: str) -> int | None:

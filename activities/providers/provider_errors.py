@@ -33,6 +33,10 @@ CODES: Final[dict[str, tuple[bool, str]]] = {
     "modelRefused": (False, "the model refused to answer: change the task or the model"),
     "modelTruncated": (False, "raise config.maxOutputTokens, or let the model answer less at once"),
     "modelNotJson": (False, "the answer is not JSON: ask again, or use a model that follows schemas"),
+    "modelRequestTooLarge": (
+        False,
+        "the request alone exceeds the account's rate limit: scope the context, lower maxOutputTokens, or raise it",
+    ),
     "modelRateLimit": (True, "too many requests: a later attempt may succeed"),
     "modelOverloaded": (True, "the provider is overloaded: a later attempt may succeed"),
     "modelUnavailable": (True, "the provider failed or is unreachable: a later attempt may succeed"),
@@ -82,6 +86,7 @@ _CODE_OF_STATUS: Final[dict[int, str]] = {
     402: "modelOutOfMoney",
     403: "modelForbidden",
     404: "modelUnknown",
+    410: "modelUnknown",
     408: "modelUnavailable",
     409: "modelUnavailable",
     413: "modelContextFull",
@@ -90,6 +95,11 @@ _CODE_OF_STATUS: Final[dict[int, str]] = {
     529: "modelOverloaded",
 }
 _MONEY: Final = re.compile(r"credit balance is too low|exceeded your current quota|spend(ing)? limit", re.IGNORECASE)
+# A 429 that no waiting helps: the request alone has more tokens than a minute allows, or than the plan does
+_TOO_LARGE: Final = re.compile(
+    r"request too large|tokens must be reduced|required for long context requests", re.IGNORECASE
+)
+_LIMIT_AND_REQUESTED: Final = re.compile(r"limit:? *([\d,]+).{0,80}?requested:? *([\d,]+)", re.IGNORECASE)
 _FULL_CONTEXT: Final = re.compile(
     r"prompt is too long|maximum context length|context (length|window|size)|exceeds? the (available )?context",
     re.IGNORECASE,
@@ -131,6 +141,8 @@ class ProviderFault:
             return "modelOutOfMoney"
         if "modelContextFull" in codes or (is_about_content and _FULL_CONTEXT.search(self.message)):
             return "modelContextFull"
+        if self.status == _TOO_MANY_REQUESTS and _is_too_large(self.message):
+            return "modelRequestTooLarge"
         specific = next((code for code in codes if code not in _GENERAL), None) or _CODE_OF_STATUS.get(self.status or 0)
         if specific:
             return specific
@@ -149,7 +161,7 @@ class ProviderFault:
         code = self.code
         retryable = CODES[code][0]
         should_retry = self.headers.get("x-should-retry")
-        if should_retry in ("true", "false") and code != "modelOutOfMoney":
+        if should_retry in ("true", "false") and code not in ("modelOutOfMoney", "modelRequestTooLarge"):
             retryable = should_retry == "true"
         details = {"status": self.status, "type": self.words[0] if self.words else None, "requestId": self.requestId}
         return ModelError(
@@ -169,6 +181,15 @@ def build_error(code: str, provider: str, model: str, message: str, **more: Any)
 
 def _message(code: str, provider: str, model: str, message: str) -> str:
     return f"{provider} ({model}): {truncate(message, _MAX_MESSAGE)}; {CODES[code][1]}"
+
+
+def _is_too_large(message: str) -> bool:
+    """True for a rate limit that the request exceeds by itself, whatever was used before."""
+    numbers = _LIMIT_AND_REQUESTED.search(message)
+    if numbers is not None:
+        limit, requested = (int(text.replace(",", "")) for text in numbers.groups())
+        return requested > limit
+    return bool(_TOO_LARGE.search(message))
 
 
 def parse_retry_after(headers: Mapping[str, str]) -> float | None:

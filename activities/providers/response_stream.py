@@ -5,31 +5,41 @@ The adapters feed it from their providers' events. It knows neither their SDKs n
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from activities.providers.answer_parser import AnswerParser
 from activities.providers.interface import CallReceiver, ModelError, ModelRequest, ModelResponse, TokenCounts
 from activities.providers.prices import cost_of
 from activities.providers.provider_errors import build_error
-from activities.providers.provider_keywords import Dialect, compact_json
-from activities.providers.schema_bridge import Wire, to_wire
+from activities.providers.provider_keywords import compact_json
+from activities.providers.schema_bridge import Wire
+from activities.providers.schema_ladder import ONLY_JSON, SentSchema
 from acts.language.values import Json
+from acts.language.wire import MAX_PAYLOAD_BYTES, RESULT_TOO_LARGE
+from acts.planner.request_estimate import bytes_per_token
 
-ONLY_JSON: Final = "Answer with one JSON value and nothing else. It must fit this JSON Schema:\n"
+# Two megabytes can be recorded; the rest is room for spaces and escapes. A longer answer is not read to its end
+MAX_ANSWER_CHARACTERS: Final = 4 * MAX_PAYLOAD_BYTES
+# Characters of it that an error has
+_SHOWN: Final = 10_000
+_TOOL_CALLS: Final = ("tool_use", "tool_calls", "function_call")
 
 
 @dataclass
 class ResponseStream:
     """One answer. ``finish_reason`` is the provider's word; None: the stream has not ended, or broke off.
 
-    ``is_accepted``: the provider has taken the request, so a failure from now on breaks off an answer.
+    ``is_accepted``: the provider has taken the request, so a failure from now on breaks off an answer. ``notes`` say
+    what of the request differs from the settings. ``longest`` is the longest answer of the model in tokens.
     """
 
-    provider: Dialect
+    provider: str
     request: ModelRequest
     on_call: CallReceiver | None
-    strict: bool
+    sent: SentSchema
+    notes: tuple[str, ...] = ()
+    longest: int | None = None
     tokens: TokenCounts = field(default_factory=TokenCounts)
     model: str | None = None
     requestId: str | None = None
@@ -38,14 +48,15 @@ class ResponseStream:
     is_accepted: bool = False
 
     def __post_init__(self) -> None:
-        self.wire: Wire = to_wire(self.request.schema, self.provider if self.strict else "unenforced")
+        self._bytes = 0
+        self.wire: Wire = self.sent.wire
         self._calls: list[Json] = []
         self._parser = AnswerParser(self._receive_call if self.on_call else None)
 
     @property
     def instructions(self) -> str | None:
-        """The schema in words, for a request in which no strict schema is sent."""
-        return None if self.strict else self.schema_in_words
+        """What the model must read of the schema in words, because no enforced schema says it."""
+        return self.sent.words or None
 
     @property
     def schema_in_words(self) -> str:
@@ -58,7 +69,17 @@ class ResponseStream:
         return self._parser.text
 
     def add_text(self, text: str) -> None:
-        """Add a piece of the answer."""
+        """Add a piece of the answer.
+
+        Raises:
+            ModelError: it has become too long to be of any use.
+        """
+        self._bytes += len(text)
+        if self._bytes > MAX_ANSWER_CHARACTERS:
+            message = (
+                f"{self.provider} ({self.request.model}): the answer has more than {MAX_ANSWER_CHARACTERS:,} characters"
+            )
+            raise ModelError(RESULT_TOO_LARGE, message, retryable=False, **self.usage() | {"text": self.text[:_SHOWN]})
         self._parser.feed(text)
 
     def replace_text(self, text: str) -> None:
@@ -93,8 +114,32 @@ class ResponseStream:
 
     def usage(self) -> dict[str, Any]:
         """The fields of a ModelError about the answer: tokens, cost and text."""
+        self._estimate_tokens()
         is_known = self.tokens != TokenCounts()
         return {"tokens": self.tokens if is_known else None, "cost": self.cost if is_known else None, "text": self.text}
+
+    def _estimate_tokens(self) -> None:
+        """Where the provider stated no usage, or the answer broke off before it did: that of what was sent and came."""
+        if not self.text or (self.finish_reason is not None and self.tokens != TokenCounts()):
+            return
+        per_token = bytes_per_token(f"{self.provider}:")
+        written = round(len(self.text.encode(errors="replace")) / per_token)
+        if self.tokens == TokenCounts():
+            blocks = [*self.request.system, *(b for turn in self.request.all_turns for b in turn.blocks)]
+            read = round(sum(len(b.text.encode(errors="replace")) for b in blocks) / per_token)
+            self.tokens = TokenCounts(inputTokens=max(1, read), outputTokens=max(1, written))
+            self.notes = (
+                *self.notes,
+                f"{self.request.model} stated no usage: it is estimated by the length of the texts",
+            )
+        elif self.tokens.outputTokens <= 1 < written:  # what a provider states at the beginning
+            self.tokens = replace(self.tokens, outputTokens=written)
+
+    def truncated(self, message: str) -> ModelError:
+        """The error of an answer that reached its cap."""
+        error = self.error("modelTruncated", message)
+        error.cap, error.longest = self.request.maxOutputTokens, self.longest
+        return error
 
     def error(self, code: str, message: str) -> ModelError:
         """The error of an answer that ended badly."""
@@ -114,7 +159,9 @@ class ResponseStream:
         try:
             value = self._read_value()
         except ValueError as error:
-            raise self.error("modelNotJson", f"its answer cannot be read: {error}") from None
+            reason = "it called a tool of the provider" if self.finish_reason in _TOOL_CALLS else error
+            raise self.error("modelNotJson", f"its answer cannot be read: {reason}") from None
+        self._estimate_tokens()
         return ModelResponse(
             text=self.text,
             value=value,
@@ -122,7 +169,8 @@ class ResponseStream:
             cost=self.cost,
             requestId=self.requestId,
             model=self.model,
-            strict=self.strict,
+            form=self.sent.form,
+            notes=self.notes,
         )
 
 

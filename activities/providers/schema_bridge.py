@@ -7,6 +7,7 @@ it and the way back. On the wire (``Wire.schema``):
 * whatever a strict schema cannot express is JSON text in a string: any value, open maps, lists of anything,
   ``prefixItems``, an ``allOf`` that does not merge, and for Anthropic whatever refers to itself. Open properties beside
   named ones are one such string;
+* the objects of a union begin with the property that distinguishes them; for OpenAI, a union without one is JSON text;
 * for OpenAI every property is required: null stands for an absent one, and ``OMITTED`` does where null is a value;
 * for Anthropic inline objects become definitions: its limits on unions and optional properties count what is reached
   without following a ``$ref`` (reported by others, not tried live);
@@ -55,8 +56,10 @@ from activities.providers.schema_nodes import (
     UnionNode,
     answer_budget,
     decode_text,
+    fold_case,
 )
 from activities.providers.shared_schemas import share_repeated
+from activities.providers.union_order import order_alternatives, share_first_property
 from acts.language.byte_cache import ByteCache
 from acts.language.errors import TooComplex
 from acts.language.part_checks import PartChecks
@@ -117,6 +120,8 @@ class _Bridge:
         self.dialect = dialect
         self.root, self.definitions = normalize_refs(root)
         self.nodes: dict[str, Node] = {}
+        if dialect != "unenforced":
+            order_alternatives(self.root, self.definitions)
         self._recursive = recursive_definitions(self.definitions)
         self._checks = PartChecks(self.definitions)
         self._meter = WorkMeter("translating the schema", MAX_BUILD_STEPS)
@@ -321,8 +326,8 @@ class _Bridge:
             "required": [k for k in wires if is_openai or k in required],
             "additionalProperties": False,
         }
-        leaves = {k: n.choices[0] for k, n in nodes.items() if isinstance(n, LeafNode) and len(n.choices) == 1}
-        constants = {k: c for k, c in leaves.items() if isinstance(c, str)}
+        leaves = {k: n.choices for k, n in nodes.items() if isinstance(n, LeafNode) and n.choices}
+        constants = {k: frozenset(map(fold_case, c)) for k, c in leaves.items() if _are_constant(k, c)}
         return ObjectNode(wire, nodes, frozenset(absent_if_null), frozenset(absent_if_omitted), rest_key, constants)
 
     # -- unions ----------------------------------------------------------------
@@ -360,8 +365,10 @@ class _Bridge:
         return UnionNode({**description_with_limits(notes, {}), "anyOf": wires}, tuple(branches))
 
     def _is_ambiguous(self, nodes: list[Node]) -> bool:
-        """True when JSON text and a plain string could be mistaken for each other."""
+        """True when JSON text and a plain string, or for OpenAI two objects, could be mistaken for each other."""
         targets = [self.nodes[n.name] if isinstance(n, RefNode) else n for n in nodes]
+        if self.dialect == "openai" and share_first_property(targets):
+            return True
         if not any(isinstance(n, TextNode) and n.wire for n in targets):
             return False
         strings = [n for n in targets if isinstance(n, LeafNode) and n.wire["type"] == "string"]
@@ -374,6 +381,11 @@ class _Bridge:
 
 _NULL: Final = {"type": "null"}
 _OMITTED: Final = {"type": "string", "const": OMITTED, "description": "leaves this property out"}
+
+
+def _are_constant(key: str, choices: tuple[Json, ...]) -> bool:
+    """True for one fixed text, and for the names of the Tools of a Call."""
+    return (len(choices) == 1 or key == "_tool") and all(isinstance(c, str) for c in choices)
 
 
 def _is_never_json(leaf: LeafNode) -> bool:

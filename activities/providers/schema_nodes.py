@@ -132,7 +132,7 @@ class ObjectNode:
 
     ``absent_if_null``: properties whose null means that they are absent. ``absent_if_omitted``: those whose
     ``OMITTED`` does. ``rest``: the property that holds all properties without a name, as JSON text. ``constants``:
-    the properties that are one fixed text.
+    the texts of the properties that are one of a few.
     """
 
     wire: dict[str, Any]
@@ -140,7 +140,7 @@ class ObjectNode:
     absent_if_null: frozenset[str] = frozenset()
     absent_if_omitted: frozenset[str] = frozenset()
     rest: str | None = None
-    constants: dict[str, str] = field(default_factory=dict)
+    constants: dict[str, frozenset[str]] = field(default_factory=dict)
 
     def from_wire(self, value: Json, steps: WorkMeter) -> Json:
         steps.spend(1)
@@ -166,11 +166,11 @@ class ObjectNode:
         return (item is None and key in self.absent_if_null) or (item == OMITTED and key in self.absent_if_omitted)
 
     def accepts(self, value: Json) -> bool:
-        """A constant that is present must be equal: this tells the Calls of different Tools apart."""
+        """A constant that is present must be equal: this distinguishes the Calls of different Tools."""
         if not isinstance(value, dict):
             return False
         present = ((value[k], c) for k, c in self.constants.items() if isinstance(value.get(k), str))
-        return all(fold_case(text) == fold_case(constant) for text, constant in present)
+        return all(fold_case(text) in constants for text, constants in present)
 
 
 @dataclass(frozen=True, slots=True)

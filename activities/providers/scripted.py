@@ -127,7 +127,7 @@ def _respond(answer: dict[str, Any], prompt: str, on_call: CallReceiver | None) 
     if on_call is not None and isinstance(value, dict) and isinstance(value.get("calls"), list):
         for index, call in enumerate(value["calls"]):
             on_call(index, call)
-    return ModelResponse(text, value, tokens, cost, requestId=None, model="scripted", strict=False)
+    return ModelResponse(text, value, tokens, cost, requestId=None, model="scripted", form="")
 
 
 def _write(answer: dict[str, Any]) -> tuple[str, Json]:

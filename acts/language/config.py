@@ -26,6 +26,12 @@ MAX_PARALLEL: Final = 2_000
 MAX_QUEUE: Final = 200
 # Temporal stores durations as 64-bit nanoseconds; ten years are beyond any use and well within that
 MAX_SECONDS: Final = 10 * 365 * 86400.0
+# How long a run waits for an overloaded model unless its Request says otherwise: most outages are shorter
+DEFAULT_PATIENCE_SECONDS: Final = 3600.0
+# Settings of ``Config`` about models: a child has those of its parent, unless it sets them itself
+MODEL_SETTINGS: Final = (
+    "model", "latentModel", "fallbackModels", "patience", "effort", "temperature", "maxOutputTokens",
+)  # fmt: skip
 # Temporal's timers count milliseconds
 MIN_SECONDS: Final = 0.001
 
@@ -123,9 +129,17 @@ class Budget(_Closed):
 
 
 class Config(_Closed):
-    """``config`` of a Request. Every key is optional."""
+    """``config`` of a Request. Every key is optional.
+
+    ``latentModel`` answers latent Calls (default: ``model``). ``fallbackModels`` are tried in order when a model
+    refuses, is gone, or is overloaded for longer than ``patience``, in seconds.
+    """
 
     model: str | None = None
+    latentModel: str | None = None
+    fallbackModels: Strings = ()
+    patience: Duration = DEFAULT_PATIENCE_SECONDS
+    effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = None
     temperature: float | None = Field(default=None, ge=0)
     maxOutputTokens: int | None = Field(default=None, ge=1)
     maxTicks: int = Field(default=50, ge=1)
@@ -137,6 +151,17 @@ class Config(_Closed):
     missing: Literal["fail", "wait"] = "fail"
     resolve: Literal["runtime", "upfront"] = "runtime"
     stream: bool = True
+
+    @property
+    def latent_model(self) -> str | None:
+        """The model that answers latent Calls."""
+        return self.latentModel or self.model
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """Every model that the run may ask, each once."""
+        names = (self.model, self.latentModel, *self.fallbackModels)
+        return tuple(dict.fromkeys(name for name in names if name))
 
 
 def settings_problems(error: ValidationError, model: type[BaseModel], *at: str | int) -> list[Problem]:

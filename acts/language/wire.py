@@ -47,6 +47,8 @@ RESYNC: Final = "resync"
 # While a model writes an answer: from the model Activity to its agent, and from there to the run of the plan
 STREAMED_CALLS: Final = "streamedCalls"
 PLAN_EXTENSION: Final = "planExtension"
+# From the model Activity to its run, and to the root of the tree: the model is waited for
+MODEL_WAIT: Final = "modelWait"
 
 # Queries
 STATUS: Final = "status"
@@ -74,6 +76,9 @@ LOAD_DELEGATE: Final = "acts.delegate"
 
 # The server refuses a payload above 2 MiB (limit.blobSize.error); the rest is room for its envelope
 MAX_PAYLOAD_BYTES: Final = 2 * 1024 * 1024 - 64 * 1024
+
+# So many unusable answers of a model in a row end a run, and a latent Call: more would only cost
+MAX_UNUSABLE_ANSWERS: Final = 3
 
 # Types of ApplicationError
 INVALID_REQUEST: Final = "InvalidRequest"

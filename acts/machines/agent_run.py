@@ -164,13 +164,14 @@ class AgentRun(RunMachine):
             return RequestSize()
         price, loop = self.setup.capabilities.price, self.loop
         shown = self._context_bytes.count(loop.request.context, loop.turn_log.turns)
-        return planner_request_size(self.config, price, shown, loop.tools)
+        return planner_request_size(self.config, price, shown, loop.tools, loop.unusable.cap)
 
     def on_granted(self, effect: Granted, now: str) -> list[Any]:
         """The budget allows the request of a tick, or the Calls of its plan."""
         step = self._step
         if isinstance(step, AskModel) and effect.key == f"tick-{step.tick}":
-            return [AskSolution(step.tick, step.message_count, effect.request, streams=self._child.stream is not None)]
+            unusable, streams = self.loop.unusable, self._child.stream is not None
+            return [AskSolution(step.tick, step.message_count, effect.request, streams, unusable.left, unusable.cap)]
         if isinstance(step, StartPlan) and effect.key == f"plan-{step.tick}":
             return self._child.start(step.tick, step.request, step.ids)
         return list(self.budget.settle(effect.key, None))
@@ -203,10 +204,22 @@ class AgentRun(RunMachine):
         if not started:
             self._join_provided()
         if "unusable" in answer:
-            return out + self._take_step(self.loop.answer_unusable(**answer["unusable"], started=started), now)
+            return out + self._take_unusable(answer["unusable"], answer["usage"], started, now)
+        self.loop.unusable.reset()
         step = self.loop.answered(answer["solution"], started)
         self.proposals.version += isinstance(step, AwaitApproval)
         return out + self._take_step(step, now)
+
+    def _take_unusable(
+        self, unusable: dict[str, Any], usage: dict[str, Any], started: list[Any], now: str
+    ) -> list[Any]:
+        """The planner is shown what is wrong with its answer; too many of these in a row end the run."""
+        fault = {k: unusable[k] for k in ("code", "message", "text") if k in unusable}
+        self.loop.unusable.record(unusable, usage)
+        end = None if started else self.loop.unusable.end_text(fault["message"])
+        if end is not None:
+            return self._finish(Finished("failed", f"tick {self.loop.tick}: {end}", fault["code"]))
+        return self._take_step(self.loop.answer_unusable(**fault, started=started), now)
 
     def _model_failed(self, event: ModelFailed, now: str) -> list[Any]:
         self.usage.add(event.usage)

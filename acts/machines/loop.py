@@ -29,6 +29,7 @@ from acts.machines.output_check import OutputCheck
 from acts.machines.tick_plans import TickPlans, started_part, with_changed_call
 from acts.machines.tick_results import TickResults
 from acts.machines.turn_log import ANSWER_REFUSED, NOT_FIRST, TickOutcome, TurnLog
+from acts.machines.unusable_answers import UnusableAnswers
 from acts.plan.validate import ValidatedPlan, settings_problems_of
 from acts.planner.solution import output_problems, shape_problems
 
@@ -70,6 +71,7 @@ class Loop:
         self._calls_refusal = calls_refusal
         self._proposal: tuple[ValidatedPlan, list[Json]] | None = None
         self._is_partly_run = False
+        self.unusable = UnusableAnswers()
         self._dropped: tuple[list[Problem], list[Json], str | None] | None = None
 
     @property
@@ -307,6 +309,7 @@ class Loop:
             "context": self.context.appended(), "tick": self.tick, "usage": self.usage.to_json(),
             "planTick": self.plan_tick, "results": self.results.snapshot(), "proposal": proposal,
             "conversation": self.turn_log.snapshot(),
+            **({"unusable": unusable} if (unusable := self.unusable.snapshot()) else {}),
         }  # fmt: skip
 
     def restore(self, data: Mapping[str, Any]) -> None:
@@ -316,6 +319,7 @@ class Loop:
         self.usage.add(data["usage"])
         self.results.restore(data["results"])
         self.turn_log.restore(data.get("conversation") or {})
+        self.unusable.restore(data.get("unusable") or {})
         if self.plan_tick and self.request.plan is not None:  # for whoever asks for its drawing
             with contextlib.suppress(InvalidRequest):
                 self.prepared = self.plans.validate(list(self.request.plan.calls))

@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING, Final
 from acts.language.strict_json import json_size
 from acts.machines.ledger import RequestSize
 from acts.planner.conversation import data_bytes
-from acts.planner.request_estimate import DEFAULT_MAX_OUTPUT_TOKENS, estimate_prompt_bytes, estimate_request
+from acts.planner.request_estimate import (
+    DEFAULT_MAX_OUTPUT_TOKENS,
+    bytes_per_token,
+    estimate_prompt_bytes,
+    estimate_request,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -41,11 +46,12 @@ class ContextBytes:
 
 
 def planner_request_size(
-    config: Config, price: tuple[float, float] | None, context_bytes: int, tools: Mapping[str, Tool]
-) -> RequestSize:
-    """The size of the request of a tick."""
+    config: Config, price: tuple[float, float] | None, context_bytes: int, tools: Mapping[str, Tool],
+    least_cap: int | None = None,
+) -> RequestSize:  # fmt: skip
+    """The size of the request of a tick; its cap is ``least_cap`` or more, where an answer before it was cut."""
     tools_bytes = sum(json_size(tool.schema) for tool in tools.values())
-    return _size(config, price, estimate_prompt_bytes(context_bytes, tools_bytes))
+    return _size(config, price, estimate_prompt_bytes(context_bytes, tools_bytes), least_cap)
 
 
 def latent_request_size(config: Config, price: tuple[float, float] | None, shown_bytes: int) -> RequestSize:
@@ -53,19 +59,28 @@ def latent_request_size(config: Config, price: tuple[float, float] | None, shown
     return _size(config, price, estimate_prompt_bytes(shown_bytes, 0, latent=True))
 
 
-def _size(config: Config, price: tuple[float, float] | None, prompt_bytes: int) -> RequestSize:
-    cap = config.maxOutputTokens or DEFAULT_MAX_OUTPUT_TOKENS
-    model = config.model or ""
+def _size(
+    config: Config, price: tuple[float, float] | None, prompt_bytes: int, least_cap: int | None = None
+) -> RequestSize:
+    cap = max(config.maxOutputTokens or DEFAULT_MAX_OUTPUT_TOKENS, least_cap or 0)
+    # Of the models that may be asked, the one that makes the most tokens of a text
+    model = min(config.models, key=bytes_per_token, default="")
     least = estimate_request(model, prompt_bytes, min(cap, LEAST_OUTPUT_TOKENS), price)
     most = estimate_request(model, prompt_bytes, cap, price)
     return RequestSize(least.tokens, most.tokens, least.cost or 0.0, most.cost or 0.0)
 
 
-def output_cap(config: Config, price: tuple[float, float] | None, grant: GrantedRequest) -> int | None:
-    """The cap on an answer within a grant, in tokens: that of the settings, or less where the grant is short."""
+def output_cap(
+    config: Config, price: tuple[float, float] | None, grant: GrantedRequest, least_cap: int | None = None
+) -> int | None:
+    """The cap on an answer within a grant, in tokens: that of the settings, or less where the grant is short.
+
+    ``least_cap`` is that of the settings after an answer that was cut.
+    """
+    cap = max(config.maxOutputTokens or DEFAULT_MAX_OUTPUT_TOKENS, least_cap or 0)
     short = grant.tokensShort
     if grant.costShort and price is not None and price[1] > 0:
         short = max(short, math.ceil(grant.costShort / price[1]))
     if not short:
-        return config.maxOutputTokens
-    return max(1, (config.maxOutputTokens or DEFAULT_MAX_OUTPUT_TOKENS) - short)
+        return config.maxOutputTokens if least_cap is None else cap
+    return max(1, cap - short)

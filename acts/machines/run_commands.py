@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from acts.language.wire import MAX_UNUSABLE_ANSWERS
 from acts.machines.approval_effects import AnswerUpdate, CancelTimer, StartTimer
 from acts.machines.budget import SendRecord
 from acts.machines.queue_watch import CheckQueues
@@ -45,13 +46,16 @@ class AskOutput:
 class AskSolution:
     """Ask the model for the Solution of a tick; it is shown the first ``message_count`` messages.
 
-    With ``streams`` each Call of the answer is reported as soon as it is complete.
+    With ``streams`` each Call of the answer is reported as soon as it is complete. ``answers_left`` unusable answers
+    end the run. ``least_cap`` is the least cap on the answer, in tokens, after one that was cut.
     """
 
     tick: int
     message_count: int
     grant: GrantedRequest | None
     streams: bool = False
+    answers_left: int = MAX_UNUSABLE_ANSWERS
+    least_cap: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

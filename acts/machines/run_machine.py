@@ -36,6 +36,7 @@ from acts.machines.events import (
     RunReset,
     TimerFired,
 )
+from acts.machines.model_waits import ModelWaits
 from acts.machines.permit_gate import PermitGate
 from acts.machines.permits import IDLE_TIMER, Permits
 from acts.machines.queue_watch import QUEUE_TIMER, QueueWatch
@@ -50,6 +51,7 @@ from acts.tree.records import (
     DecisionAnswer,
     ForwardedDecision,
     GrantedRequest,
+    ModelWait,
     PendingChanged,
     PermitLease,
     Resync,
@@ -86,6 +88,7 @@ class RunMachine:
         self.usage = Usage()
         self.notes: list[str] = []
         self.queue_watch = QueueWatch()
+        self.model_waits = ModelWaits()
         self.permits = Permits(own, position, lease)
         self.gate = PermitGate(self.permits)
         self.children: dict[str, str] = {}
@@ -180,6 +183,7 @@ class RunMachine:
         if isinstance(event, (CallCompleted, CallFailed)):
             self.queue_watch.record_end(event.key)
         self.gate.record_end(event)
+        self.model_waits.record_end(event, self.own)
         shared = _SHARED.get(type(event))
         effects = list(shared(self, event, now) if shared is not None else self.react(event, now))
         if isinstance(event, Begin):
@@ -273,8 +277,13 @@ class RunMachine:
 
     @property
     def all_notes(self) -> list[str]:
-        """What people should know: remarks, and what is wrong with task queues now."""
-        return [*self.notes, *self.queue_watch.notes]
+        """What people should know: remarks, and what is wrong with task queues and models now."""
+        return [*self.notes, *self.queue_watch.notes, *self.model_waits.notes(self.own)]
+
+    def note_once(self, text: str) -> None:
+        """A remark that further requests repeat."""
+        if truncate(text, MAX_NOTE) not in self.notes:
+            self.note(text)
 
     def _queues_checked(self, event: QueuesChecked, now: str) -> list[Any]:
         self.queue_watch.record_check(event.has_workers, now)
@@ -395,6 +404,7 @@ _RECORDS: Final[dict[type, Callable[[RunMachine, Any, str], Iterable[Any] | None
     PermitReturn: lambda run, record, _now: run.permits.on_return(record),
     CancelledReport: RunMachine._keep_report,  # noqa: SLF001
     Resync: lambda run, _record, _now: run.recovery.on_resync(),
+    ModelWait: lambda run, record, _now: run.model_waits.record(record),
     RunEnded: lambda run, record, _now: run._forget_run(record.workflowId),  # noqa: SLF001
     Superseded: lambda run, record, _now: [Stop(record.runId)] if record.is_about(run.position.startedAt) else [],
 }

@@ -328,7 +328,7 @@ def _check_latent_calls(
         if not call.outcomes:
             text = "a latent call without _outputPath is never run"
             problems.append(Problem("thought", text, call.pointer, call.id, severity="warning"))
-        elif request.config.model is None:
+        elif request.config.latent_model is None:
             text = f'"{call.tool.name}" has no Activity, and the run has no model to answer it'
             hint = "set config.model, or give the tool an _activity"
             problems.append(Problem("noModel", text, call.pointer, call.id, hint))

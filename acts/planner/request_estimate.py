@@ -17,6 +17,16 @@ from acts.planner.rules import LATENT_RULES_BYTES, PLANNER_RULES_BYTES
 # exceed the window of a small model; estimates use it there too, and for ``scripted:`` models.
 DEFAULT_MAX_OUTPUT_TOKENS: Final = 32_000
 
+# A cut answer is asked for again with so many times the cap: three attempts cover a factor of 16
+_CAP_GROWTH: Final = 4
+# The longest answer that a model is asked for where nobody knows its limit: the most that any model gives
+LONGEST_ANSWER_TOKENS: Final = 128_000
+# Seconds before the first word (a schema is compiled for up to 180), and tokens per second of a slow model
+_START_SECONDS: Final = 240.0
+_SLOW_TOKENS_PER_SECOND: Final = 40.0
+# The time limit of short answers: providers' own limits are at ten minutes and more
+_LEAST_ANSWER_SECONDS: Final = 900.0
+
 # UTF-8 bytes of a prompt per token. An estimate: Anthropic publishes no tokenizer, and OpenAI's are downloaded on first
 # use. Anthropic's models since Opus 4.7 make about 30% more tokens of the same text than the others.
 _ANTHROPIC: Final = "anthropic:"
@@ -43,6 +53,23 @@ class Reservation:
 def bytes_per_token(model: str) -> float:
     """UTF-8 bytes of a prompt per token of ``provider:name``, an estimate."""
     return _ANTHROPIC_BYTES_PER_TOKEN if model.startswith(_ANTHROPIC) else _BYTES_PER_TOKEN
+
+
+def answer_seconds(max_output_tokens: int | None) -> float:
+    """The time that an answer of so many tokens may take, thinking included."""
+    cap = DEFAULT_MAX_OUTPUT_TOKENS if max_output_tokens is None else max_output_tokens
+    return max(_LEAST_ANSWER_SECONDS, _START_SECONDS + cap / _SLOW_TOKENS_PER_SECOND)
+
+
+def higher_cap(cap: int | None, longest: int | None) -> int | None:
+    """The cap of the request after an answer that was cut at ``cap``; None: the model gives no longer one.
+
+    ``longest`` is the longest answer of the model, ``cap`` None where none was sent.
+    """
+    if cap is None:
+        return DEFAULT_MAX_OUTPUT_TOKENS
+    most = longest or max(LONGEST_ANSWER_TOKENS, cap)
+    return min(cap * _CAP_GROWTH, most) if cap < most else None
 
 
 def conversation_room(model: str, window_tokens: int | None) -> float:

@@ -17,6 +17,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from acts.language.config import MODEL_SETTINGS
 from acts.language.errors import DecisionRefused
 from acts.language.messages import Data
 from acts.language.tools import Tool
@@ -186,7 +187,7 @@ def keep_instance(planned: Mapping[str, Any], changed: Json, instance: str | Non
 
 def _child_config(config: Mapping[str, Json]) -> dict[str, Any]:
     """The settings that apply in a child; its parent keeps the budget, and the plan is approved already."""
-    keys = ("model", "temperature", "maxOutputTokens", "maxParallel", "missing", "resolve")
+    keys = (*MODEL_SETTINGS, "maxParallel", "missing", "resolve")
     out = {k: config[k] for k in keys if config.get(k) is not None}
     approve = config.get("approve")
     child_approve = {**approve, "plan": False} if isinstance(approve, dict) else {"plan": False}

@@ -13,6 +13,7 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, Final
 
+from acts.language.config import MODEL_SETTINGS
 from acts.language.errors import EngineError
 from acts.language.messages import Data, output_schema, parse_message
 from acts.language.references import Path
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from acts.tree.records import TreePosition
 
 # Settings that a definition inherits from the calling run, unless it sets them itself
-INHERITED: Final = ("model", "temperature", "maxOutputTokens", "maxParallel", "resolve")
+INHERITED: Final = (*MODEL_SETTINGS, "maxParallel", "resolve")
 _LOCAL: Final = "#/$defs/"
 # The output path of a Call that has none: the result is not used
 _DROPPED: Final = "†state.output"

@@ -395,6 +395,19 @@ class PlanExtension(TreeSignal):
     permits: int = 0
 
 
+class ModelWait(TreeSignal):
+    """From the model activity: the run ``workflowId`` waits for a model; ``seconds`` 0: it does so no more.
+
+    ``nextTry`` is the time of the next attempt (ISO 8601, UTC), ``seconds`` that until then.
+    """
+
+    workflowId: str
+    seconds: float
+    model: str = ""
+    reason: str = ""
+    nextTry: str = ""
+
+
 class RunEnded(TreeSignal):
     """To the root: a run ended without a last word; what waits there or is reserved for it is void."""
 

@@ -22,8 +22,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from activities.ask_model import build_model_request
 from activities.context_reader import PromptContext
+from activities.model_tasks import build_model_request
 from activities.planner_request import build_planner_request, room_of, sent_schema
 from activities.providers import select
 from activities.providers.interface import ModelError, RepairTurn

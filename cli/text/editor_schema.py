@@ -27,6 +27,10 @@ _DEFS: Final = "#/$defs/"
 _SETTINGS: Final = {
     "Config": "How the run behaves. Every key is optional.",
     "model": "Plans and answers latent calls: anthropic:…, openai:…, scripted:…. Calls of Activities need none.",
+    "latentModel": "Answers latent calls (default: model).",
+    "fallbackModels": "Tried in order when a model refuses, is gone, or is overloaded for longer than patience.",
+    "patience": "How long an overloaded model is waited for (default 1h).",
+    "effort": "How much the model thinks: none, minimal, low, medium, high, xhigh or max.",
     "temperature": "Of the model's requests.",
     "maxOutputTokens": "The longest answer of one model request.",
     "maxTicks": "An agent stops after this many rounds (default 50).",

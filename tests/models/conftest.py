@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
+import weakref
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
+from activities import rate_limiter
 from activities.providers.http_clients import close_clients
 from tests.models.rawserver import RawServer, raw_server
 
@@ -18,10 +20,11 @@ INSTALL = "npm install --no-save @copilotkit/aimock"
 
 @pytest.fixture(autouse=True)
 async def clients(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
-    """No test uses a key of the machine; no connection outlives its test."""
+    """No test uses a key of the machine; no connection, and nothing learned of a model, outlives its test."""
     for name in list(os.environ):
         if name.startswith(("ANTHROPIC_", "OPENAI_", "ACTS_OPENAI")):
             monkeypatch.delenv(name)
+    monkeypatch.setattr(rate_limiter, "_LIMITERS", weakref.WeakKeyDictionary())
     yield
     await close_clients()
 

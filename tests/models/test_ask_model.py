@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
 from activities import ask_model as module
+from activities import wait_reports
 from activities.context_reader import PromptContext
 from activities.registry import Registry
 from acts.language.messages import parse_message
@@ -34,6 +36,7 @@ class Contexts:
 @pytest.fixture(autouse=True)
 def contexts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_contexts", Contexts())
+    monkeypatch.setattr(wait_reports, "LEAST_SECONDS", math.inf)  # there is no run to report to
 
 
 def solution_request(**fields: Any) -> dict[str, Any]:

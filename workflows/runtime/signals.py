@@ -26,6 +26,7 @@ from acts.language.wire import (
     DECISION,
     DECISION_ANSWER,
     EDIT,
+    MODEL_WAIT,
     NOT_JSON,
     PAUSE,
     PENDING_CHANGED,
@@ -50,6 +51,7 @@ from acts.tree.records import (
     CancelledReport,
     DecisionAnswer,
     ForwardedDecision,
+    ModelWait,
     PendingChanged,
     PlanExtension,
     Resync,
@@ -95,6 +97,7 @@ TREE_SIGNALS: Final[Mapping[str, type[TreeSignal]]] = {
     RESYNC: Resync,
     STREAMED_CALLS: StreamedCalls,
     PLAN_EXTENSION: PlanExtension,
+    MODEL_WAIT: ModelWait,
 }
 # Queries that our own Activities make
 _ENGINES_QUERIES: Final = (PROMPT_CONTEXT, STREAMED_CALLS)

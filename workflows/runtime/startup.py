@@ -86,11 +86,16 @@ async def prepare_request(raw: dict[str, Any], position: TreePosition) -> tuple[
 
 
 async def look_up(parsed: Request, *, needs_price: bool = False) -> Capabilities:
-    """What the worker serves of what the Request leaves open; its model's price where a budget limits the cost."""
+    """What the worker serves of what the Request leaves open; where a budget limits the cost, the price of a model.
+
+    Of several models it is the highest price.
+    """
     names = registered_names(parsed)
     query: dict[str, Any] = {"tools": names, "activities": list(dict.fromkeys((*undecided_names(parsed), *names)))}
-    if needs_price and parsed.config.model is not None:
-        query["model"] = parsed.config.model
+    models = parsed.config.models
+    if needs_price and models:
+        query["model"] = models[0]
+        query |= {"otherModels": list(models[1:])} if len(models) > 1 else {}
     if not query["activities"] and "model" not in query:
         return Capabilities()
     answer: dict[str, Any] = await workflow.execute_local_activity(

@@ -171,7 +171,7 @@ class TasksInFlight:
 
     def _output_ended(self, key: str, task: Task) -> Event:
         try:
-            answer = decode(task.result())
+            answer = self._read_answer(task)
             return CallCompleted(key, answer["output"], answer["path"], answer["usage"])
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - its failure is its outcome
             failure = call_error(error, model_calls.OPTIONS, workflow.info().task_queue)
@@ -191,10 +191,17 @@ class TasksInFlight:
 
     def _solution_ended(self, task: Task) -> Event:
         try:
-            return ModelAnswered(decode(task.result()))
+            return ModelAnswered(self._read_answer(task))
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - the machine decides
             failure = call_error(error, model_calls.OPTIONS, workflow.info().task_queue)
             return ModelFailed(failure, model_calls.usage_of(error))
+
+    def _read_answer(self, task: Task) -> Any:
+        """What a model's activity returned; its notes go to the run."""
+        answer = decode(task.result())
+        for note in answer.get("notes") or ():
+            self._run.note_once(note)
+        return answer
 
     def check_queues(self, command: CheckQueues) -> None:
         """Ask which task queues have workers."""

@@ -1,0 +1,215 @@
+"""Agents whose model has no capacity, or answers nothing of use, on a real Temporal server through the real SDKs.
+
+The seconds of the pauses are scaled down; the provider asks for none.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from typing import Any
+
+import pytest
+from temporalio.client import Client
+
+from activities import patience
+from cli.dev.temporal_server import DevServer
+from tests.models.rawserver import RawServer, Reply, chat
+from tests.support import assert_eventually
+from tests.workflow.conftest import delegates_folder, engine, engine_on, foreign, plain_client  # noqa: F401 - fixtures
+from tests.workflow.foreign import Foreign, call, ended, events, failure, status
+
+Json = Any
+TICKS = 20
+DONE = {"calls": [], "output": {"end": "over"}}
+SCHEMA = {"type": "object", "properties": {"end": {"type": "string"}}, "required": ["end"]}
+BUSY = {"error": {"type": "overloaded_error", "message": "busy"}}
+
+
+def busy(seconds: str = "0", status: int = 529) -> Reply:
+    return Reply(status=status, body=BUSY, headers={"retry-after": seconds})
+
+
+def answer(solution: Json, **more: Any) -> Reply:
+    return Reply(events=chat(json.dumps(solution), **more))
+
+
+def cut(solution: Json) -> Reply:
+    return Reply(events=chat(json.dumps(solution)[:20], finish="length"))
+
+
+def step(number: int) -> Json:
+    return {"calls": [call("step", f"†state.s{number}", n=number)], "output": None}
+
+
+class Effects:
+    """How often each step has had its effect."""
+
+    def __init__(self) -> None:
+        self.by_number: Counter[int] = Counter()
+
+    def activity(self) -> Any:
+        async def step(call: dict[str, Json], tool: Json, context: Json) -> Json:
+            self.by_number[call["n"]] += 1
+            return {"n": call["n"]}
+
+        return step
+
+
+@pytest.fixture
+def effects() -> Effects:
+    return Effects()
+
+
+@pytest.fixture(autouse=True)
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(patience, "FIRST_SECONDS", 0.001)
+    monkeypatch.setattr(patience, "LONGEST_SECONDS", 0.01)
+    monkeypatch.setattr(patience, "LEAST_JITTER_SECONDS", 0.001)
+
+
+async def start(user: Foreign, **config: Json) -> Any:
+    request = {
+        "config": {"model": "openai:gpt-6-sol", "stream": False, **config},
+        "context": [user.tool("step", n={"type": "integer"}), {"type": "text", "text": "Do it."}],
+        "schema": SCHEMA,
+    }
+    return await user.client.start_workflow("Agent", request, id=f"{user.queue}/agent", task_queue=user.engine)
+
+
+async def test_an_outage_in_the_middle_of_an_agent_costs_no_request_and_no_effect_twice(
+    foreign: Foreign, raw: RawServer, effects: Effects
+) -> None:
+    outage = [
+        busy(),
+        busy(status=503),
+        busy(status=500),
+        Reply(status=429, body=BUSY, headers={"retry-after": "0"}),
+    ] * 5
+    solutions = [answer(step(number)) for number in range(1, TICKS)]
+    raw.reply_with(*solutions[:10], *outage, *solutions[10:], answer(DONE))
+    async with foreign.serving(effects.activity()):
+        result = await ended(await start(foreign))
+    assert (result["status"], result["ticks"]) == ("completed", TICKS)
+    assert effects.by_number == dict.fromkeys(range(1, TICKS), 1)
+    assert len(raw.requests) == TICKS + len(outage)
+    assert result["usage"]["requests"] == TICKS
+    assert not raw.replies
+    asked = [json.dumps(request.body) for request in raw.requests]
+    assert len(set(asked[10:31])) == 1  # the same request each time
+    assert len(set(asked)) == TICKS
+
+
+async def test_a_wait_is_seen_in_the_status_and_in_the_web_ui(foreign: Foreign, raw: RawServer) -> None:
+    raw.reply_with(busy("30"))
+    handle = await start(foreign)
+
+    async def is_in_status() -> bool:
+        notes = (await status(handle)).get("notes") or [""]
+        shape = r"waiting for the model: overloaded, next try in 3\d s \(\d\d:\d\d:\d\d UTC\), openai:gpt-6-sol"
+        return any(re.fullmatch(shape, note) for note in notes)
+
+    async def is_pending() -> bool:
+        (pending,) = (await handle.describe()).raw_description.pending_activities
+        assert "busy" in pending.last_failure.message
+        assert b"next try in 3" in pending.heartbeat_details.payloads[0].data
+        return bool(pending.attempt == 2)
+
+    await assert_eventually(is_in_status)
+    await assert_eventually(is_pending)
+    await handle.terminate("the test is over")
+
+
+async def test_a_wait_and_its_usage_outlive_the_worker(
+    server: DevServer, plain_client: Client, task_queue: str, raw: RawServer
+) -> None:
+    queue = f"engine-{task_queue}"
+    raw.reply_with(cut(DONE), busy("2"), answer(DONE))
+    async with engine_on(server, queue):
+        handle = await start(Foreign(plain_client, queue, task_queue))
+
+        async def is_waiting() -> bool:
+            pending = (await handle.describe()).raw_description.pending_activities
+            return any(activity.attempt == 2 for activity in pending)
+
+        await assert_eventually(is_waiting)
+    async with engine_on(server, queue):
+        result = await ended(handle)
+    assert result["output"] == {"end": "over"}
+    assert result["usage"]["requests"] == 2
+    assert [request.body.get("max_tokens") for request in raw.requests] == [None, 32_000, 32_000]
+
+
+async def test_the_usage_of_an_attempt_that_broke_off_counts(
+    foreign: Foreign, raw: RawServer, effects: Effects
+) -> None:
+    broken = Reply(events=chat(json.dumps(DONE)[:30], finish=None), end="abrupt")
+    raw.reply_with(cut(DONE), broken, busy(), answer(DONE))
+    async with foreign.serving(effects.activity()):
+        result = await ended(await start(foreign))
+    assert result["usage"]["requests"] == 3
+    assert result["usage"]["outputTokens"] > 14
+    assert [request.body.get("max_tokens") for request in raw.requests] == [None, 32_000, 32_000, 32_000]
+
+
+async def test_a_model_that_is_down_for_hours_is_replaced_and_the_run_says_so(foreign: Foreign, raw: RawServer) -> None:
+    raw.reply_with(busy("7200"), answer(DONE))
+    handle = await start(foreign, fallbackModels=["openai:gpt-5.6-luna"], effort="low")
+    assert (await ended(handle))["output"] == {"end": "over"}
+    assert [request.body["model"] for request in raw.requests] == ["gpt-6-sol", "gpt-5.6-luna"]
+    assert raw.body["reasoning_effort"] == "low"
+    assert "openai:gpt-6-sol was given up for another model" in (await status(handle))["notes"][0]
+
+
+async def test_three_unusable_answers_in_a_row_end_the_run_with_what_they_cost(
+    foreign: Foreign, raw: RawServer, effects: Effects
+) -> None:
+    raw.reply_with(answer(step(1)), *(Reply(events=chat(text)) for text in ("", "no", "never", "too late")))
+    async with foreign.serving(effects.activity()):
+        error = await failure(await start(foreign))
+    assert error.type == "modelNotJson"
+    assert "3 answers of the model in a row could not be used; they cost 54 tokens" in str(error)
+    result = error.details[0]
+    assert result["usage"]["requests"] == len(raw.requests) == 4
+    assert result["state"] == {"s1": {"n": 1}}
+
+
+async def test_a_cut_answer_raises_the_cap_of_the_next_tick_too(foreign: Foreign, raw: RawServer) -> None:
+    raw.reply_with(cut(DONE), cut(DONE), answer(DONE))
+    result = await ended(await start(foreign, maxOutputTokens=100_000))
+    assert [request.body["max_tokens"] for request in raw.requests] == [100_000, 128_000, 128_000]
+    assert result["ticks"] == 2
+
+
+async def test_a_latent_call_is_answered_by_the_latent_model(foreign: Foreign, raw: RawServer) -> None:
+    raw.reply_with(answer({"output": "hello", "path": "†state.said"}))
+    said = {"_tool": {"const": "say"}, "_output": {"type": "string"}, "_outputPath": {"type": "string"}}
+    tools = {"type": "tool", "tool": {"type": "object", "properties": said}}
+    request = {
+        "config": {"latentModel": "openai:small", "maxOutputTokens": 300},
+        "context": [tools, {"type": "plan", "plan": [call("say", "†state.said")], "mode": "lazy"}],
+    }
+    request["config"]["approve"] = {"plan": False}
+    handle = await foreign.start(request)
+    result = await ended(handle)
+    assert result["state"] == {"said": "hello"}
+    assert (raw.body["model"], raw.body["max_tokens"]) == ("small", 300)
+
+
+async def test_a_key_that_is_revoked_in_the_middle_ends_the_run_with_its_state(
+    foreign: Foreign, raw: RawServer, effects: Effects
+) -> None:
+    revoked = {"error": {"type": "authentication_error", "message": "the key was revoked"}}
+    raw.reply_with(answer(step(1)), Reply(status=401, body=revoked))
+    async with foreign.serving(effects.activity()):
+        error = await failure(await start(foreign))
+    assert error.type == "modelUnauthorized"
+    assert error.details[0]["state"] == {"s1": {"n": 1}}
+
+
+async def test_waits_leave_few_events(foreign: Foreign, raw: RawServer) -> None:
+    raw.reply_with(*[busy()] * 30, answer(DONE))
+    handle = await start(foreign)
+    await ended(handle)
+    assert len(await events(handle)) < 20
