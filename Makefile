@@ -12,7 +12,7 @@ STAMP := $(VENV)/.installed
 PYTEST_ARGS ?= -n 3 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: demo test setup dev check bench bench-comeback bench-planning fuzz soak live-smoke clean help
+.PHONY: demo test setup dev check bench bench-comeback bench-large bench-planning rolling fuzz soak live-smoke clean help
 
 # Of `make soak` and `make fuzz`
 SECONDS ?= 60
@@ -41,6 +41,9 @@ bench: setup ## print figures
 bench-comeback: setup ## 50 runs with 15,000 events each wait, all workers die, one comes back (half an hour)
 	$(BIN)/python -m benchmarks.comeback
 
+bench-large: setup ## 20,000 instances, a small plan beside them, and a backlog behind five slots (20 minutes)
+	$(BIN)/python -m benchmarks.large
+
 bench-planning: setup ## score how well models plan: recorded answers, and models that have a key (costs a few cents)
 	$(BIN)/python -m benchmarks.planning
 
@@ -49,6 +52,9 @@ soak: setup ## kill workers and the server, and reset runs, for SECONDS (60), by
 
 fuzz: setup ## hostile inputs against everything that reads input; SECONDS=60 SEED=n
 	$(BIN)/python -m tests.fuzz --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
+
+rolling: setup ## start 200 runs while workers of two versions serve one queue: none may fail
+	ACTS_ROLLING_RUNS=200 $(BIN)/python -m pytest -p no:xdist tests/workflow/test_rolling_workers.py
 
 live-smoke: setup ## ask each model provider that has a key, and print what it takes (costs a few cents)
 	$(BIN)/python -m tools.live_smoke

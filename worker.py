@@ -40,6 +40,7 @@ from activities.load_delegate import Loader
 from activities.providers.http_clients import close_clients
 from activities.registry import Registry, RegistryError, activity_name, from_environment
 from activities.task_queues import check_queues
+from activities.worker_versions import VersionInterceptor, WorkerVersions, missing_activity
 from acts.language.errors import format_choices
 from acts.language.wire import TASK_QUEUE
 from delegates.sources import DelegateSources, DelegateSourcesError
@@ -151,16 +152,23 @@ def build(
     """
     watches = watches or Watches()
     # They do not block, so they run in the worker's own loop; Tools run beside it
-    own = [registry.lookup(), ask_model, check_queues, first_attempt, Loader(settings.delegates).activity()]
+    versions = WorkerVersions(registry)
+    look_ups = [registry.lookup(versions.others_may_know), versions.look_up_everywhere(), check_queues, first_attempt]
+    own = [*look_ups, ask_model, Loader(settings.delegates).activity()]
     slots = TaskSlots(watches.tasks.count_waiting)
     watches.tasks.on_wait = slots.wake_all
     worker = Worker(
         client,
         task_queue=settings.task_queue,
         workflows=WORKFLOWS,
-        activities=[*own, *registry.activities],
+        identity=versions.identity,
+        activities=[*own, *registry.activities, missing_activity],
         activity_executor=executor,
-        interceptors=[SanitizingInterceptor(client), ToolLoopInterceptor(watches.tools, map(activity_name, own))],
+        interceptors=[
+            SanitizingInterceptor(client),
+            VersionInterceptor(versions),
+            ToolLoopInterceptor(watches.tools, map(activity_name, own)),
+        ],
         # One generic, reviewed workflow needs no sandbox; it would cost half of the CPU
         workflow_runner=WatchedRunner(watches.tasks),
         workflow_task_executor=TaskThreads(watches.tasks, TASK_THREADS),

@@ -13,7 +13,7 @@ import asyncio
 import importlib
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -23,7 +23,7 @@ from temporalio import activity
 
 from activities.providers.prices import price_per_token
 from acts.language.strict_json import read_json
-from acts.language.tools import tool_name
+from acts.language.tools import fixes_answer, tool_name
 from acts.language.wire import REGISTRY
 
 ENTRY_POINTS: Final = "acts.activities"
@@ -47,13 +47,15 @@ class Registry:
         """The names under which the activities are served."""
         return [activity_name(f) for f in self.activities]
 
-    def lookup(self) -> Callable[..., Any]:
+    def lookup(self, others_may_know: Callable[[], Awaitable[bool]] | None = None) -> Callable[..., Any]:
         """The activity ``acts.registry``; its result is recorded in history.
 
         {"tools"?: [names], "activities"?: [names], "model"?: "provider:name"}
-        → {"tools": {name: schema | null}, "served": [names], "price"?: {"input", "output"} | null}
+        → {"tools": {name: schema | null}, "served": [names], "elsewhere"?: true,
+        "price"?: {"input", "output"} | null}
 
-        ``served`` are those of ``activities`` that this worker has. ``price`` answers ``model``: US dollars per token,
+        ``served`` are those of ``activities`` that this worker has. ``elsewhere``: something is missing, and workers
+        of another version poll the queue (``others_may_know``). ``price`` answers ``model``: US dollars per token,
         null where no price list has the model. Where a Tool is missing, ``tools`` also names the others, without
         their schemas.
         """
@@ -68,6 +70,9 @@ class Registry:
                 "tools": {**dict.fromkeys(others), **schemas},
                 "served": [n for n in request.get("activities", []) if n in served],
             }
+            open_ = [n for n in request.get("activities", []) if n not in served and not fixes_answer(schemas.get(n))]
+            if (open_ or len(schemas) < len(names)) and others_may_know is not None and await others_may_know():
+                result["elsewhere"] = True
             if "model" in request:
                 result["price"] = await asyncio.to_thread(price_per_token, request["model"])
             return result

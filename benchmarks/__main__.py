@@ -21,6 +21,7 @@ PROGRAMS: Final = {
     "replay": "replaying histories of the engine and of hand-written workflows",
     "resume": "kill -9 of the worker in mid-plan",
     "agent": "an agent of 100 ticks with a context of 45,000 tokens, tick by tick",
+    "large": "20,000 instances of five calls, a small plan beside them, and a backlog",
     "instances": "a thousand instances of a small plan, compared with hand-written child workflows",
     "tree": "200 delegates, three deep, with a budget for half of them",
     "streaming": "an answer of 30 calls in 20 s: when the first call starts, and when the last ends",
