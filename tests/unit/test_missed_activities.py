@@ -38,7 +38,8 @@ FAILURES: list[tuple[BaseException, Miss | None]] = [
     (activity_error(ApplicationError("a tool's own error", type=NOT_SERVED)), None),
     (activity_error(ApplicationError("the card is not registered", type="declined")), None),
     (activity_error(None), None),
-    (ApplicationError("no", DETAIL, type=NOT_SERVED), None),
+    (ApplicationError("no", DETAIL, type=NOT_SERVED), Miss("no", 2, "0a", ("0a", "0b"))),  # of a local activity
+    (ValueError("x is not registered on this worker"), None),
 ]
 
 

@@ -20,6 +20,7 @@ from temporalio.client import Client
 
 import worker
 from activities.registry import Registry
+from activities.task_queues import read_pollers
 from activities.worker_versions import registry_version
 from cli.dev.temporal_server import DevServer
 from tests.crash.resets import last_point_before, reset
@@ -28,7 +29,7 @@ from tests.workflow.foreign import Foreign, call, ended, failure, note_of, phase
 from workflows.runtime import missed_activities
 
 Json = Any
-RUNS = int(os.environ.get("ACTS_ROLLING_RUNS", "12"))
+RUNS = int(os.environ.get("ACTS_ROLLING_RUNS", "6"))
 
 
 @activity.defn(name="old.double")
@@ -62,7 +63,6 @@ class Workers:
 
     def __init__(self, server: DevServer, queue: str, executor: ThreadPoolExecutor) -> None:
         self._server, self._queue, self._executor = server, queue, executor
-        self._environment = pytest.MonkeyPatch()
 
     @asynccontextmanager
     async def serving(self, *registries: Registry) -> AsyncIterator[None]:
@@ -75,7 +75,13 @@ class Workers:
                 with warnings.catch_warnings(action="ignore", category=UserWarning):  # fewer threads than slots
                     built = worker.build(client, settings, registry, self._executor)
                 await stack.enter_async_context(built)
+            versions = {f"acts/{registry_version(registry)}" for registry in registries}
+            await assert_eventually(lambda: self._are_listed(versions), why="the server lists the workers")
             yield
+
+    async def _are_listed(self, versions: set[str]) -> bool:
+        client = await Client.connect(self._server.address)
+        return versions <= {p.identity.split()[0] for p in await read_pollers(client, self._queue)}
 
 
 @pytest.fixture
