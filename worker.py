@@ -46,7 +46,6 @@ from acts.language.wire import TASK_QUEUE
 from delegates.sources import DelegateSources, DelegateSourcesError
 from delegates.sources import from_environment as delegates_from_environment
 from worker_runtime.process_watch import ProcessWatch, limit_stop
-from worker_runtime.report_turns import ReportTurns
 from worker_runtime.task_slots import TaskSlots
 from worker_runtime.tool_loop import ToolLoopInterceptor, ToolLoops
 from worker_runtime.workflow_watch import TaskThreads, WatchedRunner, WorkflowWatch, lift_deadlock_timeout
@@ -153,7 +152,7 @@ def build(
     """
     watches = watches or Watches()
     # They do not block, so they run in the worker's own loop; Tools run beside it
-    versions, turns = WorkerVersions(registry), ReportTurns()
+    versions = WorkerVersions(registry)
     look_ups = [registry.lookup(versions.others_may_know), versions.look_up_everywhere(), check_queues, first_attempt]
     own = [*look_ups, ask_model, Loader(settings.delegates).activity()]
     slots = TaskSlots(watches.tasks.count_waiting)
@@ -166,7 +165,6 @@ def build(
         activities=[*own, *registry.activities, missing_activity],
         activity_executor=executor,
         interceptors=[
-            turns,
             SanitizingInterceptor(client),
             VersionInterceptor(versions),
             ToolLoopInterceptor(watches.tools, map(activity_name, own)),
@@ -194,7 +192,6 @@ def build(
     )
     # In place of the SDK's detector: it fails each task of two seconds, and the server begins it again, for ever
     lift_deadlock_timeout(worker)
-    turns.attach(worker)
     return worker
 
 
