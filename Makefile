@@ -12,7 +12,8 @@ STAMP := $(VENV)/.installed
 PYTEST_ARGS ?= -n 3 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: demo test setup dev check bench bench-comeback bench-planning fuzz soak soak-minute mcp-servers live-smoke clean help
+.PHONY: demo test setup dev check bench bench-comeback bench-large bench-planning rolling fuzz soak soak-minute mcp-servers \
+	live-smoke clean help
 
 # Of `make soak` and `make fuzz`
 SECONDS ?= 60
@@ -41,6 +42,9 @@ bench: setup ## print figures
 bench-comeback: setup ## 50 runs with 15,000 events each wait, all workers die, one comes back (half an hour)
 	$(BIN)/python -m benchmarks.comeback
 
+bench-large: setup ## 20,000 instances, a small plan beside them, and a backlog behind five slots (20 minutes)
+	$(BIN)/python -m benchmarks.large
+
 bench-planning: setup ## score how well models plan: recorded answers, and models that have a key (costs a few cents)
 	$(BIN)/python -m benchmarks.planning
 
@@ -52,6 +56,9 @@ soak-minute: setup ## half a minute of kills with a fixed seed, and the time unt
 
 fuzz: setup ## hostile inputs against everything that reads input; SECONDS=60 SEED=n
 	$(BIN)/python -m tests.fuzz --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
+
+rolling: setup ## start 200 runs while workers of two versions serve one queue: none may fail
+	ACTS_ROLLING_RUNS=200 $(BIN)/python -m pytest -p no:xdist tests/workflow/test_rolling_workers.py
 
 # The SDK's reference servers, from PyPI and npm (needs Node.js), in a folder of their own: none is a dependency
 MCP_SERVERS ?= .mcp-servers

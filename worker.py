@@ -42,6 +42,7 @@ from activities.namespace_check import check_search_attributes
 from activities.providers.http_clients import close_clients
 from activities.registry import Registry, RegistryError, activity_name, from_environment
 from activities.task_queues import check_queues
+from activities.worker_versions import VersionInterceptor, WorkerVersions, missing_activity
 from acts.language.errors import format_choices
 from acts.language.wire import TASK_QUEUE
 from delegates.sources import DelegateSources, DelegateSourcesError
@@ -155,9 +156,10 @@ def build(
     """
     watches = watches or Watches()
     # They do not block, so they run in the worker's own loop; Tools run beside it
-    loader = Loader(settings.delegates)
+    versions, loader = WorkerVersions(registry), Loader(settings.delegates)
     own: list[Callable[..., Any]] = [
-        registry.lookup(), ask_model, check_queues, check_search_attributes, first_attempt, loader.activity()
+        registry.lookup(versions.others_may_know), versions.look_up_everywhere(),
+        ask_model, check_queues, check_search_attributes, first_attempt, loader.activity(),
     ]  # fmt: skip
     own += registry.server_activities
     slots = TaskSlots(watches.tasks.count_waiting)
@@ -166,9 +168,14 @@ def build(
         client,
         task_queue=settings.task_queue,
         workflows=WORKFLOWS,
-        activities=[*own, *registry.activities],
+        identity=versions.identity,
+        activities=[*own, *registry.activities, missing_activity],
         activity_executor=executor,
-        interceptors=[SanitizingInterceptor(client), ToolLoopInterceptor(watches.tools, map(activity_name, own))],
+        interceptors=[
+            SanitizingInterceptor(client),
+            VersionInterceptor(versions),
+            ToolLoopInterceptor(watches.tools, map(activity_name, own)),
+        ],
         # One generic, reviewed workflow needs no sandbox; it would cost half of the CPU
         workflow_runner=WatchedRunner(watches.tasks),
         workflow_task_executor=TaskThreads(watches.tasks, TASK_THREADS),

@@ -14,7 +14,7 @@ import asyncio
 import importlib
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -27,7 +27,7 @@ from activities.mcp.mcp_config import VARIABLE, McpConfigError, read_config
 from activities.mcp.servers import McpServers
 from activities.providers.prices import highest_price
 from acts.language.strict_json import read_json
-from acts.language.tools import tool_name
+from acts.language.tools import fixes_answer, tool_name
 from acts.language.wire import REGISTRY
 
 ENTRY_POINTS: Final = "acts.activities"
@@ -60,16 +60,17 @@ class Registry:
         """The names under which the activities are served."""
         return [activity_name(f) for f in (*self.activities, *self.server_activities)]
 
-    def lookup(self) -> Callable[..., Any]:
+    def lookup(self, others_may_know: Callable[[], Awaitable[bool]] | None = None) -> Callable[..., Any]:
         """The activity ``acts.registry``; its result is recorded in history.
 
         {"tools"?: [names], "activities"?: [names], "model"?: "provider:name"}
-        → {"tools": {name: schema | null}, "served": [names], "unavailable"?: {name: reason},
+        → {"tools": {name: schema | null}, "served": [names], "unavailable"?: {name: reason}, "elsewhere"?: true,
            "price"?: {"input", "output"} | null}
 
         ``served`` are those of ``activities`` that this worker has. ``price`` answers ``model``: US dollars per token,
         null where no price list has the model. Where a Tool is missing, ``tools`` also names the others,
-        without their schemas; ``unavailable`` says why an MCP server does not offer it.
+        without their schemas; ``unavailable`` says why an MCP server does not offer it. ``elsewhere``: something is
+        missing, and workers of another version poll the queue (``others_may_know``).
         """
         tools, served = self.tools, frozenset(self.names)
 
@@ -86,6 +87,9 @@ class Registry:
             }
             if unavailable:
                 result["unavailable"] = unavailable
+            open_ = [n for n in request.get("activities", []) if n not in served and not fixes_answer(schemas.get(n))]
+            if (open_ or len(schemas) < len(names)) and others_may_know is not None and await others_may_know():
+                result["elsewhere"] = True
             if "model" in request:
                 models = (request["model"], *request.get("otherModels", ()))
                 result["price"] = await asyncio.to_thread(highest_price, models)

@@ -2,7 +2,7 @@
 
 Laws of this file: it uses the worker's settings and adds none; it opens no port and writes
 no file; it asks the server, because a worker that runs but cannot reach its task queue is
-not healthy. It recognises the worker by the SDK's default identity, `<pid>@<host name>`:
+not healthy. It recognises the worker by the end of its identity, `<pid>@<host name>`:
 both run in one container, so they have one host name.
 """
 

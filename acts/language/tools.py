@@ -229,12 +229,18 @@ def undecided_names(request: Request) -> list[str]:
             continue
         own_name = tool_name(message.tool)
         for name, schema in {own_name: message.tool}.items() if own_name else message.tool.items():
-            if isinstance(schema, dict):
-                properties = schema.get("properties")
-                declared = {**schema, **properties} if isinstance(properties, dict) else schema
-                if all(_constant(k, declared.get(k)) is ABSENT for k in ("_activity", "_delegate")):
-                    names[str(name)] = None
+            if isinstance(schema, dict) and not fixes_answer(schema):
+                names[str(name)] = None
     return list(names)
+
+
+def fixes_answer(schema: Json) -> bool:
+    """True when a Tool's definition says what answers its Calls, so that no worker has to decide."""
+    if not isinstance(schema, dict):
+        return False
+    properties = schema.get("properties")
+    declared = {**schema, **properties} if isinstance(properties, dict) else schema
+    return any(_constant(k, declared.get(k)) is not ABSENT for k in ("_activity", "_delegate"))
 
 
 def tool_name(schema: Json) -> str | None:

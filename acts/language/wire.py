@@ -63,6 +63,8 @@ PENDING_PARAMETERS: Final = "pendingParameters"
 
 # Activities: the registry lists the Tools and Activities of a worker,
 REGISTRY: Final = "acts.registry"
+# … this one asks the workers of all versions on a queue,
+LOOK_UP_EVERYWHERE: Final = "acts.lookup"
 # … this one finds the first attempt of a cron run that is retried,
 FIRST_ATTEMPT: Final = "acts.firstAttempt"
 # … this one asks the server which task queues have workers,

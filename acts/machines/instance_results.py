@@ -90,11 +90,21 @@ def child_progress(walk: Walk) -> dict[str, dict[str, Any]]:
 
 def statuses(walk: Walk) -> dict[str, str]:
     """The status of each instance: ``pending``, ``running``, or the one it ended with."""
-    states = {id_: [item["status"]] for id_, item in child_progress(walk).items()}
+    of_children: dict[str, str] = {}
+    own: dict[str, list[str]] = {}
     for node, call in zip(walk.nodes, walk.calls, strict=True):
+        if node.members:
+            report = call.value or {}
+            of_children.update(
+                {id_: report[id_].get("status", call.state) if id_ in report else call.state for id_ in node.members}
+            )
         if node.instance is not None:
-            states.setdefault(node.instance, []).append(call.state)
-    return {id_: _status_so_far(own) for id_, own in states.items()}
+            own.setdefault(node.instance, []).append(call.state)
+    alone = {state: _status_so_far([state]) for state in sorted({*of_children.values()})}
+    out = {id_: alone[state] for id_, state in of_children.items()}
+    for id_, states in own.items():
+        out[id_] = _status_so_far([of_children[id_], *states] if id_ in of_children else states)
+    return out
 
 
 def _status_so_far(states: Sequence[str]) -> str:

@@ -18,6 +18,8 @@ from acts.language.tools import Tool
 from acts.machines.approval_effects import StartTimer
 
 QUEUE_TIMER: Final = "ask which task queues have workers"
+# Lines about Calls that workers without their Activity took; more of them would hide the other notes
+MAX_LINES: Final = 3
 # Most runs are over by then, and cost no second check
 FIRST_SECONDS: Final = 30.0
 # A run that waits for weeks for a worker asks 24 times a day: 200 events, where a history may have 51,200
@@ -34,7 +36,8 @@ class CheckQueues:
 class QueueWatch:
     """The task queues of one run. ``unserved_queues`` had no worker when the server was last asked.
 
-    ``waiting_calls`` are the keys of Calls that no worker can have taken yet: they were in such a queue all the time.
+    ``waiting_calls`` are the keys of Calls that no worker can have taken yet: they were in such a queue all the time,
+    or workers took them that do not have their Activity.
     """
 
     def __init__(self) -> None:
@@ -42,6 +45,7 @@ class QueueWatch:
         self.unserved_queues: frozenset[str] = frozenset()
         self.waiting_calls: set[str] = set()
         self._queue_of: dict[str, str] = {}
+        self._misses: dict[str, str] = {}
         self._seconds = FIRST_SECONDS
         self._last_check = ""
         self._has_timer = False
@@ -65,7 +69,8 @@ class QueueWatch:
             self._seconds = FIRST_SECONDS
         # Later than the first time, a worker that is gone by now may have taken what is in the queue
         candidates = self._queue_of if is_first else self.waiting_calls
-        waiting = {key for key in candidates if self._queue_of[key] in self.unserved_queues}
+        waiting = {key for key in candidates if self._queue_of.get(key) in self.unserved_queues}
+        waiting.update(self._misses)
         changed = sorted(waiting ^ self.waiting_calls)
         self.waiting_calls.symmetric_difference_update(changed)
         return changed
@@ -77,9 +82,19 @@ class QueueWatch:
             if queue in self.unserved_queues:
                 self.waiting_calls.add(key)
 
+    def record_miss(self, key: str, note: str | None) -> None:
+        """Workers without its Activity took a Call, and it waits for others; None: it does so no longer."""
+        if note is None:
+            self._misses.pop(key, None)
+            self.waiting_calls.discard(key)
+        else:
+            self._misses[key] = note
+            self.waiting_calls.add(key)
+
     def record_end(self, key: str) -> None:
         """A Call has ended. A worker took it, but may be gone again: only a check shows that the queue has one."""
         self._queue_of.pop(key, None)
+        self._misses.pop(key, None)
         self.waiting_calls.discard(key)
 
     def flush(self, *, is_busy: bool) -> list[Any]:
@@ -97,14 +112,15 @@ class QueueWatch:
 
     @property
     def notes(self) -> list[str]:
-        """One line for ``status`` and the page, while a queue has no worker."""
+        """Lines for ``status`` and the page, while a queue has no worker, or none that has an Activity."""
+        lines = list(dict.fromkeys(self._misses.values()))[:MAX_LINES]
         if not self.unserved_queues:
-            return []
+            return lines
         names = format_choices(f'"{queue}"' for queue in self.unserved_queues)
         one = len(self.unserved_queues) == 1
         what = "the task queue" if one else "the task queues"
         text = f"no worker polls {what} {names}: calls wait there until one does"
-        return [f"{text} (last asked at {self._last_check})"]
+        return [*lines, f"{text} (last asked at {self._last_check})"]
 
 
 def foreign_queues(tools: Iterable[Tool]) -> tuple[str, ...]:

@@ -112,6 +112,15 @@ class View:
             self._base[path.kind] = apply_effect(self._base.get(path.kind, ABSENT), names, operation, part, owned)
         return None
 
+    def fold_checked(self, message: Data) -> None:
+        """Add a message of an instance for which ``fold_message`` returned None, whatever was written since."""
+        if message.payload is ABSENT:
+            return
+        if message.path is None:
+            self.write(Path(message.kind), "root", message.payload, _BEFORE)
+        else:
+            self.write(message.path, message.method, get(message.payload, message.path.names), _BEFORE)
+
     def _add(self, kind: str, names: Names, operation: str, value: Json, rank: int) -> None:
         self._kinds[kind] = None
         self._count += 1
@@ -281,19 +290,25 @@ class View:
 class Log:
     """The data of one context: the global view (``shared``) and one view per instance (``own``).
 
-    ``problems`` holds the initial messages that could not be applied.
+    ``problems`` holds the initial messages that could not be applied. Where ``is_checked`` says that there are none,
+    the messages of an instance are folded when somebody asks for its view: a batch never asks for most of them.
     """
 
-    def __init__(self, messages: Iterable[Data]) -> None:
+    def __init__(self, messages: Iterable[Data], *, is_checked: bool = False) -> None:
         self.shared = View()
         self.own: dict[str, View] = {}
         self.problems: list[Problem] = []
+        self._not_folded: dict[str, list[Data]] = {}
         owned: set[int] = set()
         for message in messages:
+            if is_checked and message.instance is not None:
+                self._not_folded.setdefault(message.instance, []).append(message)
+                continue
             conflict = self.view_of(message.instance, create=True).fold_message(message, owned)
             if conflict:
                 place = pointer("context", message.index, "_outputMethod")
                 self.problems.append(Problem("invalidMessage", conflict.message, place))
+        self.own.update((instance, View(self.shared)) for instance in self._not_folded)
 
     def view_of(self, instance: str | None, *, create: bool = False) -> View:
         """The view that the Calls of an instance (None: global Calls) read and write.
@@ -305,7 +320,10 @@ class Log:
             return self.shared
         if create and instance not in self.own:
             self.own[instance] = View(self.shared)
-        return self.own[instance]
+        view = self.own[instance]
+        for message in self._not_folded.pop(instance, ()):
+            view.fold_checked(message)
+        return view
 
     def read(self, path: Path, rank: int, instance: str | None = None, *, settled: bool = False) -> Json:
         """The value at ``path`` as of ``rank`` in an instance's view, or ABSENT."""

@@ -72,7 +72,7 @@ class ValidatedPlan:
 
     def create_log(self) -> Log:
         """A new log of the context before the plan, for a walk to write to."""
-        return Log(self.request.data())
+        return Log(self.request.data(), is_checked=True)
 
     @cached_property
     def initial_log(self) -> Log:

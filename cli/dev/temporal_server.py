@@ -66,6 +66,9 @@ DYNAMIC_CONFIG: Final[Mapping[str, str]] = {
     # A run is terminated above this (default 50 MB). The engine ends a run at 46 MB, but results that are on their way
     # still arrive: 100 calls in flight (the default) with 2 MB each.
     "limit.historySize.error": "268435456",
+    # A worker that stops cancels its polls. What the server hands to one of them at that moment is lost: an activity
+    # without a heartbeat then waits for its whole timeout. With this, the server ends the polls itself.
+    "frontend.enableCancelWorkerPollsOnShutdown": "true",
     # The server would ask for the newest version.
     "frontend.enableServerVersionCheck": "false",
 }

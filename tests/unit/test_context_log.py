@@ -210,15 +210,17 @@ def applicable(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def test_every_place_reads_as_the_slow_fold_says(messages: list[dict[str, Any]]) -> None:
     messages = applicable(messages)
     instances = dict.fromkeys(m["_instance"] for m in messages if "_instance" in m)
-    log = log_of(*messages)
+    log, checked = log_of(*messages), Log([data_message(m) for m in messages], is_checked=True)
     assert log.problems == []
+    assert log.own.keys() == checked.own.keys()
     entries = oracle.read_messages(messages)
     for instance in (None, *instances):
         view = oracle.view(entries, "state", instance)
         for where in MEETING_POINTS:
             expected = oracle.get(view, where[1:])
-            value = log.read(Path(where[0], where[1:]), END, instance)
-            assert value is ABSENT if expected is oracle.ABSENT else value == expected, (where, instance)
+            for each in (log, checked):
+                value = each.read(Path(where[0], where[1:]), END, instance)
+                assert value is ABSENT if expected is oracle.ABSENT else value == expected, (where, instance)
 
 
 # -- values ----------------------------------------------------------------------------------

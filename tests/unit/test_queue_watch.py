@@ -122,3 +122,19 @@ def test_queues_of_activities_count_in_their_order_and_those_of_latent_and_local
         tool("d", "d", taskQueue="far"), tool("e", "e", taskQueue="x", local=True), tool("f", "f", timeout="1s"),
     ]  # fmt: skip
     assert foreign_queues(tools) == ("far", "near")
+
+
+def test_a_call_that_workers_without_its_activity_took_waits_and_is_noted_until_it_ends_or_finds_one() -> None:
+    run = watch()
+    run.record_start("2:b", "far")
+    for key in ("1:a", "2:b", "3:c"):
+        run.record_miss(key, "nobody has it")
+    assert run.waiting_calls == {"1:a", "2:b", "3:c"}
+    assert run.notes == ["nobody has it"]
+    run.record_check({"near": True, "far": True}, "12:00")
+    assert run.waiting_calls == {"1:a", "2:b", "3:c"}
+    run.record_miss("1:a", None)
+    run.record_end("2:b")
+    assert run.waiting_calls == {"3:c"}
+    run.record_end("3:c")
+    assert run.notes == []

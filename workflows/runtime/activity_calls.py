@@ -6,6 +6,7 @@ key, so that replay detects a changed start order, and people find the Call in t
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,7 +28,6 @@ from acts.language.errors import CallError, truncate
 from acts.language.wire import (
     CANCELLED,
     MAX_PAYLOAD_BYTES,
-    NOT_SERVED,
     RESULT_TOO_LARGE,
     SDK_PAYLOADS_TOO_LARGE,
     TIMEOUT,
@@ -85,29 +85,27 @@ class ActivityCalls:
             raise CallError(RESULT_TOO_LARGE, f"{text}: pass a reference to large data")
         return args, total
 
-    def start(self, node: PlannedCall, args: list[RawValue]) -> workflow.ActivityHandle[Any]:
-        """Schedule the Call's Activity."""
+    def start(
+        self, node: PlannedCall, args: list[RawValue], attempts: int | None = None
+    ) -> workflow.ActivityHandle[Any]:
+        """Schedule the Call's Activity, with so many attempts or (None) as its Tool says."""
         tool = node.tool
+        options = self._options_of(tool)
+        if attempts is not None:
+            options = {**options, "retry_policy": replace(options["retry_policy"], maximum_attempts=attempts)}
         return workflow.start_activity(
             str(tool.activity), args=args, result_type=RawValue, activity_id=short_id(node.key), summary=node.label,
-            **self._options_of(tool),
+            **options,
         )  # fmt: skip
 
     def start_local(self, node: PlannedCall, args: list[RawValue]) -> workflow.ActivityHandle[Any]:
-        """Run the Call's Activity in this workflow task.
-
-        Raises:
-            CallError: this worker does not have it.
-        """
+        """Run the Call's Activity in this workflow task."""
         tool = node.tool
-        try:
-            return workflow.start_local_activity(
-                str(tool.activity), args=args, result_type=RawValue, activity_id=short_id(node.key),
-                summary=node.label, start_to_close_timeout=timedelta(seconds=tool.options.timeout),
-                retry_policy=self._options_of(tool)["retry_policy"], local_retry_threshold=MAX_LOCAL_WAIT,
-            )  # fmt: skip
-        except ValueError as error:  # raised by the SDK for an Activity that this worker does not have
-            raise CallError(NOT_SERVED, truncate(str(error), 300)) from None
+        return workflow.start_local_activity(
+            str(tool.activity), args=args, result_type=RawValue, activity_id=short_id(node.key),
+            summary=node.label, start_to_close_timeout=timedelta(seconds=tool.options.timeout),
+            retry_policy=self._options_of(tool)["retry_policy"], local_retry_threshold=MAX_LOCAL_WAIT,
+        )  # fmt: skip
 
     def _options_of(self, tool: Tool) -> dict[str, Any]:
         options = self._options.get(tool.name)

@@ -3,6 +3,7 @@
 * The outcome of a local Activity: it is kept back where the message of its workflow task has no room for it
   (``local_outcomes``).
 * A large result: it fails its Activity, readably, where the run's history has no room for it (``result_room``).
+* An Activity that this worker does not have: it would take the next attempt itself, eagerly (``missed_activities``).
 * The SDK's list of a run's signals and queries: the Web UI offers what stands in it. Ours is a table, since one
   dynamic handler takes all signals.
 * The page of a run (the SDK's current details) is drawn by the query that shows it. Drawn at the end of each
@@ -23,6 +24,7 @@ from temporalio.worker import (
     ExecuteActivityInput,
     HandleQueryInput,
     Interceptor,
+    StartActivityInput,
     StartLocalActivityInput,
     WorkflowInboundInterceptor,
     WorkflowOutboundInterceptor,
@@ -31,6 +33,7 @@ from temporalio.worker import (
 from acts.language.wire import BACKGROUND, LOCAL_DEFERRED
 from workflows.runtime.handlers import RunWorkflow
 from workflows.runtime.local_outcomes import KeptOutcome, LocalOutcomes
+from workflows.runtime.missed_activities import must_go_through_queue
 from workflows.runtime.result_room import ResultRoom
 from workflows.runtime.signals import describe_interactions
 
@@ -140,6 +143,11 @@ class _Outbound(WorkflowOutboundInterceptor):
     def __init__(self, next: WorkflowOutboundInterceptor, outcomes: LocalOutcomes) -> None:  # noqa: A002 - the SDK's name
         super().__init__(next)
         self._outcomes = outcomes
+
+    def start_activity(self, input: StartActivityInput) -> workflow.ActivityHandle[Any]:  # noqa: A002 - the SDK's name
+        if must_go_through_queue.get():
+            input.disable_eager_execution = True
+        return super().start_activity(input)
 
     def start_local_activity(self, input: StartLocalActivityInput) -> workflow.ActivityHandle[Any]:  # noqa: A002 - the SDK's name
         info = workflow.info()

@@ -16,7 +16,14 @@ from acts.language.errors import InvalidRequest, Problem, truncate
 from acts.language.messages import ToolMessage, read_request
 from acts.language.tools import read_tools, registered_names, undecided_names
 from acts.language.values import pointer
-from acts.language.wire import DELEGATE_UNAVAILABLE, FIRST_ATTEMPT, LOAD_DELEGATE, NON_RETRYABLE_TYPES, REGISTRY
+from acts.language.wire import (
+    DELEGATE_UNAVAILABLE,
+    FIRST_ATTEMPT,
+    LOAD_DELEGATE,
+    LOOK_UP_EVERYWHERE,
+    NON_RETRYABLE_TYPES,
+    REGISTRY,
+)
 from acts.tree.delegation import merged_tool, resolved_upfront, upfront_context
 from acts.tree.identity import root_identity, tree_token
 from acts.tree.records import Capabilities, TreePosition
@@ -32,6 +39,8 @@ LOAD_SECONDS: Final = 60.0
 LOAD_ATTEMPTS: Final = 5
 # Five times the loader's own rhythm; a worker that died is missed after this long, not after all of the time
 LOAD_HEARTBEAT_SECONDS: Final = 15.0
+# The look-up itself counts how often it goes to a worker; this is for workers that are busy or die
+LOOK_UP_SECONDS: Final = 120.0
 # One read of a history's first event for each attempt before this one
 FIRST_ATTEMPT_SECONDS: Final = 30.0
 
@@ -102,8 +111,11 @@ async def look_up(parsed: Request, *, needs_price: bool = False) -> Capabilities
         REGISTRY, query, result_type=dict, start_to_close_timeout=timedelta(seconds=10),
         summary="which tools and activities the worker has",
     )  # fmt: skip
-    if answer.get("unavailable"):
-        raise InvalidRequest(_unavailable_tools(parsed, answer["unavailable"]))
+    unavailable = answer.get("unavailable", {})
+    if answer.get("elsewhere"):
+        answer |= await _look_up_everywhere(query, parsed, answer)
+    if problems := _unavailable_tools(parsed, {n: r for n, r in unavailable.items() if not answer["tools"].get(n)}):
+        raise InvalidRequest(problems)
     price = answer.get("price")
     return Capabilities(
         tools=answer["tools"], served=tuple(answer["served"]),
@@ -122,6 +134,39 @@ def _unavailable_tools(parsed: Request, reasons: dict[str, str]) -> list[Problem
         for name, reason in reasons.items()
         if name in places
     ]
+
+
+async def _look_up_everywhere(query: dict[str, Any], parsed: Request, own: dict[str, Any]) -> dict[str, Any]:
+    """The answer of one worker (``own``), with what workers of other versions have; those that answer in time.
+
+    Raises:
+        InvalidRequest: a Tool is missing everywhere.
+    """
+    try:
+        every: dict[str, Any] = await workflow.execute_activity(
+            LOOK_UP_EVERYWHERE, query, result_type=dict, summary="which tools workers of other versions have",
+            start_to_close_timeout=timedelta(seconds=10), schedule_to_close_timeout=timedelta(seconds=LOOK_UP_SECONDS),
+            heartbeat_timeout=timedelta(seconds=10),
+            retry_policy=RetryPolicy(
+                initial_interval=timedelta(milliseconds=100), backoff_coefficient=1.5,
+                maximum_interval=timedelta(seconds=2),
+            ),
+        )  # fmt: skip
+    except ActivityError as error:
+        if is_cancelled_exception(error):
+            raise
+        return own
+    tools = {**own["tools"], **every["tools"]}
+    workers = truncate(", ".join(every["workers"].values()))
+    problems = [
+        Problem("unknownTool", f'no tool "{m.tool}" is registered with a worker of this queue; asked: {workers}',
+                pointer("context", m.index, "tool"), hint="load it into one of them, or correct its name")
+        for m in parsed.context
+        if isinstance(m, ToolMessage) and isinstance(m.tool, str) and m.tool.removeprefix("Tool.") not in (tools | own.get("unavailable", {}))
+    ]  # fmt: skip
+    if problems:
+        raise InvalidRequest(problems)
+    return {"tools": tools, "served": [n for n in query["activities"] if n in {*own["served"], *every["served"]}]}
 
 
 async def load_definition(name: str, sha256: str | None = None) -> dict[str, Any]:

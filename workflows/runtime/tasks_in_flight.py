@@ -43,6 +43,7 @@ from workflows.runtime import model_calls
 from workflows.runtime.activity_calls import ActivityCalls, call_error
 from workflows.runtime.children import Children, failure_detail
 from workflows.runtime.local_outcomes import LocalLane
+from workflows.runtime.missed_activities import Miss, MissedActivity, miss_of
 from workflows.runtime.payloads import decode, decode_result, encode_record, payload_bytes
 from workflows.runtime.queue_checks import start_check
 
@@ -128,36 +129,48 @@ class TasksInFlight:
     def _start_activity(self, node: PlannedCall, args: list[RawValue]) -> None:
         task = self._activities.start(node, args)
         self._actions.record(ACTIVITY)
-        self._watch(node.key, task, partial(self._activity_ended, node), node.tool.name)
+        self._watch(node.key, task, partial(self._activity_ended, node, args), node.tool.name)
 
     def _start_local(self, command: StartActivity, args: list[RawValue]) -> None:
         node = command.node
-        try:
-            task = self._activities.start_local(node, args)
-        except CallError as error:
-            self._emit(CallFailed(node.key, error))
-            return
+        task = self._activities.start_local(node, args)
         self._actions.record_local_activity(workflow.info().get_current_history_length())
         self.local.start()
         self.in_flight[node.key] = task
-        task.add_done_callback(partial(self._local_ended, command))
+        task.add_done_callback(partial(self._local_ended, command, args))
 
-    def _local_ended(self, command: StartActivity, task: Task) -> None:
+    def _local_ended(self, command: StartActivity, args: list[RawValue], task: Task) -> None:
         node = command.node
         self.in_flight.pop(node.key, None)
         self.local.end(_result_bytes(task) or 0)
         if _is_deferred(task):
             self._deferred.add(node.key)
             self._defer(command)
-        else:
-            self._emit(self._activity_ended(node, task))
+        elif (event := self._activity_ended(node, args, task)) is not None:
+            self._emit(event)
 
-    def _activity_ended(self, node: PlannedCall, task: Task) -> Event:
+    def _activity_ended(self, node: PlannedCall, args: list[RawValue], task: Task) -> Event | None:
         try:
             value = task.result()
             return CallCompleted(node.key, None if value is None else decode(value))
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - its failure is its outcome
+            miss = miss_of(error, node.tool.options)
+            if miss is not None:
+                self._run_elsewhere(node, args, miss)
+                return None
             return CallFailed(node.key, call_error(error, node.tool.options, workflow.info().task_queue))
+
+    def _run_elsewhere(self, node: PlannedCall, args: list[RawValue], miss: Miss) -> None:
+        """The Call stays in flight until a worker that has its Activity takes it."""
+        show = partial(self._run.queue_watch.record_miss, node.key)
+
+        def start(attempts: int) -> workflow.ActivityHandle[Any]:
+            self._actions.record(ACTIVITY)
+            return self._activities.start(node, args, attempts)
+
+        missed = MissedActivity(start, node.tool.options, show)
+        task = asyncio.create_task(missed.run(miss))
+        self._watch(node.key, task, partial(self._activity_ended, node, args), node.tool.name)
 
     def _output_request(self, command: AskOutput) -> Start:
         request = model_calls.output_request(self._run, command)
@@ -208,8 +221,8 @@ class TasksInFlight:
         self._actions.record_local_activity(workflow.info().get_current_history_length())
         self._watch(QUEUES, start_check(command.queues), _queues_checked, "")
 
-    def _watch(self, key: str, task: Task, to_event: Callable[[Task], Event], source: str) -> None:
-        """What the task comes to is an event, which only a new workflow task brings."""
+    def _watch(self, key: str, task: Task, to_event: Callable[[Task], Event | None], source: str) -> None:
+        """What the task comes to is an event, which only a new workflow task brings; None: it goes on as another."""
 
         def ended(task: Task) -> None:
             if self.in_flight.get(key) is not task:
@@ -218,7 +231,9 @@ class TasksInFlight:
             self._sends.pop(key, None)
             self.expected.ended(source, _result_bytes(task))
             self.local.begin_task()
-            self._emit(to_event(task))
+            event = to_event(task)
+            if event is not None:
+                self._emit(event)
 
         self.in_flight[key] = task
         self.expected.started(source)
