@@ -158,11 +158,13 @@ async def _look_up_everywhere(query: dict[str, Any], parsed: Request, own: dict[
         return own
     tools = {**own["tools"], **every["tools"]}
     workers = truncate(", ".join(every["workers"].values()))
+    explained = {*tools, *own.get("unavailable", ())}
+    missing = [m for m in parsed.context if isinstance(m, ToolMessage) and isinstance(m.tool, str)
+               and m.tool.removeprefix("Tool.") not in explained]  # fmt: skip
     problems = [
         Problem("unknownTool", f'no tool "{m.tool}" is registered with a worker of this queue; asked: {workers}',
                 pointer("context", m.index, "tool"), hint="load it into one of them, or correct its name")
-        for m in parsed.context
-        if isinstance(m, ToolMessage) and isinstance(m.tool, str) and m.tool.removeprefix("Tool.") not in (tools | own.get("unavailable", {}))
+        for m in missing
     ]  # fmt: skip
     if problems:
         raise InvalidRequest(problems)
