@@ -7,11 +7,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-# Two test processes, each with a server of its own: most of a test's time is waiting for a server.
-PYTEST_ARGS ?= -n 2 --dist loadfile
+# Three test processes, each with a server of its own: a test waits for more than half of its time. Files are run in
+# the order of tests/conftest.py, the longest first.
+PYTEST_ARGS ?= -n 3 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: demo test setup dev check bench bench-comeback live-smoke clean help
+.PHONY: demo test setup dev check bench bench-comeback bench-planning fuzz soak live-smoke clean help
+
+# Of `make soak` and `make fuzz`
+SECONDS ?= 60
+SEED ?= 1
 
 demo: setup ## run a plan from start to finish on a local server
 	$(BIN)/acts demo
@@ -35,6 +40,15 @@ bench: setup ## print figures
 
 bench-comeback: setup ## 50 runs with 15,000 events each wait, all workers die, one comes back (half an hour)
 	$(BIN)/python -m benchmarks.comeback
+
+bench-planning: setup ## score how well models plan: recorded answers, and models that have a key (costs a few cents)
+	$(BIN)/python -m benchmarks.planning
+
+soak: setup ## kill workers and the server, and reset runs, for SECONDS (60), by SEED (1); then check that all is right
+	$(BIN)/python -m tests.crash.soak --seconds $(SECONDS) --seed $(SEED)
+
+fuzz: setup ## hostile inputs against everything that reads input; SECONDS=60 SEED=n
+	$(BIN)/python -m tests.fuzz --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 
 live-smoke: setup ## ask each model provider that has a key, and print what it takes (costs a few cents)
 	$(BIN)/python -m tools.live_smoke

@@ -160,7 +160,7 @@ def build(
         workflows=WORKFLOWS,
         activities=[*own, *registry.activities],
         activity_executor=executor,
-        interceptors=[SanitizingInterceptor(), ToolLoopInterceptor(watches.tools, map(activity_name, own))],
+        interceptors=[SanitizingInterceptor(client), ToolLoopInterceptor(watches.tools, map(activity_name, own))],
         # One generic, reviewed workflow needs no sandbox; it would cost half of the CPU
         workflow_runner=WatchedRunner(watches.tasks),
         workflow_task_executor=TaskThreads(watches.tasks, TASK_THREADS),

@@ -7,7 +7,7 @@ reach a history; only this small result does.
     {"ask": "solution" | "output", "model", "temperature"?, "maxOutputTokens"?, "priced": bool, "mayRepair": bool,
      "reserved"?: {"tokens"?, "cost"?}, "source": {"workflowId", "runId", "upto"},
      "tick" | "tool", "call", "paths", "scoped"}
-    → {"solution" | "output", "path"?, "unusable"?: {code, message}, "usage": {…}, "requests": [{requestId, …}]}
+    → {"solution" | "output", "path"?, "unusable"?: {code, message, text?}, "usage": {…}, "requests": [{requestId, …}]}
 
 ``priced``: the budget limits the cost, so a model without a price is refused. ``mayRepair``: a second request may be
 made, within what is ``reserved`` (tokens, US dollars) for both. ``usage`` sums all requests that were made.
@@ -30,14 +30,14 @@ from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
 
 from activities.call_stream import CallStream
-from activities.context_reader import UNAVAILABLE, ContextReader, PromptContext
+from activities.context_reader import UNAVAILABLE, ContextPart, ContextReader, PromptContext
 from activities.heartbeat import heartbeat
 from activities.json_result import ResultTooLarge, encode_result
+from activities.planner_request import build_planner_request, room_of
 from activities.providers import select
-from activities.providers.interface import ModelError, ModelRequest, ModelResponse, PromptBlock, RepairTurn
+from activities.providers.interface import ModelError, ModelRequest, ModelResponse, ModelTurn, PromptBlock, RepairTurn
 from activities.providers.prices import price_per_token
 from acts.language.errors import TooComplex, truncate
-from acts.language.messages import output_schema
 from acts.language.schemas import checker
 from acts.language.usage import Usage
 from acts.language.values import Json, pointer
@@ -50,8 +50,14 @@ from acts.language.wire import (
     STREAMED_CALLS,
     TOO_COMPLEX,
 )
-from acts.planner.answer_schema import compose_latent_schema, compose_solution_schema
-from acts.planner.prompt import Prompt, render_latent_prompt, render_planner_prompt, render_repair_turn
+from acts.planner.answer_schema import compose_latent_schema
+from acts.planner.conversation import PromptTurn
+from acts.planner.prompt import (
+    Prompt,
+    render_latent_prompt,
+    render_repair_turn,
+)
+from acts.planner.turns import MAX_TEXT
 
 # A provider may ask for hours; a person should see sooner that nothing moves
 MAX_RETRY_AFTER_SECONDS: Final = 300.0
@@ -118,8 +124,10 @@ async def ask_model(request: dict[str, Any]) -> RawValue:
             # Its Calls have started: another answer would be about what they do
             return _encode({"unusable": {"code": INTERRUPTED, "message": _INTERRUPTED_TEXT}}, RequestLog())
         stream = CallStream(agent, request["tick"], attempt, request["token"])
-    context = await _contexts.read(activity.client(), source["workflowId"], source["runId"], source["upto"])
-    task = _solution_task(request, context) if request["ask"] == "solution" else _latent_task(request, context)
+    part = ContextPart(source["workflowId"], source["runId"], source["upto"], request.get("tick", 1) - 1)
+    context = await _contexts.read(activity.client(), part)
+    build_task = _solution_task if request["ask"] == "solution" else _latent_task
+    task = build_task(request, context, await asyncio.to_thread(room_of, request["model"]))
     log = RequestLog()
     # Providers may think for minutes before the first word
     async with heartbeat(lambda: {"calls": log.calls}):
@@ -132,7 +140,9 @@ async def ask_model(request: dict[str, Any]) -> RawValue:
             has_started = stream is not None and stream.has_reported
             if not task.is_planning or not (has_started or error.code in _REPORTED_TO_PLANNER):
                 raise _application_error(error, log.usage) from error
-            return _encode({"unusable": {"code": error.code, "message": error.message}}, log)
+            # The planner is shown the beginning of what it wrote
+            text = {"text": error.text[:MAX_TEXT]} if error.text else {}
+            return _encode({"unusable": {"code": error.code, "message": error.message, **text}}, log)
 
 
 async def _count_streamed_calls(agent: WorkflowHandle[Any, Any]) -> int:
@@ -212,21 +222,17 @@ async def _require_price(request: dict[str, Any]) -> None:
 # -- tasks ---------------------------------------------------------------------
 
 
-def _solution_task(request: dict[str, Any], context: PromptContext) -> _Task:
-    output = output_schema(context.output)
-    prompt = render_planner_prompt(
-        context.messages, context.tools, output, mode=context.mode, step=context.step, tick=request["tick"]
-    )
-    schema = compose_solution_schema(context.tools, output, mode=context.mode, instances=context.instances)
-    model_request = _model_request(request, prompt, schema, "solution", f"tick {request['tick']}")
+def _solution_task(request: dict[str, Any], context: PromptContext, room: float) -> _Task:
+    prompt, schema = build_planner_request(context, request["tick"], room)
+    model_request = build_model_request(request, prompt, schema, "solution", f"tick {request['tick']}")
     # The agent validates the Calls as a plan; their problems go back to the planner in the next tick
     return _Task(model_request, lambda _: [], lambda value: {"solution": value}, is_planning=True)
 
 
-def _latent_task(request: dict[str, Any], context: PromptContext) -> _Task:
+def _latent_task(request: dict[str, Any], context: PromptContext, room: float) -> _Task:
     tool, paths = context.tools[request["tool"]], request["paths"]
     schema, has_path = compose_latent_schema(tool, paths)
-    prompt = render_latent_prompt(context.messages, tool, request["call"], paths, request["scoped"])
+    prompt = render_latent_prompt(context.messages, tool, request["call"], paths, request["scoped"], room=room)
 
     def find_defects(value: Json) -> list[str]:
         return [f"{pointer(*at) or 'it'}: {why}" for at, why in checker(schema).defects(value)]
@@ -236,16 +242,20 @@ def _latent_task(request: dict[str, Any], context: PromptContext) -> _Task:
             return {"output": value["output"], "path": paths.index(value["path"])}
         return {"output": value, "path": 0}
 
-    model_request = _model_request(request, prompt, schema, "output", tool.name)
+    model_request = build_model_request(request, prompt, schema, "output", tool.name)
     return _Task(model_request, find_defects, read_answer, is_planning=False)
 
 
-def _model_request(request: dict[str, Any], prompt: Prompt, schema: Json, label: str, topic: str) -> ModelRequest:
-    last_system, last_stable = len(prompt.system) - 1, prompt.stable_blocks - 1
+def build_model_request(request: dict[str, Any], prompt: Prompt, schema: Json, label: str, topic: str) -> ModelRequest:
+    """The request to a model; ``request`` has the settings of the activity's: model, source, temperature, cap."""
+    last_system = len(prompt.system) - 1
     return ModelRequest(
         model=request["model"],
-        system=tuple(PromptBlock(text, is_cached=i == last_system) for i, text in enumerate(prompt.system)),
-        user=tuple(PromptBlock(text, is_cached=i == last_stable) for i, text in enumerate(prompt.user)),
+        system=tuple(
+            PromptBlock(part.text, is_cached=i == last_system, is_rules=part.kind == "rules")
+            for i, part in enumerate(prompt.system)
+        ),
+        turns=tuple(ModelTurn(turn.role, _blocks(turn, prompt.stable_parts)) for turn in prompt.turns),
         schema=schema,
         label=label,
         temperature=request.get("temperature"),
@@ -253,6 +263,16 @@ def _model_request(request: dict[str, Any], prompt: Prompt, schema: Json, label:
         cache_key=request["source"]["workflowId"],
         topic=topic,
     )
+
+
+def _blocks(turn: PromptTurn, stable_parts: int | None) -> tuple[PromptBlock, ...]:
+    """A turn as one block; that of a latent Call as two: what other Calls have too, and its own."""
+    if stable_parts is None:
+        return (PromptBlock(turn.text, is_cached=turn.role == "user"),)
+    texts = [part.text for part in turn.parts]
+    return (
+        PromptBlock("\n".join(texts[:stable_parts]), is_cached=True), PromptBlock("\n".join(texts[stable_parts:]))
+    )  # fmt: skip
 
 
 # -- results -------------------------------------------------------------------

@@ -2,8 +2,8 @@
 
 A prompt holds all of a run's context, tick after tick. As an argument of the model activity, each request would write
 it into history again. So the activity gets the run's id and the number of messages that count, and reads them by query,
-which leaves no trace in history. Messages are only ever appended: those already read are kept in memory, and the next
-tick reads only the new ones.
+which leaves no trace in history. Messages and turns are only ever appended: those already read are kept in memory, and
+the next tick reads only the new ones.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from acts.language.messages import Message, parse_message
 from acts.language.tools import Tool, read_tool
 from acts.language.values import Json
 from acts.language.wire import PROMPT_CONTEXT
+from acts.planner.turns import Turn
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -38,7 +39,9 @@ class PromptContext:
     mode: str = "eager"
     step: str = "plan"
     instances: tuple[str, ...] = ()
+    max_ticks: int = 0
     messages: list[Message] = field(default_factory=list)
+    turns: list[Turn] = field(default_factory=list)
     has_settings: bool = False
 
     def add_page(self, page: Any) -> None:
@@ -50,9 +53,21 @@ class PromptContext:
                     self.tools[name] = tool
             self.output, self.mode, self.step = page["output"], page["mode"], page["step"]
             self.instances = tuple(page["instances"])
+            self.max_ticks = page.get("maxTicks", 0)
             self.has_settings = True
         start = len(self.messages)
         self.messages.extend(parse_message(raw, start + i) for i, raw in enumerate(page["messages"]))
+        self.turns.extend(map(Turn.from_json, page.get("turns", ())))
+
+
+@dataclass(frozen=True, slots=True)
+class ContextPart:
+    """What of a run's context a model is shown: its first ``messages``, and of an agent its first ``turns``."""
+
+    workflow_id: str
+    run_id: str
+    messages: int
+    turns: int = 0
 
 
 class ContextReader:
@@ -61,27 +76,36 @@ class ContextReader:
     def __init__(self) -> None:
         self._cache: OrderedDict[tuple[str, str], PromptContext] = OrderedDict()
 
-    async def read(self, client: Client, workflow_id: str, run_id: str, upto: int) -> PromptContext:
-        """The first ``upto`` messages of a run's context, with its Tools and settings.
+    async def read(self, client: Client, part: ContextPart) -> PromptContext:
+        """A part of a run's context, with its Tools and settings.
 
         Raises:
             ApplicationError: ``ContextUnavailable``, the run does not answer; retryable.
         """
-        key = (workflow_id, run_id)
+        key = (part.workflow_id, part.run_id)
         context = self._cache.pop(key, None) or PromptContext()
-        handle = client.get_workflow_handle(workflow_id, run_id=run_id)
+        handle = client.get_workflow_handle(part.workflow_id, run_id=part.run_id)
         try:
-            while len(context.messages) < upto or not context.has_settings:
-                offset = len(context.messages)
-                query = {"offset": offset, "upto": upto, "known": context.has_settings}
-                page = await handle.query(PROMPT_CONTEXT, query)
-                context.add_page(page)
-                if not page["messages"] and offset < upto:
-                    raise ApplicationError(f"run {workflow_id} has no message {offset}", type=UNAVAILABLE)
+            while not _is_read(context, part):
+                have = len(context.messages), len(context.turns)
+                query = {"offset": have[0], "upto": part.messages, "turns": [have[1], part.turns]}
+                context.add_page(await handle.query(PROMPT_CONTEXT, {**query, "known": context.has_settings}))
+                if (len(context.messages), len(context.turns)) != have:
+                    continue
+                if have[0] < part.messages:
+                    text = f"run {part.workflow_id} has no message {have[0]}"
+                    raise ApplicationError(text, type=UNAVAILABLE)
+                break  # a run of an earlier version has no more turns
         except (WorkflowQueryFailedError, WorkflowQueryRejectedError, RPCError) as error:
-            text = f"the context of run {workflow_id} cannot be read now: {error}"
+            text = f"the context of run {part.workflow_id} cannot be read now: {error}"
             raise ApplicationError(text, type=UNAVAILABLE) from error
         self._cache[key] = context
         while len(self._cache) > MAX_CACHED_RUNS:
             self._cache.popitem(last=False)
-        return replace(context, messages=context.messages[:upto])
+        return replace(context, messages=context.messages[: part.messages], turns=context.turns[: part.turns])
+
+
+def _is_read(context: PromptContext, part: ContextPart) -> bool:
+    """True when all of the part is in memory."""
+    has_all = len(context.messages) >= part.messages and len(context.turns) >= part.turns
+    return has_all and context.has_settings

@@ -16,10 +16,11 @@ from benchmarks import tables
 PROGRAMS: Final = {
     "core": "validating, building and walking plans; the log; no server",
     "walk": "the engine compared with hand-written workflows of the same shape",
+    "wide": "fan-outs of 1 to 2,000 calls at once: the cost per call",
     "makespan": "calls with latencies: compared with the critical path",
     "replay": "replaying histories of the engine and of hand-written workflows",
     "resume": "kill -9 of the worker in mid-plan",
-    "agent": "an agent of 100 ticks with a context of 200,000 tokens, tick by tick",
+    "agent": "an agent of 100 ticks with a context of 45,000 tokens, tick by tick",
     "instances": "a thousand instances of a small plan, compared with hand-written child workflows",
     "tree": "200 delegates, three deep, with a budget for half of them",
     "streaming": "an answer of 30 calls in 20 s: when the first call starts, and when the last ends",

@@ -1,6 +1,6 @@
 """An agent of a hundred ticks with a large context: the cost of each tick.
 
-The context has about 200,000 tokens. In each tick the scripted model plans one call, whose
+The context has about 45,000 tokens. In each tick the scripted model plans one call, whose
 result of about a kilobyte is added to a list. The cost of a tick must not grow with the
 ticks before it: its history bytes, and the new part of its prompt.
 
@@ -13,21 +13,24 @@ import json
 import tempfile
 import time
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from pathlib import Path
 from typing import Any, Final
 
 from temporalio.api.history.v1 import HistoryEvent
 
 from acts.language.messages import parse_message
-from acts.language.tools import Tool, read_tool
-from acts.planner.prompt import Prompt, render_planner_prompt
+from acts.language.tools import read_tool
+from acts.language.wire import PROMPT_CONTEXT
+from acts.planner.prompt import PlannerView, Prompt, render_planner_prompt
+from acts.planner.request_estimate import conversation_room
+from acts.planner.turns import Turn
 from benchmarks import live
 from benchmarks.live import Bench
 from benchmarks.tables import Table, median, print_progress, run_program
 
 TICKS: Final = 100
-CONTEXT_BYTES: Final = 800_000  # 200,000 tokens of four bytes
+CONTEXT_BYTES: Final = 160_000  # 45,000 tokens; with what the ticks add, it just fills the room of a small window
 DOCUMENTS: Final = 200
 COLUMNS: Final = ["ticks", "history bytes per tick", "history of its plan", "prompt bytes", "of these new", "wall, ms"]
 NOTE: Final = (
@@ -44,7 +47,10 @@ def run(rounds: int | None = None) -> Iterator[Table]:
 def _build_request() -> dict[str, Any]:
     size = CONTEXT_BYTES // DOCUMENTS
     text = "A line of a document that somebody wrote. "
-    documents = {f"d{i}": f"{i}: " + (text * (size // len(text) + 1))[: size - 10] for i in range(DOCUMENTS)}
+    documents = [
+        {"type": "data", "kind": "documents", "data": {f"d{i}": (text * (size // len(text) + 1))[: size - 10]}}
+        for i in range(DOCUMENTS)
+    ]  # fmt: skip
     tool = {
         "description": "Write down one finding",
         "properties": {
@@ -57,8 +63,8 @@ def _build_request() -> dict[str, Any]:
         "config": {"model": "scripted:hundred", "maxTicks": TICKS + 1},
         "context": [
             {"type": "system", "message": "Read the documents and note one thing of each."},
-            {"type": "data", "kind": "documents", "data": documents},
             {"type": "tool", "tool": tool},
+            *documents,
         ],
     }
 
@@ -99,8 +105,8 @@ async def _measure_once(bench: Bench, process: live.Process) -> list[Table]:
         part = bench.client.get_workflow_handle(f"{handle.id}/plan-{i + 1}")
         child.append(sum([e.ByteSize() async for e in part.fetch_history_events()]))
     walls = [(t[-1].event_time.ToMilliseconds() - t[0].event_time.ToMilliseconds()) for t in ticks]
-    prompts = _render_prompts(request, result, ticks)
-    sizes = [sum(len(text.encode()) for text in (*p.system, *p.user)) for p in prompts]
+    prompts = await _render_prompts(handle, ticks)
+    sizes = [len(prompt.text.encode()) for prompt in prompts]
     new_bytes = [sizes[0], *(_count_new_bytes(a, b) for a, b in pairwise(prompts))]
     per_tick = Table("an agent, tick by tick", COLUMNS, note=NOTE)
     for low, high in ((1, 10), (11, 30), (31, 50), (51, 70), (71, 90), (91, TICKS)):
@@ -134,26 +140,24 @@ def _group_by_tick(events: list[HistoryEvent]) -> list[list[HistoryEvent]]:
     return ticks
 
 
-def _render_prompts(request: dict[str, Any], result: dict[str, Any], ticks: list[list[HistoryEvent]]) -> list[Prompt]:
-    """The prompt of each request, rendered again from the request's input."""
-    messages = [parse_message(raw, i) for i, raw in enumerate([*request["context"], *result["context"]])]
-    tool, _ = read_tool("note", request["context"][2]["tool"])
-    tools: dict[str, Tool] = {} if tool is None else {"note": tool}
+async def _render_prompts(handle: Any, ticks: list[list[HistoryEvent]]) -> list[Prompt]:
+    """The prompt of each request, rendered again from what the run answers."""
+    page = await handle.query(PROMPT_CONTEXT, {"offset": 0, "turns": [0, len(ticks)]})
+    messages = [parse_message(raw, i) for i, raw in enumerate(page["messages"])]
+    turns = [Turn.from_json(turn) for turn in page["turns"]]
+    tool, _ = read_tool("note", page["tools"]["note"]["schema"])
+    view = PlannerView({} if tool is None else {"note": tool}, room=conversation_room("scripted:hundred", None))
     out = []
     for number, tick in enumerate(ticks):
         query = json.loads(tick[0].activity_task_scheduled_event_attributes.input.payloads[0].data)
-        visible = messages[: query["source"]["upto"]]
-        out.append(render_planner_prompt(visible, tools, None, mode="eager", step="plan", tick=number + 1))
+        out.append(render_planner_prompt(messages[: query["source"]["upto"]], turns[:number], view))
     return out
 
 
 def _count_new_bytes(before: Prompt, now: Prompt) -> int:
-    """Bytes of ``now`` after the stable part of ``before``."""
-    stable = (*before.system, *before.user[: before.stable_blocks])
-    blocks = (*now.system, *now.user)
-    if blocks[: len(stable)] != stable:
-        raise RuntimeError("a request does not begin with the stable part of the previous one")
-    return sum(len(text.encode()) for text in blocks[len(stable) :])
+    """Bytes of ``now`` that do not begin it as they began ``before``; all of the turns where they were cut."""
+    same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(before.turns, now.turns, strict=False)))
+    return sum(len(turn.text.encode()) for turn in now.turns[same:])
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from acts.language import references, schemas
+from acts.language import compiled_schema, references
 from acts.language.errors import CallError
 from acts.language.references import Path
 from acts.machines.commands import PlanFinished, StartCall
@@ -187,8 +187,9 @@ WALKED: Final = {k: v for k, v in PLANS.items() if v not in (_each_reads_everyth
 
 def _clear_caches() -> None:
     """Clear the caches, as in a fresh process: nothing parsed, no schema compiled."""
-    for cached in (references.parse, references.paths, references.alternatives, schemas._compiled):  # noqa: SLF001
+    for cached in (references.parse, references.paths, references.alternatives):
         cached.cache_clear()
+    compiled_schema.clear_caches()
     gc.collect()
 
 

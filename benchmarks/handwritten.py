@@ -23,10 +23,17 @@ _TIMEOUT: Final = timedelta(minutes=5)
 Json = dict[str, Any]
 
 
-async def _step(inputs: list[Json], seconds: float = 0.0) -> Json:
-    call: Json = {"inputs": inputs, "seconds": seconds} if seconds else {"inputs": inputs}
-    result: Json = await workflow.execute_activity(STEP, call, start_to_close_timeout=_TIMEOUT, result_type=dict)
-    return result
+class _Steps:
+    """The calls of one run: activities, or local ones where the request says ``local``."""
+
+    def __init__(self, request: Json) -> None:
+        self._start = workflow.start_local_activity if request.get("local") else workflow.start_activity
+
+    async def call(self, inputs: list[Json], seconds: float = 0.0) -> Json:
+        """The result of one call."""
+        call: Json = {"inputs": inputs, "seconds": seconds} if seconds else {"inputs": inputs}
+        result: Json = await self._start(STEP, call, start_to_close_timeout=_TIMEOUT, result_type=dict)
+        return result
 
 
 @workflow.defn
@@ -36,9 +43,10 @@ class Chain:
     @workflow.run
     async def run(self, request: Json) -> Json:
         """The last result."""
-        last = await _step([])
+        steps = _Steps(request)
+        last = await steps.call([])
         for _ in request["reads"][1:]:
-            last = await _step([last])
+            last = await steps.call([last])
         return last
 
 
@@ -49,8 +57,9 @@ class FanOut:
     @workflow.run
     async def run(self, request: Json) -> Json:
         """The last result."""
-        results = await asyncio.gather(*[_step([]) for _ in request["reads"][:-1]])
-        return await _step(list(results))
+        steps = _Steps(request)
+        results = await asyncio.gather(*[steps.call([]) for _ in request["reads"][:-1]])
+        return await steps.call(list(results))
 
 
 @workflow.defn
@@ -61,9 +70,10 @@ class Graph:
     async def run(self, request: Json) -> Json:
         """The result of the deepest call."""
         tasks: list[asyncio.Task[Json]] = []
+        steps = _Steps(request)
 
         async def call(reads: list[int], seconds: float) -> Json:
-            return await _step([await tasks[r] for r in reads], seconds)
+            return await steps.call([await tasks[r] for r in reads], seconds)
 
         latencies = request["seconds"] or [0.0] * len(request["reads"])
         for reads, seconds in zip(request["reads"], latencies, strict=True):

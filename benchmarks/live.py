@@ -140,10 +140,10 @@ class Bench:
         )
         return cost
 
-    async def run_handwritten(self, process: Process, shape: Shape) -> Cost:
-        """Run the hand-written workflow of a shape."""
+    async def run_handwritten(self, process: Process, shape: Shape, *, local: bool = False) -> Cost:
+        """Run the hand-written workflow of a shape; ``local``: with local activities."""
         kind = {"chain": "Chain", "fan": "FanOut"}.get(shape.name.split("-")[0], "Graph")
-        graph = {"reads": [list(r) for r in shape.reads], "seconds": list(shape.seconds)}
+        graph = {"reads": [list(r) for r in shape.reads], "seconds": list(shape.seconds), "local": local}
         cost, result = await self.run(kind, process, graph)
         _require_depth(shape, result["depth"])
         return cost

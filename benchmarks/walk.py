@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict
+from itertools import product
 from typing import Any, Final
 
 from benchmarks import live, shapes
@@ -20,13 +21,15 @@ from benchmarks.tables import Table, median, percentile_25, print_progress, rati
 
 ROUNDS: Final = 7
 SHAPES: Final = (shapes.chain(100), shapes.fan_out(500), shapes.layered(200))
+# The Tool of the engine's calls; "local": local activities on both sides
+TOOLS: Final = (shapes.STEP, "local")
 COLUMNS: Final = [
     "", "engine, ms", "hand-written, ms", "wall", "wall, p25", "worker CPU", "CPU, p25", "server CPU", "events",
     "bytes",
 ]  # fmt: skip
 NOTE: Final = (
     "Engine / hand-written: medians and 25th percentiles of the rounds' ratios. "
-    "Targets: wall at most 1.15, events at most 1.05."
+    "Targets: wall at most 1.15, with local activities 1.3; events at most 1.05."
 )
 
 Pair = dict[str, Cost]
@@ -38,24 +41,35 @@ def run(rounds: int | None = None) -> Iterator[Table]:
     yield table("engine and hand-written workflow", pairs)
 
 
-async def measure(bench: Bench, rounds: int, shapes_: tuple[Shape, ...] = SHAPES) -> dict[str, list[Pair]]:
-    """The cost of each round on either side, by shape."""
-    out: dict[str, list[Pair]] = {shape.name: [] for shape in shapes_}
+async def measure(
+    bench: Bench, rounds: int, shapes_: tuple[Shape, ...] = SHAPES, tools: tuple[str, ...] = TOOLS
+) -> dict[str, list[Pair]]:
+    """The cost of each round on either side, by shape and kind of activity."""
+    out: dict[str, list[Pair]] = {_name(shape, tool): [] for tool in tools for shape in shapes_}
     address = bench.server.address
     with live.worker(address) as engine, live.worker(address, live.HANDWRITTEN) as handwritten:
         for round_ in range(-1, rounds):  # the first one warms up and does not count
             print_progress(f"walk: round {round_ + 1} of {rounds}")
-            for shape in shapes_:
+            for tool, shape in product(tools, shapes_):
                 pair: Pair = {}
                 for side in ("engine", "handwritten") if round_ % 2 else ("handwritten", "engine"):
                     pair[side] = await (
-                        bench.run_engine(engine, shape)
+                        bench.run_engine(engine, shape, tool, **_settings(shape, tool))
                         if side == "engine"
-                        else bench.run_handwritten(handwritten, shape)
+                        else bench.run_handwritten(handwritten, shape, local=tool == "local")
                     )
                 if round_ >= 0:
-                    out[shape.name].append(pair)
+                    out[_name(shape, tool)].append(pair)
     return out
+
+
+def _name(shape: Shape, tool: str) -> str:
+    return f"{shape.name}, local" if tool == "local" else shape.name
+
+
+def _settings(shape: Shape, tool: str) -> dict[str, Any]:
+    """The hand-written workflow starts all local activities at once, so the engine may, too."""
+    return {"maxParallel": max(100, shape.calls)} if tool == "local" else {}
 
 
 def table(title: str, by_shape: dict[str, list[Pair]]) -> Table:

@@ -106,6 +106,7 @@ Agent = Annotated[
     bool | None,
     typer.Option("--agent/--plan", help="What to run the file as (default: see above).", show_default=False),
 ]
+Tick = Annotated[int | None, typer.Option(min=1, help="One tick of a run (default: the latest).")]
 Watch = Annotated[bool, typer.Option("--watch", "-w", help="Show every call as it happens.")]
 NewId = Annotated[str | None, typer.Option("--id", help="The id of the run (default: a new one).")]
 Detach = Annotated[bool, typer.Option("--detach", "-d", help="Start it, print its id, do not wait.")]
@@ -231,6 +232,17 @@ def graph(what: FileOrRun, inputs: Inputs = None, mermaid: AsMermaid = False) ->
     from cli.commands import run_graph
 
     return run_graph.draw_run(what, mermaid=mermaid)
+
+
+@command
+def prompt(what: FileOrRun, inputs: Inputs = None, tick: Tick = None, as_json: AsJson = False) -> ExitCode:
+    """Show what a planner is shown for a request, or was shown in a run, with an estimate of its tokens by part."""
+    from cli.commands import show_prompt
+    from cli.text.source_text import looks_like_file
+
+    if looks_like_file(what):
+        return show_prompt.prompt_of_file(what, inputs or (), tick, as_json=as_json)
+    return show_prompt.prompt_of_id(what, tick, as_json=as_json)
 
 
 @command

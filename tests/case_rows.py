@@ -34,19 +34,26 @@ def fails(type_: str = "card_declined", message: str = "no") -> dict[str, Any]:
 
 
 def row(name: str, plan: list[dict[str, Any]], *, context: Any = (), results: Any = None, **expect: Any) -> Row:
-    """A row whose results and expectations are given by Tool. Its Tools are defined here; ``think…`` is latent."""
+    """A row whose results and expectations are given by Tool. Its Tools are defined here; ``think…`` is latent.
+
+    ``refund[1]`` is an element of the Call of the Tool ``refund``.
+    """
     tools = {
         call["_tool"]: thought(call["_tool"]) if call["_tool"].startswith("think") else tool(call["_tool"])
         for call in plan
     }
-    ids = {call["_tool"]: f"{position}:{call['_tool']}" for position, call in enumerate(plan, 1)}
+    positions = {call["_tool"]: position for position, call in enumerate(plan, 1)}
+
+    def by_id(by_name: dict[str, Any]) -> dict[str, Any]:
+        return {f"{positions[name.partition('[')[0]]}:{name}": value for name, value in by_name.items()}
+
     for key in ("states", "errors", "started", "sees"):
         if key in expect:
-            expect[key] = {ids[name]: value for name, value in expect[key].items()}
+            expect[key] = by_id(expect[key])
     return {
         "name": name,
         "request": {"context": [{"type": "tool", "tool": tools}, *context, {"type": "plan", "plan": plan}]},
-        "results": {ids[name]: value for name, value in (results or {}).items()},
+        "results": by_id(results or {}),
         "expect": {"status": "completed", "errors": {}, **expect},
     }
 

@@ -4,7 +4,8 @@ A row is
 
     name      a sentence
     request   a Request
-    results   by Call id: what the Activity returns, or {"$fail": {"type", "message"}}
+    results   by Call id: what the Activity returns, or {"$fail": {"type", "message"}}; by the id of an element,
+              where it differs from that of the Call
     expect    status    of the plan
               states    by Call id
               errors    by Call id: the code (only those that have one)
@@ -22,8 +23,21 @@ from __future__ import annotations
 
 from tests.case_rows import Row, call, fails, own, row, state, thought, tool
 from tests.cases_of_calls import FAILURES, INSTANCES, SCOPES, THOUGHTS, VALUES
+from tests.cases_of_elements import CONDITIONS, ELEMENTS, TEMPLATES
 from tests.cases_of_writes import METHODS, ORDER, OUTCOMES
 
 __all__ = ["ROWS", "Row", "call", "fails", "own", "row", "state", "thought", "tool"]
 
-ROWS: list[Row] = [*ORDER, *METHODS, *OUTCOMES, *FAILURES, *VALUES, *SCOPES, *INSTANCES, *THOUGHTS]
+ROWS: list[Row] = [
+    *ORDER,
+    *METHODS,
+    *OUTCOMES,
+    *FAILURES,
+    *VALUES,
+    *SCOPES,
+    *INSTANCES,
+    *THOUGHTS,
+    *TEMPLATES,
+    *CONDITIONS,
+    *ELEMENTS,
+]

@@ -12,6 +12,17 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 
 from cli.dev.temporal_server import DevServer, dev_server
 
+# Test files of several folders import it; its asserts speak as those of a test file do
+pytest.register_assert_rewrite("tests.property.drive")
+
+# The longest files first: a file is run by one process, and one that begins late leaves the others idle at the end
+_FIRST = ("crash", "workflow", "attacks", "cli", "examples", "browser", "replay", "models", "delegates")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    order = {folder: place for place, folder in enumerate(_FIRST)}
+    items.sort(key=lambda item: order.get(item.path.parent.name, len(order)))
+
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[DevServer]:

@@ -74,6 +74,8 @@ def outputs(draw: st.DrawFn) -> list[list[Where]]:
             if apart(where, option):
                 option.append(where)
         out.append(option)
+    if len(out) > 1 and draw(st.integers(0, 3)) == 0:  # outcomes that are subsets of another one
+        out.append([*out[0], *(where for where in out[1] if apart(where, out[0]))])
     return out
 
 
@@ -109,10 +111,58 @@ def texts(draw: st.DrawFn, pool: list[Where], depth: int = 0) -> str:
 
 
 @st.composite
-def parameters(draw: st.DrawFn, pool: list[Where]) -> dict[str, Any]:
+def templates(draw: st.DrawFn, expressions: st.SearchStrategy[str]) -> str:
+    """A text with expressions in braces, some of their marks left out."""
+    parts = ["Dear "]
+    for _ in range(draw(st.integers(1, 2))):
+        text = draw(expressions)
+        parts += [
+            "†{",
+            text.replace("†", "") if draw(st.booleans()) else text,
+            "}",
+            draw(st.sampled_from(["", " ††{x}"])),
+        ]
+    return "".join(parts[draw(st.integers(0, 1)) :])
+
+
+@st.composite
+def conditions(draw: st.DrawFn, pool: list[Where]) -> Any:
+    """A condition over places near the pool."""
+    parts = []
+    for _ in range(draw(st.integers(1, 2))):
+        path = render(draw(near(pool)))
+        literal = draw(st.sampled_from(["null", "0", "1", "true", '"s"', "[]", path]))
+        comparison = f"{path} {draw(st.sampled_from(['==', '!=', '<', '>=']))} {literal}"
+        parts.append(
+            draw(st.sampled_from([path, f"!{path}", comparison, f"!({comparison})", f"{path} || {comparison}"]))
+        )
+    return draw(st.sampled_from([" && ".join(parts), " || ".join(parts), " && ".join(parts), True]))
+
+
+@st.composite
+def lists(draw: st.DrawFn, pool: list[Where]) -> Any:
+    """What ``_each`` may be: a literal list, with references inside, or a reference that often leads to none."""
+    text = draw(texts(pool))
+    items = st.sampled_from([1, "s", None, {"a": 2}, {"a": None}, [3], "††x"])
+    literal = draw(st.lists(items, max_size=3))
+    return draw(st.sampled_from([*[literal] * 5, [*literal, text], [{"a": text}, *literal], text]))
+
+
+@st.composite
+def timings(draw: st.DrawFn, pool: list[Where]) -> dict[str, Any]:
+    """When and how often a Call runs; mostly nothing of it."""
+    each = {"_each": draw(lists(pool))} if draw(st.integers(0, 5)) == 0 else {}
+    return {**each, "_when": draw(conditions(pool))} if draw(st.integers(0, 5)) == 0 else each
+
+
+@st.composite
+def parameters(draw: st.DrawFn, pool: list[Where], *, each: bool = False) -> dict[str, Any]:
     out: dict[str, Any] = {}
+    own = st.sampled_from(["†item", "†item.a", "†index", "†item.a || †index", "†item && †index"])
+    mixed = st.tuples(own, texts(pool)).map(lambda pair: f"{pair[0]} || ({pair[1]})")
+    expressions = st.one_of(own, mixed, texts(pool)) if each else texts(pool)
     for name in draw(st.lists(st.sampled_from(["p", "q"]), max_size=2, unique=True)):
-        text = draw(texts(pool))
+        text = draw(st.one_of(expressions, expressions, templates(expressions)))
         out[name] = draw(st.sampled_from([text, text, text, [1, text], {"deep": {"er": [text]}}, "††literal", 7]))
     return out
 
@@ -221,7 +271,7 @@ def cases(draw: st.DrawFn, *, instances: bool | None = None, most_calls: int = M
         latent = draw(st.integers(0, 11)) == 0
         call: dict[str, Any] = {"_tool": "think" if latent else "act"}
         options: list[list[Where]] = []
-        if draw(st.integers(0, 9)):
+        if draw(st.integers(0, 5)):
             options = [draw(outputs())[0]] if latent else draw(outputs())
             call["_outputPath"] = output_text(options)
             if draw(st.booleans()):
@@ -240,7 +290,10 @@ def cases(draw: st.DrawFn, *, instances: bool | None = None, most_calls: int = M
     results_by_call: dict[str, Any] = {}
     for position, call in enumerate(plan):
         before = [w for options in written[:position] for option in options for w in option] * 3
-        call.update(draw(parameters(pool + before)))
+        call.update(draw(timings(pool + before)))
+        call.update(draw(parameters(pool + before, each="_each" in call)))
+        for index in draw(st.lists(st.integers(0, 3), max_size=2)) if "_each" in call else ():
+            results_by_call[f"{position + 1}:act[{index}]"] = draw(results(call, written[position]))
         if draw(st.integers(0, 3)) == 0:
             call["_scopes"] = [render(draw(near(pool))) for _ in range(draw(st.integers(1, 2)))]
         if call["_tool"] == "act":
@@ -269,6 +322,10 @@ def collisions(draw: st.DrawFn, *, most_calls: int = MOST_CALLS) -> Case:
         call: dict[str, Any] = {"_tool": "act", "_outputPath": render(draw(where)), "_outputMethod": method}
         if draw(st.integers(0, 2)):
             call["x"] = f"{render(draw(where))} || †data.z"
+        if draw(st.integers(0, 6)) == 0:
+            call["_each"] = draw(st.sampled_from([[1, 2], [], f"{render(draw(where))} || †data.z", "†data.l"]))
+        if draw(st.integers(0, 4)) == 0:
+            call["_when"] = f"!{render(draw(where))} || {render(draw(where))} != 3"
         if draw(st.integers(0, 3)) == 0:
             call["_scopes"] = [render(draw(where))]
         if draw(st.integers(0, 5)) == 0:
@@ -280,7 +337,10 @@ def collisions(draw: st.DrawFn, *, most_calls: int = MOST_CALLS) -> Case:
         results_by_call[f"{position + 1}:act"] = (
             {"$fail": {"type": "Boom", "message": "it broke"}} if broken else draw(fit[method])
         )
-    context: list[dict[str, Any]] = [{"type": "data", "z": 0}, {"type": "state", "state": draw(objects)}]
+    context: list[dict[str, Any]] = [
+        {"type": "data", "z": 0, "l": [4, {"a": 5}]},
+        {"type": "state", "state": draw(objects)},
+    ]
     if any("_instance" in call for call in plan):
         context += [{"type": "state", "state": draw(objects), "_instance": name} for name in INSTANCES]
     tools = {"type": "tool", "tool": tool("act")}

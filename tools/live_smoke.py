@@ -19,12 +19,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from activities.providers import select
-from activities.providers.interface import ModelError, ModelRequest, ModelResponse, PromptBlock
+from activities.providers.interface import ModelError, ModelRequest, ModelResponse, ModelTurn, PromptBlock
 from acts.language.messages import parse_message
 from acts.language.schemas import checker
 from acts.language.tools import Tool, read_tool
 from acts.planner.answer_schema import compose_solution_schema
-from acts.planner.prompt import render_planner_prompt
+from acts.planner.prompt import PlannerView, render_planner_prompt
 
 # provider: (the variables that configure it, the default model)
 PROVIDERS: Final = {
@@ -85,11 +85,11 @@ async def request_plan(model: str, count: int) -> Row:
     schema = compose_solution_schema(tools, None)
     task = 'Call the tool "tool_1" once, with amount 12.5 and the note "smoke". Call nothing else.'
     message = parse_message({"type": "text", "text": task})
-    prompt = render_planner_prompt([message], tools, None, mode="eager", step="plan", tick=1)
+    prompt = render_planner_prompt([message], (), PlannerView(tools))
     request = ModelRequest(
         model=model,
-        system=tuple(PromptBlock(text, is_cached=True) for text in prompt.system),
-        user=tuple(PromptBlock(text) for text in prompt.user),
+        system=tuple(PromptBlock(part.text, is_cached=True) for part in prompt.system),
+        turns=tuple(ModelTurn(turn.role, (PromptBlock(turn.text, is_cached=True),)) for turn in prompt.turns),
         schema=schema,
         maxOutputTokens=4_000,
         cache_key="live-smoke",

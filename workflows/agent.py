@@ -59,9 +59,10 @@ async def plan_and_walk(
     """
     info = workflow.info()
     raw, parsed, capabilities = await prepare_request(raw, position)
+    grant, refusal, lease = (None, None, None) if start is None else (start.grant, start.refusal, start.lease)
     position = position.with_budget(info.workflow_id, parsed.config.budget)
-    grant, refusal = (None, None) if start is None else (start.grant, start.refusal)
-    setup = AgentSetup(raw, parsed, capabilities, position, info.run_id, grant, refusal)
+    position = position.with_limit(parsed.config.maxParallel, lease)
+    setup = AgentSetup(raw, parsed, capabilities, position, info.run_id, grant, refusal, lease)
     return await _drive(owner, AgentRun(info.workflow_id, setup, partial(forecast_plan, child=True)), {}, more or {})
 
 
@@ -70,7 +71,7 @@ async def go_on(owner: RunWorkflow, value: RawValue) -> tuple[AgentRun, AgentVie
     info, state = workflow.info(), decode_record(value, AgentState)
     parsed = read_request(state.request)
     position = await complete_position(state.position, value)
-    setup = AgentSetup(state.request, parsed, state.capabilities, position, info.run_id)
+    setup = AgentSetup(state.request, parsed, state.capabilities, position, info.run_id, lease=state.lease)
     run = AgentRun(info.workflow_id, setup, partial(forecast_plan, child=True))
     run.restore(state, map(data_message, state.provided))
     more = {"definition": state.definition, "delegate": state.delegate}

@@ -54,6 +54,7 @@ class DelegateWorkflow(RunWorkflow):
         parsed = read_request(raw)
         if parsed.plan is not None and parsed.plan.run:
             position = own.position.with_budget(workflow.info().workflow_id, parsed.config.budget)
+            position = position.with_limit(parsed.config.maxParallel, own.lease)
             machine = WalkedDelegate(workflow.info().workflow_id, own, position, parsed, raw)
             return await self._drive_machine(machine, DelegateView(machine), origin)
         run, view, actions = await plan_and_walk(self, raw, own.position, own, {"definition": origin})
@@ -65,6 +66,7 @@ class DelegateWorkflow(RunWorkflow):
         prepared = validate_parsed(parsed, {}, served)
         info = workflow.info()
         position = own.position.with_budget(info.workflow_id, parsed.config.budget)
+        position = position.with_limit(parsed.config.maxParallel, own.lease)
         source = own_context(len(parsed.context))
         machine = AnonymousDelegate(info.workflow_id, own, position, prepared, Capabilities(price=own.price), source)
         return await self._drive_machine(machine, DelegateView(machine, machine), {})

@@ -102,9 +102,11 @@ async def plan_setup(value: RawValue, state: PlanState | None, input_type: type[
     is_growing = state.walk.get("growing", False) if state is not None else own is not None and own.isGrowing
     prepared = validate_parsed(parsed, capabilities.tools, capabilities.served, places, is_complete=not is_growing)
     source = own.context if own is not None else None
+    lease = state.lease if state is not None else own.lease if own is not None else None
     if state is None or state.position is None:
         position = position.with_budget(workflow.info().workflow_id, parsed.config.budget)
-    return PlanSetup(raw, prepared, capabilities, position, source or own_context(len(parsed.context)), own)
+        position = position.with_limit(parsed.config.maxParallel, lease)
+    return PlanSetup(raw, prepared, capabilities, position, source or own_context(len(parsed.context)), own, lease)
 
 
 def identify(identity: str, node: PlannedCall) -> str:

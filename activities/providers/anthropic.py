@@ -2,6 +2,8 @@
 
 * A strict schema goes into ``output_config.format``, never into a forced tool, which the newest models reject. No
   temperature is sent: the API has none any more.
+* A turn is one message of one block: a cache entry is found only within 20 blocks before a mark. Marks are at the end
+  of the system text and of the last two turns of the user: the later one is written, the earlier one was.
 * A stream that ends without a ``stop_reason`` broke off; the SDK raises nothing. An error in mid-stream arrives with
   status 200, and its type says what happened.
 * The SDK's own retries are off: the retry policy of the activity decides, and its timeout bounds the request (pings
@@ -11,13 +13,21 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Any, Final
 
 import anthropic as sdk
 import httpx2
 
 from activities.providers.http_clients import CONNECT_TIMEOUT, NO_KEY, READ_TIMEOUT, get_client
-from activities.providers.interface import CallReceiver, ModelRequest, ModelResponse, PromptBlock, TokenCounts
+from activities.providers.interface import (
+    CallReceiver,
+    ModelRequest,
+    ModelResponse,
+    ModelTurn,
+    PromptBlock,
+    TokenCounts,
+)
 from activities.providers.provider_errors import ProviderFault, build_error
 from activities.providers.provider_keywords import compact_json
 from activities.providers.response_stream import ResponseStream, token_count
@@ -25,8 +35,8 @@ from acts.planner.request_estimate import DEFAULT_MAX_OUTPUT_TOKENS
 
 _PROVIDER: Final = "anthropic"
 _HOME: Final = "https://api.anthropic.com"
-# The API's limit for one request
-_MAX_BREAKPOINTS: Final = 4
+# The API takes four marks: one at the end of the system text, and these
+_MARKED_TURNS: Final = 2
 
 
 class Anthropic:
@@ -103,28 +113,30 @@ async def _send(client: sdk.AsyncAnthropic, stream: ResponseStream) -> ModelResp
 
 def _build_body(stream: ResponseStream) -> dict[str, Any]:
     request = stream.request
-    candidates = [b for b in (*request.system, *request.user) if b.is_cached and b.text.strip()]
-    breakpoints = {id(b) for b in candidates[-_MAX_BREAKPOINTS:]}
-    system = _text_blocks(request.system, breakpoints)
-    if stream.instructions:
-        system.append({"type": "text", "text": stream.instructions})
-    messages: list[dict[str, Any]] = [{"role": "user", "content": _text_blocks(request.user, breakpoints) or "Answer."}]
-    for turn in request.repairs:
-        messages.append({"role": "assistant", "content": turn.answer.rstrip() or "(nothing)"})
-        messages.append({"role": "user", "content": turn.reply})
+    words = [PromptBlock(stream.instructions)] if stream.instructions else []
+    system = [block for block in (*request.system, *words) if block.text.strip()]
+    marked = [block for turn in request.turns for block in turn.blocks if block.is_cached][-_MARKED_TURNS:]
+    breakpoints = {id(block) for block in marked}
+    if any(block.is_cached for block in request.system):
+        breakpoints.add(id(system[-1]))
+    messages = [{"role": turn.role, "content": _content(turn, breakpoints)} for turn in request.all_turns]
     body: dict[str, Any] = {
         "model": request.model,
         "max_tokens": request.maxOutputTokens or DEFAULT_MAX_OUTPUT_TOKENS,
         "messages": messages,
     }
-    if system:
-        body["system"] = system
+    if blocks := _text_blocks(system, breakpoints):
+        body["system"] = blocks
     if stream.strict:
         body["output_config"] = {"format": {"type": "json_schema", "schema": stream.wire.schema}}
     return body
 
 
-def _text_blocks(blocks: tuple[PromptBlock, ...], breakpoints: set[int]) -> list[dict[str, Any]]:
+def _content(turn: ModelTurn, breakpoints: set[int]) -> Any:
+    return _text_blocks(turn.blocks, breakpoints) if turn.plain_text is None else turn.plain_text
+
+
+def _text_blocks(blocks: Sequence[PromptBlock], breakpoints: set[int]) -> list[dict[str, Any]]:
     """Text blocks; ``breakpoints`` are the ids of those that end a cached prefix. The API rejects empty blocks."""
     return [
         {"type": "text", "text": b.text, **({"cache_control": {"type": "ephemeral"}} if id(b) in breakpoints else {})}

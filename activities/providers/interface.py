@@ -9,17 +9,35 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from acts.language.values import Json
 
 
 @dataclass(frozen=True, slots=True)
 class PromptBlock:
-    """A piece of the prompt. ``is_cached``: later requests begin with the same bytes up to the end of this block."""
+    """A piece of the prompt. ``is_cached``: later requests begin with the same bytes up to the end of this block.
+
+    ``is_rules``: the engine's own words, the same in every run.
+    """
 
     text: str
     is_cached: bool = False
+    is_rules: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ModelTurn:
+    """One turn of the conversation: ``role`` is ``user`` or ``assistant``."""
+
+    role: str
+    blocks: tuple[PromptBlock, ...]
+
+    @property
+    def plain_text(self) -> str | None:
+        """The text of a turn that is one block and ends no cached prefix."""
+        is_plain = len(self.blocks) == 1 and not self.blocks[0].is_cached
+        return self.blocks[0].text if is_plain else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +47,16 @@ class RepairTurn:
     answer: str
     reply: str
 
+    @property
+    def turns(self) -> tuple[ModelTurn, ModelTurn]:
+        """The two as turns."""
+        answer = ModelTurn("assistant", (PromptBlock(self.answer.rstrip()),))
+        return answer, ModelTurn("user", (PromptBlock(self.reply),))
+
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """One request. ``model`` is the name without its provider.
+    """One request. ``model`` is the name without its provider. ``turns`` alternate, the user's first and last.
 
     ``schema`` is the JSON Schema (2020-12) of the answer in our protocol's form: an adapter translates it for its
     provider, and the answer back. ``label`` names the schema (letters, digits, ``_``, ``-``). ``cache_key`` is the same
@@ -42,7 +66,7 @@ class ModelRequest:
 
     model: str
     system: tuple[PromptBlock, ...]
-    user: tuple[PromptBlock, ...]
+    turns: tuple[ModelTurn, ...]
     schema: Json
     label: str = "solution"
     repairs: tuple[RepairTurn, ...] = ()
@@ -50,6 +74,17 @@ class ModelRequest:
     maxOutputTokens: int | None = None
     cache_key: str = ""
     topic: str = ""
+
+    @property
+    def all_turns(self) -> tuple[ModelTurn, ...]:
+        """The turns, those of the repairs at their end; blocks without text are left out."""
+        repairs = (turn for repair in self.repairs for turn in repair.turns)
+        shown = ((t.role, tuple(b for b in t.blocks if b.text.strip())) for t in (*self.turns, *repairs))
+        return tuple(ModelTurn(role, blocks or (PromptBlock(_NOTHING[role]),)) for role, blocks in shown)
+
+
+# What stands for a turn without text: providers refuse an empty one
+_NOTHING: Final = {"user": "Answer.", "assistant": "(nothing)"}
 
 
 @dataclass(frozen=True, slots=True)

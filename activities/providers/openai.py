@@ -23,6 +23,14 @@ import openai as sdk
 
 from activities.providers.http_clients import CONNECT_TIMEOUT, NO_KEY, READ_TIMEOUT, get_client
 from activities.providers.interface import CallReceiver, ModelRequest, ModelResponse, TokenCounts
+from activities.providers.openai_turns import (
+    chat_turns,
+    has_breakpoints,
+    is_openai_model,
+    remove_breakpoints,
+    responses_turns,
+    system_text,
+)
 from activities.providers.provider_errors import ProviderFault, build_error
 from activities.providers.provider_keywords import compact_json
 from activities.providers.response_stream import ResponseStream, token_count
@@ -33,10 +41,11 @@ _HOME: Final = "https://api.openai.com/v1"
 # Characters; both are the API's limits
 _MAX_NAME: Final = 64
 _MAX_CACHE_KEY: Final = 64
+_CACHE_OPTIONS: Final = "prompt_cache_options"
 # Parameters that a model may reject. Each attempt leaves out one more, so there are no more attempts than these
 _OPTIONAL: Final = (
     "temperature", "prompt_cache_key", "stream_options", "store", "max_completion_tokens", "max_tokens",
-    "response_format", "text",
+    "response_format", "text", _CACHE_OPTIONS,
 )  # fmt: skip
 _ALTERNATIVES: Final = {"max_completion_tokens": "max_tokens", "max_tokens": "max_completion_tokens"}
 _SCHEMA: Final = "schema"
@@ -64,6 +73,8 @@ class OpenAI:
         while True:
             stream = ResponseStream(_PROVIDER, request, on_call, strict=key not in self._rejected_schemas)
             body = {k: v for k, v in _BODIES[api](stream, is_home=_is_home(base)).items() if k not in rejections}
+            if _CACHE_OPTIONS in rejections:
+                remove_breakpoints(body)
             for name, other in _ALTERNATIVES.items():
                 if name in rejections and other not in rejections and request.maxOutputTokens and api == "chat":
                     body[other] = request.maxOutputTokens
@@ -92,6 +103,8 @@ def _rejected_part(fault: ProviderFault, body: dict[str, Any], parameter: str | 
         return None
     if not _UNKNOWN_PARAMETER.search(fault.message):
         return None
+    if _CACHE_OPTIONS in body and "prompt_cache_breakpoint" in f"{fault.message} {parameter}":
+        return _CACHE_OPTIONS
     sent = (name for name in _OPTIONAL if name in body)
     return next(
         (n for n in sent if n == parameter or re.search(rf"['\"`]{n}['\"`.]|\b{n}:", fault.message)),
@@ -138,21 +151,6 @@ def _choose_api(base: str, model: str) -> str:
 # -- requests --------------------------------------------------------------------
 
 
-def _system_text(stream: ResponseStream) -> str:
-    texts = [b.text for b in stream.request.system if b.text.strip()]
-    return "\n\n".join([*texts, stream.instructions] if stream.instructions else texts)
-
-
-def _user_texts(request: ModelRequest) -> list[str]:
-    """The texts of the first user message."""
-    return [b.text for b in request.user if b.text.strip()] or ["Answer."]
-
-
-def _repair_messages(request: ModelRequest) -> list[dict[str, Any]]:
-    turns = ((("assistant", turn.answer), ("user", turn.reply)) for turn in request.repairs)
-    return [{"role": role, "content": text} for turn in turns for role, text in turn]
-
-
 def _common_body(request: ModelRequest) -> dict[str, Any]:
     body: dict[str, Any] = {"model": request.model, "stream": True}
     if request.temperature is not None:
@@ -161,6 +159,8 @@ def _common_body(request: ModelRequest) -> dict[str, Any]:
         is_long = len(request.cache_key) > _MAX_CACHE_KEY
         digest = hashlib.sha256(request.cache_key.encode()).hexdigest()
         body["prompt_cache_key"] = digest if is_long else request.cache_key
+    if has_breakpoints(request.model):
+        body[_CACHE_OPTIONS] = {"mode": "explicit"}
     return body
 
 
@@ -170,13 +170,12 @@ def _strict_format(stream: ResponseStream) -> dict[str, Any]:
 
 
 def _responses_body(stream: ResponseStream, *, is_home: bool) -> dict[str, Any]:  # noqa: ARG001 - as _chat_body
-    request, system = stream.request, _system_text(stream)
-    content = [{"type": "input_text", "text": t} for t in _user_texts(request)]
+    request, system = stream.request, system_text(stream)
     format_ = {"type": "json_schema", **_strict_format(stream)} if stream.strict else {"type": "json_object"}
     return {
         **_common_body(request),
         **({"instructions": system} if system else {}),
-        "input": [{"role": "user", "content": content}, *_repair_messages(request)],
+        "input": responses_turns(request),
         "text": {"format": format_},
         "max_output_tokens": request.maxOutputTokens or DEFAULT_MAX_OUTPUT_TOKENS,
         "store": False,
@@ -184,13 +183,13 @@ def _responses_body(stream: ResponseStream, *, is_home: bool) -> dict[str, Any]:
 
 
 def _chat_body(stream: ResponseStream, *, is_home: bool) -> dict[str, Any]:
-    """Contents are plain text: not every server accepts a list of parts."""
-    request, system = stream.request, _system_text(stream)
-    first = [{"role": "system", "content": system}] if system else []
-    user = {"role": "user", "content": "\n\n".join(_user_texts(request))}
+    """Contents are plain text where no breakpoint is in them: not every server accepts a list of parts."""
+    request = stream.request
+    system = system_text(stream, is_schema_shown=is_home or is_openai_model(request.model))
+    first: list[dict[str, Any]] = [{"role": "system", "content": system}] if system else []
     body = {
         **_common_body(request),
-        "messages": [*first, user, *_repair_messages(request)],
+        "messages": [*first, *chat_turns(request)],
         "stream_options": {"include_usage": True},
         "response_format": {"type": "json_object"},
     }

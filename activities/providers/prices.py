@@ -1,5 +1,6 @@
-"""List prices of models in US dollars, from the package ``genai-prices`` as installed. Nothing is fetched.
+"""List prices of models in US dollars, and their context windows, from the installed package ``genai-prices``.
 
+Nothing is fetched.
 The package is imported on first use (0.2 s): call from a thread where an event loop would wait.
 """
 
@@ -52,3 +53,15 @@ def price_per_token(model: str) -> dict[str, float] | None:
     if plain is None or output is None:
         return None
     return {"input": max(plain, costs["cached"] or 0.0) / _SAMPLE_TOKENS, "output": output / _SAMPLE_TOKENS}
+
+
+def context_window(model: str) -> int | None:
+    """The context window of ``provider:name`` in tokens; None where no price list has it."""
+    from genai_prices.data_snapshot import get_snapshot
+
+    try:
+        provider, name = split_model(model)
+        _, info = get_snapshot().find_provider_model(name, None, provider, None)
+    except (ModelError, LookupError):
+        return None
+    return info.context_window

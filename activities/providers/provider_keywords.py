@@ -59,6 +59,7 @@ _STRUCTURE: Final = frozenset(
 )  # fmt: skip
 # Characters of one limit in a description: a longer one costs more in each request than it helps
 _MAX_NOTE: Final = 1_500
+_LAZY_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _UNSUPPORTED_PATTERN: Final = re.compile(r"\(\?(?!:)|\\[bBAZGKpP1-9k]")
 
 # Patterns that match a whole text, and patterns whose beginning or end cannot be extended: an alternative, or an anchor
@@ -139,7 +140,7 @@ def description_with_limits(schema: dict[str, Any], sent: dict[str, Any]) -> dic
     if isinstance(schema.get("title"), str):
         out["title"] = schema["title"]
     limits = {k: v for k, v in schema.items() if k not in sent and k not in _STRUCTURE and k not in IGNORED}
-    notes = "; ".join(truncate(f"{k}: {compact_json(v)}", _MAX_NOTE) for k, v in limits.items())
+    notes = "; ".join(truncate(f"{k}: {compact_start(v, _MAX_NOTE)}", _MAX_NOTE) for k, v in limits.items())
     description = schema.get("description")
     text = description if isinstance(description, str) else ""
     text = f"{text} ({notes})" if text and notes else text or notes
@@ -155,7 +156,19 @@ def compact_json(value: Json) -> str:
 
 def describe_schema(schema: Json) -> str:
     """A schema as text for a description."""
-    return truncate(f"JSON text of a value that fits this JSON Schema: {compact_json(schema)}", _MAX_NOTE)
+    return truncate(f"JSON text of a value that fits this JSON Schema: {compact_start(schema, _MAX_NOTE)}", _MAX_NOTE)
+
+
+def compact_start(value: Json, limit: int) -> str:
+    """The beginning of ``compact_json``, of ``limit`` characters or more; no more of the value is looked at."""
+    parts: list[str] = []
+    size = 0
+    for part in _LAZY_ENCODER.iterencode(value):
+        parts.append(part)
+        size += len(part)
+        if size > limit:
+            break
+    return "".join(parts)
 
 
 # -- allOf -----------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from acts.language.schemas import subschemas
+from acts.language.schema_forms import subschemas
 from acts.language.values import Json
 
 DEFS: Final = "#/$defs/"
@@ -56,18 +56,6 @@ def _resolve_pointer(root: dict[str, Any], pointer: Json) -> Json | None:
     return target if isinstance(target, (dict, bool)) else None
 
 
-def reachable_definitions(schema: Json, definitions: dict[str, Json]) -> dict[str, Json]:
-    """The definitions that a schema uses, directly or through others."""
-    out: dict[str, Json] = {}
-    pending = [schema]
-    while pending:
-        for name in _ref_names(pending.pop()):
-            if name in definitions and name not in out:
-                out[name] = definitions[name]
-                pending.append(definitions[name])
-    return out
-
-
 def _ref_names(schema: Json) -> Iterator[str]:
     for part in subschemas(schema):
         if isinstance(part.get("$ref"), str):
@@ -75,8 +63,13 @@ def _ref_names(schema: Json) -> Iterator[str]:
 
 
 def recursive_definitions(definitions: dict[str, Json]) -> frozenset[str]:
-    """The names of the definitions that use themselves, directly or through others."""
-    return frozenset(n for n in definitions if n in reachable_definitions(definitions[n], definitions))
+    """The names of the definitions that use themselves, directly or through others. Linear in the definitions."""
+    import networkx as nx
+
+    uses = {name: {n for n in _ref_names(part) if n in definitions} for name, part in definitions.items()}
+    graph: Any = nx.DiGraph((name, used) for name, names in uses.items() for used in names)
+    circles = (group for group in nx.strongly_connected_components(graph) if len(group) > 1)
+    return frozenset(name for group in circles for name in group) | {n for n, names in uses.items() if n in names}
 
 
 def without_keyword(schema: dict[str, Any], keyword: str) -> dict[str, Any]:

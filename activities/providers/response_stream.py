@@ -45,7 +45,12 @@ class ResponseStream:
     @property
     def instructions(self) -> str | None:
         """The schema in words, for a request in which no strict schema is sent."""
-        return None if self.strict else ONLY_JSON + compact_json(self.wire.schema)
+        return None if self.strict else self.schema_in_words
+
+    @property
+    def schema_in_words(self) -> str:
+        """The schema as it is sent, for a model that does not see it otherwise."""
+        return ONLY_JSON + compact_json(self.wire.schema)
 
     @property
     def text(self) -> str:

@@ -21,12 +21,10 @@ fit comes back as near as possible, and never as an exception.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Final
-
-import jsonschema_rs
 
 from activities.providers.provider_keywords import (
     ANNOTATIONS,
@@ -42,7 +40,6 @@ from activities.providers.provider_keywords import (
 from activities.providers.ref_normalizer import (
     DEFS,
     normalize_refs,
-    reachable_definitions,
     recursive_definitions,
     without_keyword,
 )
@@ -54,18 +51,26 @@ from activities.providers.schema_nodes import (
     Node,
     ObjectNode,
     RefNode,
-    StepBudget,
-    StepLimitExceeded,
     TextNode,
     UnionNode,
+    answer_budget,
     decode_text,
 )
+from activities.providers.shared_schemas import share_repeated
+from acts.language.byte_cache import ByteCache
+from acts.language.errors import TooComplex
+from acts.language.part_checks import PartChecks
 from acts.language.schemas import subschemas, with_null
 from acts.language.values import Json
+from acts.language.work_meter import WorkMeter
 from acts.planner.answer_schema import properties_of, required_of
 
-# Schemas of runs in flight: each is used by request after request
-_CACHED_WIRES: Final = 256
+# Bytes of the schemas that are kept: those of runs in flight, each used by request after request. One takes some thirty
+# times its text, measured
+_CACHED_BYTES: Final = 32 * 1024 * 1024
+_TEXT_FACTOR: Final = 30
+# Steps to translate one schema: 20,000 subschemas, each looked at a few times. What is left over is sent as JSON text
+MAX_BUILD_STEPS: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,18 +86,24 @@ def to_wire(schema: Json, dialect: Dialect) -> Wire:
 
     A schema of anything but an object is sent as an object with the one property ``value``.
     """
-    return _to_wire(compact_json(schema), dialect)
+    text = compact_json(schema)
+    size = len(text) * _TEXT_FACTOR
+    return _wires.get_or_build(
+        (hashlib.sha256(text.encode()).digest(), dialect), lambda: (_to_wire(text, dialect), size)
+    )
 
 
-@lru_cache(maxsize=_CACHED_WIRES)
+_wires: Final[ByteCache[Wire]] = ByteCache(_CACHED_BYTES)
+
+
 def _to_wire(text: str, dialect: Dialect) -> Wire:
     bridge = _Bridge(with_null(decode_text(text)), dialect)
     root, is_wrapped = bridge.build_root()
 
     def from_wire(value: Json) -> Json:
         try:
-            out = root.from_wire(value, StepBudget())
-        except (StepLimitExceeded, RecursionError):
+            out = root.from_wire(value, answer_budget())
+        except (TooComplex, RecursionError):
             return value
         return out["value"] if is_wrapped and isinstance(out, dict) and set(out) == {"value"} else out
 
@@ -107,6 +118,8 @@ class _Bridge:
         self.root, self.definitions = normalize_refs(root)
         self.nodes: dict[str, Node] = {}
         self._recursive = recursive_definitions(self.definitions)
+        self._checks = PartChecks(self.definitions)
+        self._meter = WorkMeter("translating the schema", MAX_BUILD_STEPS)
 
     def build_root(self) -> tuple[Node, bool]:
         """The root's node, and whether it had to be wrapped in an object."""
@@ -131,13 +144,13 @@ class _Bridge:
                     wires[name] = self.nodes[name].wire
                     pending.append(wires[name])
         order = [*(n for n in self.definitions if n in wires), *(n for n in wires if n not in self.definitions)]
-        return {**root.wire, "$defs": {n: wires[n] for n in order}} if wires else root.wire
+        return share_repeated({**root.wire, "$defs": {n: wires[n] for n in order}}) if wires else root.wire
 
     # -- nodes -----------------------------------------------------------------
 
     def build(self, schema: Json, *, is_definition: bool = False) -> Node:
         """The node of a schema; ``is_definition``: it is the root or a definition, and an object stays inline."""
-        flat = self._flatten(schema) if isinstance(schema, dict) else None
+        flat = self._flatten_within_limits(schema) if isinstance(schema, dict) else None
         if flat is None or "prefixItems" in flat:
             return self._text_node(schema)
         if "$ref" in flat:
@@ -158,8 +171,16 @@ class _Bridge:
             return node if is_definition or not isinstance(node, ObjectNode) else self._hoist_object(node)
         return self._array_node(flat) if types[0] == "array" else self._leaf_node(restrict_to_type(flat, types[0]))
 
+    def _flatten_within_limits(self, schema: dict[str, Any]) -> dict[str, Any] | None:
+        """What ``_flatten`` returns; None also once the schema has taken too many steps: the rest is JSON text."""
+        try:
+            return self._flatten(schema)
+        except TooComplex:
+            return None
+
     def _flatten(self, schema: dict[str, Any]) -> dict[str, Any] | None:
         """The schema without ``allOf`` and without siblings of a ``$ref``; None where they do not merge."""
+        self._meter.spend(1 + len(schema) + len(properties_of(schema)) // 10)
         base = {k: v for k, v in schema.items() if k not in ("allOf", "$ref")}
         branches = schema.get("allOf", [])
         others: list[Json] = [*branches] if isinstance(branches, list) else [True]
@@ -172,6 +193,12 @@ class _Bridge:
             branch = self._inline(other)
             out = merge_schemas(out, branch) if branch is not None and out is not None else None
         return out
+
+    def _inline_within_limits(self, schema: Json) -> dict[str, Any] | None:
+        try:
+            return self._inline(schema)
+        except TooComplex:
+            return None
 
     def _inline(self, schema: Json) -> dict[str, Any] | None:
         """A branch of ``allOf`` with its references replaced by their targets, or None where that never ends."""
@@ -271,7 +298,7 @@ class _Bridge:
         is_openai = self.dialect == "openai"
         for key, node in nodes.items():
             is_encoded = isinstance(node, TextNode) and node.is_encoded
-            is_nullable = self._validator(properties[key])(None)
+            is_nullable = self._checks.fits(properties[key], None, WorkMeter("checking null"))
             if key in required:
                 # Plain null is allowed where it cannot mean that the property is absent
                 wires[key] = _with_option(wires[key], _NULL) if is_encoded and is_nullable else wires[key]
@@ -308,7 +335,7 @@ class _Bridge:
             return self._text_node(schema)
         options: list[Json] = [o for o in schema[key] if o is not False]
         if base:
-            flat = map(self._inline, options)
+            flat = map(self._inline_within_limits, options)
             options = [merge_schemas(base, o) if o is not None else None for o in flat]
         if any(o is None or o is True or o == {} for o in options):
             return self._text_node(schema)
@@ -340,21 +367,9 @@ class _Bridge:
         strings = [n for n in targets if isinstance(n, LeafNode) and n.wire["type"] == "string"]
         return not all(map(_is_never_json, strings)) or sum(isinstance(n, TextNode) for n in targets) > 1
 
-    def _validator(self, schema: Json) -> Callable[[Json], bool]:
-        """The check of a value against a part of the original schema, compiled on first use."""
-        validators: list[Any] = []
-
-        def is_valid(value: Json) -> bool:
-            if not validators:
-                is_object = isinstance(schema, dict)
-                definitions = reachable_definitions(schema, self.definitions)
-                validators.append(_compile({**schema, "$defs": definitions} if is_object else schema))
-            try:
-                return validators[0] is None or bool(validators[0].is_valid(value))
-            except (ValueError, TypeError, OverflowError, RecursionError):
-                return False
-
-        return is_valid
+    def _validator(self, schema: Json) -> Callable[[Json, WorkMeter], bool]:
+        """The check of a value against a part of the original schema."""
+        return lambda value, meter: self._checks.fits(schema, value, meter)
 
 
 _NULL: Final = {"type": "null"}
@@ -373,14 +388,3 @@ def _with_option(wire: dict[str, Any], option: dict[str, Any]) -> dict[str, Any]
     if "anyOf" not in wire:
         return {"anyOf": [wire, option]}
     return wire if option in wire["anyOf"] else {**wire, "anyOf": [*wire["anyOf"], option]}
-
-
-def _compile(schema: Json) -> Any:
-    try:
-        return jsonschema_rs.validator_for(schema, retriever=_refuse_fetch)
-    except (ValueError, TypeError, RecursionError, jsonschema_rs.ValidationError):
-        return None
-
-
-def _refuse_fetch(uri: str) -> Any:
-    raise ValueError(f"{uri} is not fetched")

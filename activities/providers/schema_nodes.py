@@ -2,7 +2,7 @@
 
 * A node never raises for an unexpected value: it returns it unchanged, so that the check against the original schema
   can say what is wrong.
-* The way back is bounded (``StepBudget``): no answer can make it search forever.
+* The way back is bounded (``WorkMeter``): no answer can make it search forever.
 """
 
 from __future__ import annotations
@@ -13,29 +13,20 @@ from typing import Any, Final, Protocol
 
 from acts.language.strict_json import read_json
 from acts.language.values import Json
+from acts.language.work_meter import WorkMeter
 
 OMITTED: Final = "(left out)"
 """On the wire, where every property is required, the value of an optional property that may itself be null."""
 
 # A large Solution takes some 10,000 steps; unions of unions could take exponentially many
-MAX_STEPS: Final = 1_000_000
+MAX_STEPS: Final = 400_000
+# Characters of JSON text that are read in one step
+_CHARACTERS_PER_STEP: Final = 100
 
 
-class StepLimitExceeded(Exception):
-    """An answer took more steps than its budget."""
-
-
-@dataclass(slots=True)
-class StepBudget:
-    """The steps that remain for one answer."""
-
-    remaining: int = MAX_STEPS
-
-    def spend(self) -> None:
-        """Use one step."""
-        self.remaining -= 1
-        if self.remaining < 0:
-            raise StepLimitExceeded
+def answer_budget() -> WorkMeter:
+    """The steps of one answer, from the wire to the form of the original schema."""
+    return WorkMeter("reading the answer", MAX_STEPS)
 
 
 class Node(Protocol):
@@ -46,7 +37,7 @@ class Node(Protocol):
         """The schema that is sent."""
         ...
 
-    def from_wire(self, value: Json, steps: StepBudget) -> Json:
+    def from_wire(self, value: Json, steps: WorkMeter) -> Json:
         """The value in the form of the original schema."""
         ...
 
@@ -60,7 +51,7 @@ class Branch:
     """An alternative of a union: its node, and whether a value in the original form fits its original schema."""
 
     node: Node
-    fits: Callable[[Json], bool]
+    fits: Callable[[Json, WorkMeter], bool]
 
 
 def fold_case(text: Json) -> Json:
@@ -94,8 +85,8 @@ class LeafNode:
     wire: dict[str, Any]
     choices: tuple[Json, ...] = ()
 
-    def from_wire(self, value: Json, steps: StepBudget) -> Json:
-        steps.spend()
+    def from_wire(self, value: Json, steps: WorkMeter) -> Json:
+        steps.spend(1 + len(self.choices) // 10)
         if not isinstance(value, str) or not self.choices or value in self.choices:
             return value
         similar = [c for c in self.choices if isinstance(c, str) and fold_case(c) == fold_case(value)]
@@ -112,8 +103,8 @@ class TextNode:
     wire: dict[str, Any]
     is_encoded: bool = True
 
-    def from_wire(self, value: Json, steps: StepBudget) -> Json:
-        steps.spend()
+    def from_wire(self, value: Json, steps: WorkMeter) -> Json:
+        steps.spend(1 + (len(value) // _CHARACTERS_PER_STEP if isinstance(value, str) else 0))
         return decode_text(value) if self.is_encoded else value
 
     def accepts(self, value: Json) -> bool:  # noqa: ARG002 - a server that ignores the schema may send any value
@@ -127,8 +118,8 @@ class ArrayNode:
     wire: dict[str, Any]
     item: Node
 
-    def from_wire(self, value: Json, steps: StepBudget) -> Json:
-        steps.spend()
+    def from_wire(self, value: Json, steps: WorkMeter) -> Json:
+        steps.spend(1)
         return [self.item.from_wire(v, steps) for v in value] if isinstance(value, list) else value
 
     def accepts(self, value: Json) -> bool:
@@ -151,8 +142,8 @@ class ObjectNode:
     rest: str | None = None
     constants: dict[str, str] = field(default_factory=dict)
 
-    def from_wire(self, value: Json, steps: StepBudget) -> Json:
-        steps.spend()
+    def from_wire(self, value: Json, steps: WorkMeter) -> Json:
+        steps.spend(1)
         if not isinstance(value, dict):
             return value
         out: dict[str, Json] = {}
@@ -190,8 +181,8 @@ class RefNode:
     name: str
     definitions: dict[str, Node]
 
-    def from_wire(self, value: Json, steps: StepBudget) -> Json:
-        steps.spend()
+    def from_wire(self, value: Json, steps: WorkMeter) -> Json:
+        steps.spend(1)
         return self.definitions[self.name].from_wire(value, steps)
 
     def accepts(self, value: Json) -> bool:
@@ -205,8 +196,8 @@ class UnionNode:
     wire: dict[str, Any]
     branches: tuple[Branch, ...]
 
-    def from_wire(self, value: Json, steps: StepBudget) -> Json:
-        steps.spend()
+    def from_wire(self, value: Json, steps: WorkMeter) -> Json:
+        steps.spend(1 + len(self.branches))
         candidates = [b for b in self.branches if b.node.accepts(value)]
         if not candidates:
             return value
@@ -220,7 +211,7 @@ class UnionNode:
         values = []
         for branch in candidates:
             values.append(branch.node.from_wire(value, steps))
-            if branch.fits(values[-1]):
+            if branch.fits(values[-1], steps):
                 return values[-1]
         return values[0]
 

@@ -8,8 +8,9 @@ ship. The file is::
                       | "error": {"code", "message", "retryable"?},
                   "usage": {"inputTokens": 10, …}, "cost": 0.01}]}
 
-The first answer whose ``when`` fits is given: the request contains all ``says`` and no ``lacks``; ``tick`` or ``tool``
-is its topic. So equal requests get equal answers, in any order. A request that no answer fits fails.
+The first answer whose ``when`` fits is given: the request contains all ``says`` and no ``lacks`` (anywhere but in the
+engine's own rules: in Tools, instructions, conversation, or the schema of the answer); ``tick`` or ``tool`` is its
+topic. So equal requests get equal answers, in any order. A request that no answer fits fails.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from activities.providers.interface import CallReceiver, ModelError, ModelRequest, ModelResponse, TokenCounts
+from activities.providers.provider_keywords import compact_json
 from acts.language.errors import format_choices, truncate
 from acts.language.strict_json import read_json
 from acts.language.values import Json
@@ -40,12 +42,12 @@ class Scripted:
 
     async def ask(self, request: ModelRequest, on_call: CallReceiver | None = None) -> ModelResponse:
         """The answer that the script has for the request."""
-        text = "\n".join(block.text for block in (*request.system, *request.user))
-        text += "".join(f"\n{turn.answer}\n{turn.reply}" for turn in request.repairs)
+        blocks = [*request.system, *(block for turn in request.all_turns for block in turn.blocks)]
+        words = "\n".join([*(b.text for b in blocks if not b.is_rules), compact_json(request.schema)])
         for answer in _read_answers(request.model):
-            if _matches(answer.get("when") or {}, request.topic, text):
-                return _respond(answer, text, on_call)
-        last = request.user[-1].text if request.user else ""
+            if _matches(answer.get("when") or {}, request.topic, words):
+                return _respond(answer, "\n".join(b.text for b in blocks), on_call)
+        last = blocks[-1].text if blocks else ""
         raise ModelError(
             "notInScript",
             f'the script "{request.model}" has no answer for {request.topic or "this request"}: '

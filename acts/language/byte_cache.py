@@ -24,6 +24,10 @@ class ByteCache(Generic[Value]):
         self._old: dict[Hashable, tuple[Value, int]] = {}
         self._young_bytes = 0
 
+    def clear(self) -> None:
+        """Forget everything."""
+        self._young, self._old, self._young_bytes = {}, {}, 0
+
     def get(self, key: Hashable) -> Value | None:
         """The value of a key, or None."""
         entry = self._young.get(key)

@@ -12,12 +12,16 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from acts.language.errors import Problem, suggest
+from acts.language.errors import MAX_PROBLEMS_REPORTED, Problem, suggest
 from acts.language.values import Json, pointer
 
 _DURATION: Final = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(ms|s|m|h|d)\s*")
 _UNIT_SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
+# Calls in flight in a tree of runs, unless a Request says otherwise
+DEFAULT_PARALLEL: Final = 100
+# The server allows a run 2,000 activities in flight
+MAX_PARALLEL: Final = 2_000
 # Temporal shows names of task queues in columns and puts them into ids
 MAX_QUEUE: Final = 200
 # Temporal stores durations as 64-bit nanoseconds; ten years are beyond any use and well within that
@@ -45,8 +49,18 @@ def parse_seconds(value: Json) -> float:
 
 
 Duration = Annotated[float, BeforeValidator(parse_seconds)]
-# A list in JSON, a tuple in a frozen model
-Strings = Annotated[tuple[str, ...], BeforeValidator(lambda v: tuple(v) if isinstance(v, list) else v)]
+# Each Call is compared with each name of a list
+MAX_NAMES: Final = 1_000
+
+
+def _as_tuple(value: Json) -> Json:
+    """A list in JSON is a tuple in a frozen model."""
+    if isinstance(value, list) and len(value) > MAX_NAMES:
+        raise ValueError(f"a list has at most {MAX_NAMES:,} names, and this one {len(value):,}")
+    return tuple(value) if isinstance(value, list) else value
+
+
+Strings = Annotated[tuple[str, ...], BeforeValidator(_as_tuple)]
 
 
 class _Closed(BaseModel):
@@ -118,7 +132,7 @@ class Config(_Closed):
     step: Literal["plan", "call"] = "plan"
     approve: Approve = Approve()
     budget: Budget = Budget()
-    maxParallel: int = Field(default=100, ge=1)
+    maxParallel: int = Field(default=DEFAULT_PARALLEL, ge=1)
     instancesPerChild: int = Field(default=1, ge=1)
     missing: Literal["fail", "wait"] = "fail"
     resolve: Literal["runtime", "upfront"] = "runtime"
@@ -128,7 +142,7 @@ class Config(_Closed):
 def settings_problems(error: ValidationError, model: type[BaseModel], *at: str | int) -> list[Problem]:
     """The Problems of a ValidationError of ``model``; ``at`` is the place of the settings in the Request."""
     problems = []
-    for item in error.errors(include_url=False):
+    for item in error.errors(include_url=False, include_input=False)[:MAX_PROBLEMS_REPORTED]:
         # pydantic names the branch of a union in the location, which is no key of the settings
         place = [t for t in item["loc"] if not str(t).startswith(("function-", "literal[", "tuple["))]
         message, hint = item["msg"].removeprefix("Value error, "), None

@@ -200,6 +200,8 @@ def _write_brief(value: Any, parts: list[str], limit: int) -> int:
             if limit <= 0:
                 return limit
         parts.append("]")
-    else:
+    elif value is None or isinstance(value, (bool, int, float, list, dict)):
         parts.append(repr(value))
+    else:
+        parts.append("†…")  # what is not known yet
     return limit - len(parts[-1])

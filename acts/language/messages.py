@@ -11,6 +11,7 @@ Settings are closed models (``config.py``).
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
@@ -18,9 +19,10 @@ from typing import Any, Final, Literal
 from pydantic import ValidationError
 
 from acts.language.config import Config, settings_problems
-from acts.language.errors import ExpressionError, InvalidRequest, Problem, suggest
+from acts.language.errors import ExpressionError, InvalidRequest, Problem, suggest, truncate
+from acts.language.expression_parser import parse
 from acts.language.output_methods import METHODS
-from acts.language.references import Path, parse
+from acts.language.references import Path
 from acts.language.values import ABSENT, Json, defect, pointer, type_name
 
 DATA_TYPES: Final = ("data", "input", "state")
@@ -29,6 +31,8 @@ PROVENANCE: Final = ("_call", "_date", "_outputPath", "_outputMethod")
 
 # Keys of an inline data-like message that are not part of its payload
 _FRAME: Final = frozenset({"type", "kind", "schema", "description", "_instance", *PROVENANCE})
+# After so many problems the other messages are not read: a report shows a hundred, and each hint takes time
+MAX_PROBLEMS_READ: Final = 1_000
 _KIND_NAME: Final = re.compile(r"[\w-]+")
 
 
@@ -121,13 +125,21 @@ class Request:
 
 
 class _Problems:
-    """Collects problems while a Request is read."""
+    """Collects problems while a Request is read: up to MAX_PROBLEMS_READ errors, and as many warnings."""
 
     def __init__(self) -> None:
         self.items: list[Problem] = []
+        self._counts = Counter[str]()
+
+    @property
+    def is_full(self) -> bool:
+        """True when nothing more is to be read."""
+        return self._counts["error"] >= MAX_PROBLEMS_READ
 
     def report(self, code: str, message: str, *at: str | int, hint: str | None = None, severity: str = "error") -> None:
-        self.items.append(Problem(code, message, pointer(*at), hint=hint, severity=severity))
+        self._counts[severity] += 1
+        if self._counts[severity] <= MAX_PROBLEMS_READ:
+            self.items.append(Problem(code, truncate(message), pointer(*at), hint=hint, severity=severity))
 
 
 def parse_request(raw: Json) -> Request:
@@ -164,7 +176,9 @@ def read_request(raw: Json) -> Request:
     context = raw.get("context", [])
     messages: list[Message] = []
     if isinstance(context, list):
-        messages = [m for i, item in enumerate(context) if (m := _read_message(item, i, problems)) is not None]
+        for index, item in enumerate(context):
+            message = None if problems.is_full else _read_message(item, index, problems)
+            messages.extend([message] if message is not None else [])
     else:
         problems.report("invalidRequest", f"context is a list of Messages, not {type_name(context)}", "context")
     partial = any(p.fatal for p in problems.items[before:])

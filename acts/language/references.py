@@ -1,13 +1,11 @@
-"""``†`` expressions: how they are parsed, what they yield, and where JSON values contain them.
+"""``†`` expressions as trees, and what they yield: values, conditions, templates.
 
-    expression  = conjunction { "||" conjunction }
-    conjunction = term { "&&" term }
-    term        = path | "(" expression ")"
-    path        = "†" kind { "." name | "[" digits "]" | "[" JSON-string "]" }
+An expression names values of the context; a condition (of ``_when``) also compares and negates them; a
+template puts them into a text. Every (sub)expression is absent, null, or a value. A value replaces its
+whole expression and is never parsed again, so nothing that a Tool returns can become an expression.
 
-Every (sub)expression is absent, null, or a value. A value replaces its whole expression and is
-never parsed again, so nothing that a Tool returns can become an expression. Where values come
-from is not known here: readers pass a ``read`` function.
+How text becomes a tree is for ``expression_parser``. Where values come from is not known here: readers
+pass a ``read`` function.
 """
 
 from __future__ import annotations
@@ -17,28 +15,24 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final
 
 from acts.language.errors import ExpressionError
-from acts.language.strict_json import DECODER
-from acts.language.values import ABSENT, Json, Names, Place, is_unicode, replace_parts
+from acts.language.values import ABSENT, UNKNOWN, UNKNOWN_TEXT, Json, Names, contains_unknown, is_equal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
 MARK: Final = "†"
 
-# Nobody writes so many by hand. The bounds keep the cost of a hostile string linear in its
-# length: parentheses recurse, and ``(a||b)&&(c||d)&&…`` doubles its alternatives per term.
-MAX_PARENTHESES: Final = 64
+# ``(a||b)&&(c||d)&&…`` doubles its alternatives per term. Nobody writes so many by hand
 MAX_ALTERNATIVES: Final = 64
-# A value at a path is nested as deep as the path is long, and JSON nests 100 deep at most
-MAX_NAMES: Final = 60
+# Paths of one expression: its alternatives are compared with each other, path by path
+MAX_PATHS: Final = 256
 
-_KIND = re.compile(r"[\w-]+")
-_NAME = re.compile(r'[^.\[\]()|&"\s]+')
-_DIGITS = re.compile(r"[0-9]{1,9}(?=\])")
-_SPACE = re.compile(r"\s*")
+# A name that a path may have without brackets and quotes; and one that may so in conditions and templates too
+PLAIN_NAME: Final = re.compile(r'[^.\[\]()|&"\s]+')
+_PLAIN_EVERYWHERE: Final = re.compile(r'[^.\[\]()|&"\s=!<>{}]+')
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +56,8 @@ class Path:
 
 @lru_cache(maxsize=65536)
 def _text(kind: str, names: Names) -> str:
-    tail = "".join(f".{n}" if _NAME.fullmatch(n) else f"[{json.dumps(n, ensure_ascii=False)}]" for n in names)
-    return f"{MARK}{kind}{tail}"
+    quoted = (f".{n}" if _PLAIN_EVERYWHERE.fullmatch(n) else f"[{json.dumps(n, ensure_ascii=False)}]" for n in names)
+    return f"{MARK}{kind}{''.join(quoted)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,126 +80,96 @@ class AllOf:
         return " && ".join(f"({t})" if isinstance(t, AnyOf) else str(t) for t in self.terms)
 
 
-Expression = Path | AnyOf | AllOf
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A JSON value in a condition. ``text`` is its JSON: equal texts are equal literals."""
+
+    text: str
+
+    @property
+    def value(self) -> Json:
+        """The value."""
+        return json.loads(self.text)
+
+    def __str__(self) -> str:
+        return self.text
 
 
-def is_reference(value: Json) -> bool:
-    """True for a string that is an expression (``†x``, not ``††x``)."""
-    return isinstance(value, str) and value[:1] == MARK and value[1:2] != MARK
+@dataclass(frozen=True, slots=True)
+class Not:
+    """``!a``: true when ``a`` does not hold."""
+
+    term: Expression
+
+    def __str__(self) -> str:
+        return f"!{_operand_text(self.term)}"
 
 
-def unescape(text: str) -> str:
-    """``††x`` is the string ``†x``; any other string is itself."""
-    return text[1:] if text.startswith(MARK * 2) else text
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """``a == b`` and its kin; ``operator`` is one of ``COMPARISONS``."""
+
+    operator: str
+    left: Expression
+    right: Expression
+
+    def __str__(self) -> str:
+        return f"{_operand_text(self.left)} {self.operator} {_operand_text(self.right)}"
+
+    @property
+    def accepts_absence(self) -> bool:
+        """True for ``== null``: the one comparison that holds of what is absent."""
+        return self.operator == "==" and _NULL in (self.left, self.right)
 
 
-@lru_cache(maxsize=65536)
-def parse(text: str) -> Expression:
-    """The tree of an expression.
+@dataclass(frozen=True, slots=True)
+class TextTemplate:
+    """``Dear †{user.name}``: texts and expressions, in their order."""
 
-    Raises:
-        ExpressionError: with the column of the fault.
-    """
-    parser = _Parser(text)
-    tree = parser.any_of(0)
-    parser.skip_space()
-    if parser.at < len(text):
-        parser.fail(f"unexpected {text[parser.at]!r}; an expression continues with ., [, || or &&")
-    return tree
+    parts: tuple[str | Expression, ...]
+
+    def __str__(self) -> str:
+        return "".join(_escape(p) if isinstance(p, str) else f"{MARK}{{{p}}}" for p in self.parts)
 
 
-class _Parser:
-    """A recursive-descent parser; ``at`` is the next character."""
+Expression = Path | AnyOf | AllOf | Literal | Not | Comparison | TextTemplate
 
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self.at = 0
+COMPARISONS: Final = ("==", "!=", "<=", ">=", "<", ">")  # the longer ones first, as a parser tries them
+_NULL: Final = Literal("null")
 
-    def fail(self, reason: str) -> NoReturn:
-        raise ExpressionError(reason, self.at + 1)
 
-    def skip_space(self) -> None:
-        match = _SPACE.match(self.text, self.at)
-        self.at = match.end() if match else self.at
+def _operand_text(tree: Expression) -> str:
+    return f"({tree})" if isinstance(tree, (AnyOf, AllOf, Comparison)) else str(tree)
 
-    def accept(self, token: str) -> bool:
-        """True when ``token`` comes next, after spaces; it is consumed."""
-        self.skip_space()
-        if self.text.startswith(token, self.at):
-            self.at += len(token)
-            return True
-        return False
 
-    def any_of(self, depth: int) -> Expression:
-        terms = [self.all_of(depth)]
-        while self.accept("||"):
-            terms.append(self.all_of(depth))
-        return terms[0] if len(terms) == 1 else AnyOf(tuple(terms))
+def _escape(text: str) -> str:
+    return text.replace(f"{MARK}{{", f"{MARK}{MARK}{{")
 
-    def all_of(self, depth: int) -> Expression:
-        terms = [self.term(depth)]
-        while self.accept("&&"):
-            terms.append(self.term(depth))
-        return terms[0] if len(terms) == 1 else AllOf(tuple(terms))
 
-    def term(self, depth: int) -> Expression:
-        if depth > MAX_PARENTHESES:
-            self.fail(f"parentheses nest deeper than {MAX_PARENTHESES}")
-        if self.accept("("):
-            inner = self.any_of(depth + 1)
-            if not self.accept(")"):
-                self.fail("a parenthesis is not closed")
-            return inner
-        if not self.accept(MARK):
-            rest = repr(self.text[self.at]) if self.at < len(self.text) else "the end"
-            self.fail(f"expected a path like {MARK}state.name, found {rest}")
-        return self.path()
+def operands(tree: Expression) -> tuple[Expression, ...]:
+    """The expressions of which an expression is made, left to right."""
+    if isinstance(tree, (AnyOf, AllOf)):
+        return tree.terms
+    if isinstance(tree, Not):
+        return (tree.term,)
+    if isinstance(tree, Comparison):
+        return tree.left, tree.right
+    return tuple(p for p in tree.parts if not isinstance(p, str)) if isinstance(tree, TextTemplate) else ()
 
-    def path(self) -> Path:
-        kind = _KIND.match(self.text, self.at)
-        if not kind:
-            self.fail(f"a kind (letters, digits, _ and -) must follow {MARK}")
-        self.at = kind.end()
-        names: list[str] = []
-        while self.at < len(self.text) and self.text[self.at] in ".[":
-            names.append(self.name() if self.text[self.at] == "." else self.bracket())
-            if len(names) > MAX_NAMES:
-                self.fail(f"a path has at most {MAX_NAMES} names")
-        return Path(kind.group(), tuple(names))
 
-    def name(self) -> str:
-        self.at += 1
-        name = _NAME.match(self.text, self.at)
-        if not name:
-            self.fail('a name must follow "."; names with special characters are written ["like this"]')
-        self.at = name.end()
-        return name.group()
-
-    def bracket(self) -> str:
-        self.at += 1
-        digits = _DIGITS.match(self.text, self.at)
-        if digits:
-            self.at = digits.end() + 1
-            return str(int(digits.group()))
-        if not self.text.startswith('"', self.at):
-            self.fail("brackets hold an index or a JSON string")
-        try:
-            name, end = DECODER.raw_decode(self.text, self.at)
-        except ValueError:
-            self.fail("the JSON string in brackets is not closed or not valid")
-        if not is_unicode(name):
-            self.fail("the name is not valid Unicode: it holds a lone surrogate")
-        self.at = end
-        if not self.text.startswith("]", self.at):
-            self.fail("a bracket is not closed")
-        self.at += 1
-        return str(name)
+# -- what a tree yields --------------------------------------------------------
 
 
 def evaluate(tree: Expression, read: Callable[[Path], Json]) -> Json:
     """What the expression yields: ABSENT, None, or a value. ``read`` gives that of a path."""
     if isinstance(tree, Path):
         return read(tree)
+    if isinstance(tree, TextTemplate):
+        return _fill(tree, read)
+    if isinstance(tree, Literal):
+        return tree.value
+    if isinstance(tree, (Not, Comparison)):
+        return holds(tree, read)
     results = [evaluate(term, read) for term in tree.terms]
     if isinstance(tree, AnyOf):
         for result in results:
@@ -217,12 +181,93 @@ def evaluate(tree: Expression, read: Callable[[Path], Json]) -> Json:
     return None if any(r is None for r in results) else results[-1]
 
 
+def _fill(template: TextTemplate, read: Callable[[Path], Json]) -> Json:
+    """The text of a template, ABSENT when a part of it is, UNKNOWN_TEXT when a part cannot be known."""
+    values = [part if isinstance(part, str) else evaluate(part, read) for part in template.parts]
+    if any(value is ABSENT for value in values):
+        return ABSENT
+    texts = [_as_text(value) for value in values]
+    return UNKNOWN_TEXT if any(text is UNKNOWN_TEXT for text in texts) else "".join(texts)
+
+
+def _as_text(value: Json) -> Any:
+    """A value inside a text: strings as they are, null as nothing, anything else as compact JSON.
+
+    Keys are sorted: the order of keys has no meaning, and may differ between two ways to the same value.
+    """
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+    except TypeError:  # a part of it is UNKNOWN
+        return UNKNOWN_TEXT
+
+
+def holds(tree: Expression, read: Callable[[Path], Json]) -> Any:
+    """Whether a condition holds: True, False, or UNKNOWN where a dry run cannot say.
+
+    An operand of ``!``, ``&&`` and ``||`` holds when it yields a value other than false.
+    """
+    if isinstance(tree, Not):
+        term = holds(tree.term, read)
+        return UNKNOWN if term is UNKNOWN else not term
+    if isinstance(tree, (AnyOf, AllOf)):
+        decisive = isinstance(tree, AnyOf)  # one operand that holds decides ``||``, one that does not ``&&``
+        results = [holds(term, read) for term in tree.terms]
+        if decisive in results:
+            return decisive
+        return UNKNOWN if UNKNOWN in results else not decisive
+    if isinstance(tree, Comparison):
+        return _compare(tree, _side(tree.left, read), _side(tree.right, read))
+    value = evaluate(tree, read)
+    return UNKNOWN if value is UNKNOWN else value is not ABSENT and value is not None and value is not False
+
+
+def _side(tree: Expression, read: Callable[[Path], Json]) -> Json:
+    """A side of a comparison: what it yields, or whether it holds where it is a condition itself."""
+    is_condition = any(isinstance(term, (Not, Comparison)) for term in operands(tree))
+    return holds(tree, read) if is_condition else evaluate(tree, read)
+
+
+def _compare(comparison: Comparison, left: Json, right: Json) -> Any:
+    if comparison.accepts_absence:
+        left, right = (None if side is ABSENT else side for side in (left, right))
+    if left is ABSENT or right is ABSENT:
+        return False
+    if contains_unknown(left) or contains_unknown(right):
+        return UNKNOWN
+    if comparison.operator == "==":
+        return is_equal(left, right)
+    if comparison.operator == "!=":
+        return not is_equal(left, right)
+    if not (_is_number(left) and _is_number(right)) and not (isinstance(left, str) and isinstance(right, str)):
+        return False
+    return {"<": left < right, "<=": left <= right, ">": left > right, ">=": left >= right}[comparison.operator]
+
+
+def _is_number(value: Json) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+# -- the paths of a tree -------------------------------------------------------
+
+
 @lru_cache(maxsize=65536)
 def paths(tree: Expression) -> tuple[Path, ...]:
     """Every path of the expression, left to right."""
     if isinstance(tree, Path):
         return (tree,)
-    return tuple(p for term in tree.terms for p in paths(term))
+    return tuple(p for term in operands(tree) for p in paths(term))
+
+
+def is_provided(tree: Expression, has: Callable[[Path], bool]) -> bool:
+    """True when ``has`` is true of every path of one alternative of the expression."""
+    if isinstance(tree, Path):
+        return has(tree)
+    terms = (is_provided(term, has) for term in operands(tree))
+    return any(terms) if isinstance(tree, AnyOf) else all(terms)
 
 
 @lru_cache(maxsize=65536)
@@ -230,14 +275,20 @@ def alternatives(tree: Expression) -> tuple[tuple[Path, ...], ...]:
     """The expression as alternatives of conjunctions, parentheses distributed.
 
     Raises:
-        ExpressionError: when there are more than MAX_ALTERNATIVES.
+        ExpressionError: when there are more than MAX_ALTERNATIVES, or MAX_PATHS in all.
     """
     if isinstance(tree, Path):
         return ((tree,),)
+    if len(paths(tree)) > MAX_PATHS:
+        raise ExpressionError(f"more than {MAX_PATHS} paths", 1)
+    terms = operands(tree)
+    plain = [term for term in terms if isinstance(term, Path)]
+    if len(plain) == len(terms):
+        return _bounded((path,) for path in plain) if isinstance(tree, AnyOf) else (tuple(dict.fromkeys(plain)),)
     if isinstance(tree, AnyOf):
-        return _bounded(option for term in tree.terms for option in alternatives(term))
+        return _bounded(option for term in terms for option in alternatives(term))
     options: tuple[tuple[Path, ...], ...] = ((),)
-    for term in tree.terms:
+    for term in terms:
         right = alternatives(term)
         options = _bounded(a + tuple(p for p in b if p not in a) for a in options for b in right)
     return options
@@ -253,89 +304,3 @@ def _bounded(options: Iterator[tuple[Path, ...]]) -> tuple[tuple[Path, ...], ...
 def conjunction(paths_: Iterable[Path]) -> str:
     """The expression ``path && path …``, as text; empty without paths."""
     return " && ".join(map(str, paths_))
-
-
-# -- references inside JSON values -------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class ReferenceUse:
-    """One expression inside a JSON value. ``at`` leads to it: keys and indexes."""
-
-    at: Place
-    text: str
-    tree: Expression
-    paths: tuple[Path, ...]
-
-    @classmethod
-    def parse(cls, at: Place, text: str) -> ReferenceUse:
-        """The use of an expression, parsed.
-
-        Raises:
-            ExpressionError: it is malformed.
-        """
-        tree = parse(text)
-        return cls(at, text, tree, paths(tree))
-
-
-Escape = tuple[Place, str]
-"""The place of a ``††x`` inside a JSON value, and the ``†x`` that it stands for."""
-
-_CONTAINERS_AND_TEXT: Final = (str, dict, list)
-
-
-def scan_marked(value: Json, *at: str | int) -> Iterator[tuple[Place, str]]:
-    """Each string of ``value`` that begins with ``†``, expression or escape, with its place."""
-    if isinstance(value, str):
-        if value[:1] == MARK:
-            yield at, value
-    elif isinstance(value, dict):
-        for key, child in value.items():
-            if isinstance(child, _CONTAINERS_AND_TEXT):
-                yield from scan_marked(child, *at, key)
-    elif isinstance(value, list):
-        for index, child in enumerate(value):
-            if isinstance(child, _CONTAINERS_AND_TEXT):
-                yield from scan_marked(child, *at, index)
-
-
-def scan(value: Json, *at: str | int) -> Iterator[tuple[Place, str]]:
-    """Each expression of ``value``, with its place."""
-    return ((place, text) for place, text in scan_marked(value, *at) if is_reference(text))
-
-
-def contains_reference(value: Json) -> bool:
-    """True when ``value`` contains an expression at any depth."""
-    return next(scan(value), None) is not None
-
-
-def resolve_references(
-    value: Json, uses: Iterable[ReferenceUse], escapes: Iterable[Escape], read: Callable[[Path], Json]
-) -> tuple[Json, list[ReferenceUse]]:
-    """``value`` with every expression replaced by what it yields, and the uses that are absent.
-
-    ``uses`` and ``escapes`` are all those of ``value``. An absent expression keeps its text.
-    ``value`` is not changed: what holds no replacement is shared with it.
-    """
-    replacements: list[tuple[Place, Json]] = list(escapes)
-    missing = []
-    for use in uses:
-        result = evaluate(use.tree, read)
-        if result is ABSENT:
-            missing.append(use)
-        else:
-            replacements.append((use.at, result))
-    return replace_parts(value, replacements), missing
-
-
-def resolve(value: Json, read: Callable[[Path], Json], missing: list[str]) -> Json:
-    """Like ``resolve_references`` for a value whose expressions are not parsed yet.
-
-    The texts of absent expressions are added to ``missing``.
-    """
-    marked = list(scan_marked(value))
-    uses = [ReferenceUse.parse(at, text) for at, text in marked if is_reference(text)]
-    escapes = [(at, unescape(text)) for at, text in marked if not is_reference(text)]
-    result, absent = resolve_references(value, uses, escapes, read)
-    missing.extend(use.text for use in absent)
-    return result

@@ -65,6 +65,8 @@ class Evaluation:
             if not known or cap >= self.cap:
                 return known
         if node.rules is None:
+            if node.expand is not None:
+                node.expand(node)
             node.rules = build_rules(node)
         defects: Defects = _NOTHING
         for rule in node.rules[_TYPES.get(type(value), "unknown text" if value is UNKNOWN_TEXT else "other")]:

@@ -18,7 +18,7 @@ from acts.language.schema_forms import LISTED, MAPPED, NESTED
 from acts.language.values import Json, Place, get, pointer, type_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from acts.language.work_meter import WorkMeter
 
@@ -44,12 +44,17 @@ class SchemaError(ValueError):
 class Node:
     """One subschema. ``sub`` has the nodes of each keyword that leads to some: one, a list, or a map.
 
-    ``rules`` are the checks of ``schema_rules``, by the type of a value; None until they are needed.
+    ``rules`` are the checks of ``schema_rules``, by the type of a value; None until they are needed. ``expand`` makes
+    ``sub`` and ``patterns`` then, where they are not made yet.
     """
 
-    __slots__ = ("base", "index", "patterns", "rules", "schema", "sub")
+    __slots__ = ("base", "expand", "index", "patterns", "rules", "schema", "sub")
 
-    def __init__(self, index: int, schema: dict[str, Any] | bool, base: dict[str, Any]) -> None:  # noqa: FBT001
+    def __init__(
+        self, index: int, schema: dict[str, Any] | bool, base: dict[str, Any],  # noqa: FBT001
+        expand: Callable[[Node], None] | None = None,
+    ) -> None:  # fmt: skip
+        self.expand = expand
         self.index = index
         self.schema = schema
         self.base = base

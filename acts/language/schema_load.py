@@ -35,8 +35,9 @@ MAX_CHAIN: Final = 40
 _UNBOUNDED: Final = 1_000_000
 # Nodes times levels that are counted, at 1 µs each: a schema of 2,000 that refers to itself, to the last level
 _MAX_COUNTS: Final = 200_000
-# Looks that one keyword is worth, as measured in jsonschema-rs: ``multipleOf`` computes with fractions
-_MULTIPLE_OF: Final = 60
+# Looks that one keyword is worth, as measured in jsonschema-rs: ``multipleOf`` computes with fractions, of up to 600
+# digits
+_MULTIPLE_OF: Final = 2_000
 _FRACTION: Final = 5
 _LARGEST_WORD: Final = 2**63
 

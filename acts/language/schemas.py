@@ -13,116 +13,35 @@ What is compiled is kept in caches that are bounded in bytes: a ``Checker`` hold
 
 from __future__ import annotations
 
-import hashlib
-from copy import copy
-from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-import jsonschema_rs
-
-from acts.language.byte_cache import ByteCache
-from acts.language.errors import Problem, TooComplex, truncate
-from acts.language.patterns import OPTIONS
-from acts.language.references import MARK, is_reference, unescape
+from acts.language.compiled_schema import CompiledSchema, compile_schema, judge_schema, key_of
+from acts.language.errors import Problem, TooComplex
+from acts.language.reference_uses import unread_value
+from acts.language.references import MARK
 from acts.language.schema_defects import Defect
 from acts.language.schema_evaluation import Evaluation
 from acts.language.schema_forms import follow, part_of, subschemas, with_defs, with_null
-from acts.language.schema_graph import SchemaError, SchemaGraph
-from acts.language.schema_load import Load, measure_load
 from acts.language.strict_json import write_json
-from acts.language.values import UNKNOWN, UNKNOWN_TEXT, Json, Place, defect, pointer
+from acts.language.values import UNKNOWN, UNKNOWN_TEXT, Json, Place, pointer
 from acts.language.wire import TOO_COMPLEX
-from acts.language.work_meter import MAX_CHECK_STEPS, WorkMeter
+from acts.language.work_meter import WorkMeter
 
 if TYPE_CHECKING:
     from collections.abc import Container
 
 __all__ = [
-    "MAX_DEFECTS", "Checker", "Defect", "checker", "find_schema_problem", "follow", "part_of", "schema_defect",
-    "subschemas", "with_defs", "with_null",
+    "MAX_DEFECTS", "CheckMemo", "Checker", "Defect", "checker", "find_schema_problem", "follow", "part_of",
+    "schema_defect", "subschemas", "with_defs", "with_null",
 ]  # fmt: skip
 
 MAX_DEFECTS: Final = 20
-# Steps to read one schema: 20,000 subschemas with their references, patterns and load
-MAX_SCHEMA_STEPS: Final = 400_000
-# Bytes of all compiled schemas of a process; the estimate of one is by its subschemas, measured at 2 kB each in both
-# libraries together, and by its text
-_COMPILED_BYTES: Final = 64 * 1024 * 1024
-_SUBSCHEMA_BYTES: Final = 2_000
-_TEXT_FACTOR: Final = 12
-# Bytes of all verdicts, some 300 each
-_VERDICT_BYTES: Final = 4 * 1024 * 1024
-_VERDICT_SIZE: Final = 300
-# Up to this load every value may take the fast way, unmeasured: 2 MiB of the smallest parts take a third of a second
-_FREE_LOAD: Final = 16
-# Looks of the fast library in one check, at 20 to 40 ns each
-_MAX_FAST_LOOKS: Final = 4_000_000
-# Positions of patterns times characters in one check, at 8 ns each at worst
-_MAX_FAST_POSITIONS: Final = 20_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """Why a schema cannot be used (None: it can), whether a limit is the reason, and the steps that took."""
-
-    reason: str | None
-    is_too_complex: bool
-    steps: int
-
-
-class _Compiled:
-    """A schema, ready to check with. ``size`` is an estimate of its bytes."""
-
-    def __init__(self, schema: Json, text_bytes: int) -> None:
-        meter = WorkMeter("reading the schema", MAX_SCHEMA_STEPS)
-        self.schema = with_null(schema)
-        self.graph = SchemaGraph(self.schema, meter)
-        self.load = measure_load(self.graph, meter)
-        self.size = len(self.graph.nodes) * _SUBSCHEMA_BYTES + text_bytes * _TEXT_FACTOR + 2 * self.graph.pattern_bytes
-        self.steps = meter.spent
-
-    @cached_property
-    def fast(self) -> Any:
-        """The validator of the fast library, or None where it does not take the schema."""
-        schema = self.schema
-        if isinstance(schema, dict) and "$schema" in schema:  # read as 2020-12, whatever it says
-            schema = {k: v for k, v in schema.items() if k != "$schema"}
-        try:
-            return jsonschema_rs.Draft202012Validator(schema, retriever=_refuse, pattern_options=OPTIONS)
-        except (ValueError, TypeError, RecursionError):
-            return None
-
-    def accepts(self, value: Json) -> bool:
-        """True when the fast library accepts a value; False where it does not, or is not asked."""
-        if self.load is None or not _is_bounded(self.load, value) or self.fast is None:
-            return False
-        try:
-            return bool(self.fast.is_valid(value))
-        except (ValueError, TypeError, OverflowError):
-            return False  # the evaluation says why
-
-
-def _is_bounded(load: Load, value: Json) -> bool:
-    """True when the fast library checks a value within milliseconds, or a third of a second at the very worst."""
-    if load.looks <= _FREE_LOAD and load.characters <= _FREE_LOAD:
-        return True
-    most_parts = _MAX_FAST_LOOKS // load.looks
-    most_characters = _MAX_FAST_POSITIONS // load.characters if load.characters else None
-    stack, parts, characters = [value], 0, 0
-    while stack:
-        part = stack.pop()
-        parts += 1
-        if isinstance(part, dict):
-            stack.extend(part.values())
-            characters += sum(map(len, part)) if most_characters is not None else 0
-        elif isinstance(part, list):
-            stack.extend(part)
-        elif isinstance(part, str):
-            characters += len(part)
-        if parts + len(stack) > most_parts or (most_characters is not None and characters > most_characters):
-            return False
-    return True
+# Parts from which on a list or object is large: checking it takes longer than remembering that
+LARGE_PARTS: Final = 50
+# Checks that a memo remembers; each holds its value
+MAX_REMEMBERED: Final = 64
+# Subschemas that may be compiled once more for one property of them
+MAX_COPIED_NODES: Final = 500
 
 
 class Checker:
@@ -130,22 +49,22 @@ class Checker:
 
     __slots__ = ("_is_trivial", "_key", "_names", "_text_bytes", "schema")
 
-    def __init__(self, schema: Json) -> None:
+    def __init__(self, schema: Json, names: tuple[str, ...] = ()) -> None:
         text = write_json(schema)
         self.schema = schema
         self._is_trivial = schema is True or schema == {}
-        self._key = _key_of(text)
+        self._key = key_of(text)
         self._text_bytes = len(text)
-        self._names: tuple[str, ...] = ()
+        self._names = names
 
     def at(self, names: tuple[str, ...]) -> Checker:
         """Checks values of the property that ``names`` lead to, by ``properties`` and ``additionalProperties``."""
-        part = copy(self)
-        part._names = (*self._names, *names)  # noqa: SLF001 - a copy of this very object
-        return part
+        return Checker(self.schema, (*self._names, *names))
 
-    def defects(self, value: Json, meter: WorkMeter | None = None) -> list[Defect]:
-        """Why a resolved value does not fit; empty when it does. ``meter`` is for several checks together.
+    def defects(self, value: Json, meter: WorkMeter | None = None, memo: CheckMemo | None = None) -> list[Defect]:
+        """Why a resolved value does not fit; empty when it does.
+
+        ``meter`` is for several checks together. ``memo`` remembers what was found of large values.
 
         Raises:
             TooComplex: the check takes more steps than are allowed.
@@ -154,6 +73,9 @@ class Checker:
         if self._is_trivial:
             return []
         compiled = self._compiled()
+        large = _find_large_parts(value) if memo is not None and compiled.is_flat and not self._names else {}
+        if memo is not None and large:
+            return self._defects_by_property(compiled, value, large, meter, memo)
         is_fit = not self._names and compiled.accepts(value)
         return [] if is_fit else self._explain(compiled, value, (), meter)
 
@@ -163,8 +85,15 @@ class Checker:
         value = _with_unknowns(planned, unknown)
         return self._partial_defects(value, unknown, meter)
 
-    def partial_defects(self, value: Json, meter: WorkMeter | None = None) -> list[Defect]:
+    def partial_defects(
+        self, value: Json, meter: WorkMeter | None = None, memo: CheckMemo | None = None
+    ) -> list[Defect]:
         """Why a value cannot fit, whatever its UNKNOWN parts turn out to be. Raises as ``defects``."""
+        if memo is not None and not self._is_trivial and not self._names:
+            compiled = self._compiled()
+            large = _find_large_parts(value) if compiled.is_flat else {}
+            if large:
+                return self._defects_by_property(compiled, value, large, meter, memo)
         unknown: set[int] = set()
         _add_unknown_containers(value, unknown)
         return self._partial_defects(value, unknown, meter)
@@ -174,8 +103,35 @@ class Checker:
             return self.defects(value, meter)
         return [] if self._is_trivial else self._explain(self._compiled(), value, unknown, meter)
 
+    def _defects_by_property(
+        self, compiled: CompiledSchema, value: dict[str, Json], large: dict[str, Json], meter: WorkMeter | None,
+        memo: CheckMemo,
+    ) -> list[Defect]:  # fmt: skip
+        """The defects of an object whose ``large`` properties are each checked once, however many Calls have them."""
+        small = {key: UNKNOWN if key in large else part for key, part in value.items()}
+        unknown: set[int] = set()
+        _add_unknown_containers(small, unknown)
+        defects = self._explain(compiled, small, unknown, meter)
+        for key, part in large.items():
+            declared = compiled.graph.root.sub.get("properties", {}).get(key)
+            if declared is None or declared.schema is True or declared.schema == {}:
+                continue
+            check = (self._key, key, id(part))
+            found = memo.find(check, part)
+            if found is None:
+                found = memo.remember(check, part, self._check_of(compiled, key).partial_defects(part, meter))
+            defects += [((key, *at), text) for at, text in found]
+        return defects[:MAX_DEFECTS]
+
+    def _check_of(self, compiled: CompiledSchema, key: str) -> Checker:
+        """The check of one property: by a schema of its own, where that is not much more than the property's."""
+        part = self.schema["properties"][key]
+        own = part_of(part, self.schema)
+        is_small = own is part or len(compiled.graph.nodes) <= MAX_COPIED_NODES
+        return Checker(own) if is_small and own is not None else self.at((key,))
+
     def _explain(
-        self, compiled: _Compiled, value: Json, unknown: Container[int], meter: WorkMeter | None
+        self, compiled: CompiledSchema, value: Json, unknown: Container[int], meter: WorkMeter | None
     ) -> list[Defect]:
         meter = meter or WorkMeter("checking the value with its schema")
         root = compiled.graph.find_property(self._names)
@@ -185,49 +141,35 @@ class Checker:
         except RecursionError as error:
             raise TooComplex("the value is nested too deeply to be checked") from error
 
-    def _compiled(self) -> _Compiled:
-        """The compiled schema.
-
-        Raises:
-            ValueError, TooComplex: the schema cannot be used.
-        """
-
-        def build() -> tuple[_Compiled, int]:
-            compiled = _Compiled(self.schema, self._text_bytes)
-            return compiled, compiled.size
-
-        return _compiled_schemas.get_or_build(self._key, build)
+    def _compiled(self) -> CompiledSchema:
+        return compile_schema(self.schema, self._key, self._text_bytes)
 
 
-_compiled_schemas: Final[ByteCache[_Compiled]] = ByteCache(_COMPILED_BYTES)
-_verdicts: Final[ByteCache[Verdict]] = ByteCache(_VERDICT_BYTES)
+class CheckMemo:
+    """What checks of large values found, for one walk or one dry run: many Calls may read the same value.
+
+    A value is known by its identity; it is held here, so that no other value can have it.
+    """
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[bytes, str, int], tuple[Json, list[Defect]]] = {}
+
+    def find(self, check: tuple[bytes, str, int], value: Json) -> list[Defect] | None:
+        """What this check of the value found before, or None."""
+        entry = self._found.get(check)
+        return entry[1] if entry is not None and entry[0] is value else None
+
+    def remember(self, check: tuple[bytes, str, int], value: Json, defects: list[Defect]) -> list[Defect]:
+        """Keep what a check found; returns it."""
+        if len(self._found) >= MAX_REMEMBERED:
+            self._found.clear()
+        self._found[check] = (value, defects)
+        return defects
 
 
 def checker(schema: Json) -> Checker:
     """The checker of a valid schema (see ``schema_defect``)."""
     return Checker(schema)
-
-
-def judge_schema(schema: Json) -> Verdict:
-    """Whether a schema can be used. Cached: it takes up to milliseconds, and the same Tools come again and again."""
-    try:
-        text = write_json(schema)
-    except (RecursionError, TypeError, ValueError) as error:
-        return Verdict(f"a schema is JSON: {truncate(str(error), 200)}", is_too_complex=False, steps=1)
-    return _verdicts.get_or_build(_key_of(text), lambda: (_judge(schema, len(text)), _VERDICT_SIZE))
-
-
-def _judge(schema: Json, text_bytes: int) -> Verdict:
-    base = text_bytes // 100
-    broken = defect(schema)
-    if broken:
-        return Verdict(f"{broken[0] or 'the schema'}: {broken[1]}", is_too_complex=False, steps=base)
-    try:
-        return Verdict(None, is_too_complex=False, steps=base + _Compiled(schema, text_bytes).steps)
-    except TooComplex as error:
-        return Verdict(str(error), is_too_complex=True, steps=MAX_CHECK_STEPS // 10)
-    except SchemaError as error:
-        return Verdict(str(error), is_too_complex=False, steps=base)
 
 
 def schema_defect(schema: Json) -> str | None:
@@ -251,14 +193,6 @@ def find_schema_problem(
     return Problem(TOO_COMPLEX if verdict.is_too_complex else code, f"{subject}{verdict.reason}", pointer(*at))
 
 
-def _key_of(text: bytes) -> bytes:
-    return hashlib.blake2b(text, digest_size=16).digest()
-
-
-def _refuse(uri: str) -> Any:
-    raise ValueError(f"{uri} is not fetched")
-
-
 # -- what is not known yet -------------------------------------------------------
 
 
@@ -267,19 +201,19 @@ def _is_unknown(value: Json) -> bool:
 
 
 def _with_unknowns(value: Json, unknown: set[int]) -> Json:
-    """A planned value with UNKNOWN in place of each reference, and ``††x`` unescaped.
+    """A planned value with UNKNOWN for each reference, UNKNOWN_TEXT for each template, and the rest unescaped.
 
     ``unknown`` gets the ids of the lists and objects in it that have an unknown part.
     """
     if isinstance(value, str):
-        return value if value[:1] != MARK else UNKNOWN if is_reference(value) else unescape(value)
+        return unread_value(value)
     if not isinstance(value, (dict, list)):
         return value
     out = value.copy()
     has_unknown = False
     for key, child in value.items() if isinstance(value, dict) else enumerate(value):
         if isinstance(child, str):
-            if child[:1] != MARK:
+            if MARK not in child:
                 continue
         elif not isinstance(child, (dict, list)):
             has_unknown = has_unknown or _is_unknown(child)
@@ -304,3 +238,21 @@ def _add_unknown_containers(value: Json, unknown: set[int]) -> bool:
     if has_unknown:
         unknown.add(id(value))
     return has_unknown
+
+
+def _find_large_parts(value: Json) -> dict[str, Json]:
+    """The properties of an object that hold large lists or objects."""
+    if not isinstance(value, dict):
+        return {}
+    return {key: part for key, part in value.items() if isinstance(part, (dict, list)) and _is_large(part)}
+
+
+def _is_large(value: Json) -> bool:
+    stack, parts = [value], 0
+    while stack:
+        part = stack.pop()
+        parts += len(part)
+        if parts >= LARGE_PARTS:
+            return True
+        stack.extend(p for p in (part.values() if isinstance(part, dict) else part) if isinstance(p, (dict, list)))
+    return False

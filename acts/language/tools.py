@@ -19,9 +19,9 @@ from pydantic import ValidationError
 
 from acts.language.config import Options, settings_problems
 from acts.language.errors import ExpressionError, Problem, TooComplex, format_choices, suggest, truncate
+from acts.language.expression_parser import parse
 from acts.language.messages import Request, ToolMessage
 from acts.language.output_methods import METHODS
-from acts.language.references import parse
 from acts.language.schema_forms import is_self_contained, with_defs
 from acts.language.schemas import Checker, checker, find_schema_problem
 from acts.language.values import ABSENT, Json, Place, pointer
@@ -33,19 +33,22 @@ if TYPE_CHECKING:
 
 META: Final = (
     "_tool", "_output", "_activity", "_delegate", "_scopes", "_outputPath", "_outputMethod", "_errorPath",
-    "_instance", "_reasoningForCall", "_approval", "_options",
+    "_instance", "_reasoningForCall", "_approval", "_options", "_when", "_each",
 )  # fmt: skip
 
 CallKind = Literal["activity", "delegate", "latent", "instance"]
 """What answers a Call; ``instance`` is a child that walks the Calls of some instances."""
 
+# Say when and how often a Call runs; a Call may carry them unless its Tool's schema for them is ``false``
+CONTROL: Final = ("_when", "_each")
 # Decided by the Tool alone: stripped from a Call, with a warning
 TOOL_ONLY: Final = ("_activity", "_options")
 # A Call may leave these out even where the Tool lists them as required
 OPTIONAL: Final = frozenset({"_tool", "_output", "_activity", "_options", "_instance"})
 _PLAIN: Final[dict[str, tuple[type, ...]]] = {
     "_activity": (str,), "_delegate": (str,), "_outputPath": (str,), "_outputMethod": (str,), "_errorPath": (str,),
-    "_scopes": (list,), "_approval": (bool,), "_tool": (str,), "_reasoningForCall": (str,),
+    "_scopes": (list,), "_approval": (bool,), "_tool": (str,), "_reasoningForCall": (str,), "_when": (str,),
+    "_each": (str, list),
 }  # fmt: skip
 _OPTION_KEYS: Final = frozenset(Options.model_fields)
 # Steps to read all Tools of a context: 5,000 small ones, or 100,000 subschemas
@@ -342,7 +345,9 @@ def _constant_problems(name: str, consts: Mapping[str, Json], at: Place) -> list
         place = pointer(*at, "properties", key)
         types = _PLAIN.get(key)
         if types and not isinstance(value, types):
-            words = {"str": "a string", "list": "a list", "bool": "true or false"}[types[0].__name__]
+            words = " or ".join(
+                {"str": "a string", "list": "a list", "bool": "true or false"}[t.__name__] for t in types
+            )
             problems.append(Problem("invalidTool", f'{key} of "{name}" must be {words}', place))
         elif key in ("_outputPath", "_errorPath"):
             try:

@@ -8,6 +8,7 @@ is a string that it cannot know.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -21,6 +22,10 @@ Place = tuple[str | int, ...]
 # Deeper JSON is refused: recursive checks, JSON Schema's among them, spend several Python
 # frames per level, and the interpreter stops at 1,000.
 MAX_DEPTH: Final = 100
+
+
+# What a double can hold, as for numbers with a fraction: another reader of the JSON would find infinity
+MAX_NUMBER: Final = 2**1024
 
 
 class _Marker:
@@ -112,10 +117,30 @@ def replace_parts(value: Json, replacements: Iterable[tuple[Place, Json]]) -> Js
     return holder[0]
 
 
+def contains_unknown(value: Json) -> bool:
+    """True when the value, or a part of it, is not known yet."""
+    if isinstance(value, dict):
+        return any(contains_unknown(v) for v in value.values())
+    if isinstance(value, list):
+        return any(contains_unknown(v) for v in value)
+    return value is UNKNOWN or value is UNKNOWN_TEXT
+
+
+def is_equal(one: Json, other: Json) -> bool:
+    """True for equal JSON values. Numbers are equal by value, and true is no number."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(is_equal(v, other[k]) for k, v in one.items())
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(is_equal, one, other))
+    return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
+
+
 def type_name(value: Json) -> str:
     """The JSON type of a value, for messages; "nothing" for ABSENT, "unknown" for UNKNOWN."""
     if value is None:
         return "null"
+    if value is UNKNOWN_TEXT:
+        return "string"
     if isinstance(value, bool):
         return "boolean"
     if isinstance(value, (int, float)):
@@ -141,35 +166,58 @@ def pointer(*tokens: str | int) -> str:
 def defect(value: Json, depth_limit: int = MAX_DEPTH) -> tuple[str, str] | None:
     """What makes ``value`` unfit to be stored, as (pointer, reason), or None.
 
-    Refused are nesting beyond ``depth_limit``, numbers that are not finite, strings and keys that
-    are not valid Unicode (lone surrogates), and values that are not JSON. The check is iterative,
-    so that no input can exhaust the stack.
+    Refused are nesting beyond ``depth_limit``, numbers beyond a double or not finite, strings and keys that
+    are not valid Unicode (lone surrogates), and values that are not JSON. The check is iterative, so that
+    no input can exhaust the stack.
     """
-    stack: list[tuple[Json, int, tuple[str | int, ...]]] = [(value, 0, ())]
+    if not isinstance(value, (dict, list)):
+        reason = _scalar_defect(value)
+        return None if reason is None else ("", reason)
+    stack: list[tuple[Json, int, _Trail]] = [(value, 0, None)]
     while stack:
-        item, depth, path = stack.pop()
-        if isinstance(item, (dict, list)):
-            if depth >= depth_limit:
-                return pointer(*path[:8]) + "/…", f"nested deeper than {depth_limit} levels"
-            for key, child in item.items() if isinstance(item, dict) else enumerate(item):
-                if isinstance(key, str) and not (key.isascii() or is_unicode(key)):
-                    return pointer(*path), "a key is not valid Unicode: it holds a lone surrogate"
-                if not (child is None or type(child) is int or (type(child) is str and child.isascii())):
-                    stack.append((child, depth + 1, (*path, key)))
-        else:
-            reason = _scalar_defect(item)
-            if reason:
-                return pointer(*path), reason
+        item, depth, trail = stack.pop()
+        if depth >= depth_limit:
+            return pointer(*_place(trail)[:8]) + "/…", f"nested deeper than {depth_limit} levels"
+        reason = _key_defect(item) if isinstance(item, dict) else None
+        if reason:
+            return pointer(*_place(trail)), reason
+        for key, child in item.items() if isinstance(item, dict) else enumerate(item):
+            kind = type(child)
+            if kind is dict or kind is list:
+                stack.append((child, depth + 1, (trail, key)))
+            elif not _IS_FIT.get(kind, _is_fit)(child):
+                return pointer(*_place(trail), key), _scalar_defect(child) or ""
     return None
+
+
+_Trail = Any
+"""The place of a part: None, or the place of what it is in, and its key there."""
+
+
+def _place(trail: _Trail) -> Place:
+    keys: list[str | int] = []
+    while trail is not None:
+        trail, key = trail
+        keys.append(key)
+    return tuple(reversed(keys))
+
+
+def _key_defect(item: dict[Any, Json]) -> str | None:
+    try:
+        return None if is_unicode("".join(item)) else "a key is not valid Unicode: it holds a lone surrogate"
+    except TypeError:
+        return "a key is not a string"
 
 
 def _scalar_defect(item: Json) -> str | None:
     if isinstance(item, str):
         return None if is_unicode(item) else "the string is not valid Unicode: it holds a lone surrogate"
+    if item is None or isinstance(item, bool) or item is UNKNOWN or item is UNKNOWN_TEXT:
+        return None
+    if isinstance(item, int):
+        return None if -MAX_NUMBER < item < MAX_NUMBER else "a number is beyond what a double can hold (1.8e308)"
     if isinstance(item, float):
         return None if math.isfinite(item) else f"{item} is not a JSON number"
-    if item is None or isinstance(item, (bool, int)) or item is UNKNOWN:
-        return None
     return f"{type(item).__name__} is not a JSON value"
 
 
@@ -182,3 +230,17 @@ def is_unicode(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def _is_fit(item: Json) -> bool:
+    return _scalar_defect(item) is None
+
+
+# Whether a value that is no list or object can be stored, by its type: the quick way of ``_scalar_defect``
+_IS_FIT: Final[dict[type, Callable[[Json], bool]]] = {
+    str: is_unicode,
+    int: lambda item: -MAX_NUMBER < item < MAX_NUMBER,
+    float: math.isfinite,
+    bool: lambda _: True,
+    type(None): lambda _: True,
+}

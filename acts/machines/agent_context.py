@@ -11,9 +11,10 @@ from acts.language.references import Expression, evaluate
 from acts.language.values import ABSENT, MAX_DEPTH, Json, defect
 from acts.plan.context_log import Log
 from acts.planner.solution import DEPTH_RESERVE, call_at
+from acts.tree.decisions import DECISION_KEYS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 # What of a tick's errors a model is shown; more of them say nothing new
 MAX_ERRORS_SHOWN: Final = 20
@@ -50,6 +51,17 @@ class AgentContext:
             error = {"code": "moreProblems", "message": f"… and {more} more problems"}
             self.append([{"type": "error", "data": {"call": None, "error": error}}])
         return shown
+
+    def append_decision(self, record: Mapping[str, Any]) -> None:
+        """Who decided what becomes part of the context, in place of the decision before.
+
+        What is about an instance belongs to it: models of the others are not shown it.
+        """
+        data = {k: v for k, v in record.items() if k in DECISION_KEYS}
+        message = {"type": "data", "kind": "decision", "data": data, "_outputPath": "†decision"}
+        instance = record.get("instance")
+        own = instance in self.log.own
+        self.append([{**message, "_instance": instance} if own else message])
 
     def provide(self, message: Data) -> None:
         """A message from outside joins the context.

@@ -45,6 +45,7 @@ from acts.tree.records import (
     Capabilities,
     ContextRef,
     GrantedRequest,
+    PermitLease,
     PlanExtension,
     PlanInput,
     SettledRequest,
@@ -67,7 +68,8 @@ if TYPE_CHECKING:
 class AgentSetup:
     """What an agent knows before it begins. ``raw`` is its Request as JSON; ``run_id`` that of this run.
 
-    ``advance`` is the request to a model that it begins with, ``refusal`` the reason why it has none.
+    ``advance`` is the request to a model that it begins with, ``refusal`` the reason why it has none, ``lease`` its
+    permits.
     """
 
     raw: dict[str, Any]
@@ -77,13 +79,14 @@ class AgentSetup:
     run_id: str
     advance: GrantedRequest | None = None
     refusal: str | None = None
+    lease: PermitLease | None = None
 
 
 class AgentRun(RunMachine):
     """``forecast`` says what a proposed plan will cost: of the part that is walked, and the bytes it is sent as."""
 
     def __init__(self, own: str, setup: AgentSetup, forecast: Callable[[ValidatedPlan], dict[str, Any] | None]) -> None:
-        super().__init__(own, setup.position, setup.advance)
+        super().__init__(own, setup.position, setup.advance, setup.lease)
         if setup.refusal is not None:
             self.budget.refuse_first(setup.refusal)
         self.setup = setup
@@ -183,7 +186,7 @@ class AgentRun(RunMachine):
             return list(self.budget.request_calls(f"plan-{step.tick}", step.calls))
         self._absorb()
         self._phase = "planning"
-        self._step = step = AskModel(step.tick, len(self.loop.request.context))
+        self._step = step = self.loop.ask()
         self._stream = StreamedPlan(self.loop) if self.loop.may_stream and not self.budget.limits_calls else None
         return list(self.budget.request([f"tick-{step.tick}"], self._size()))
 
@@ -196,7 +199,8 @@ class AgentRun(RunMachine):
         if not self.budget.limits_requests:
             return RequestSize()
         price, loop = self.setup.capabilities.price, self.loop
-        return planner_request_size(self.config, price, self._context_bytes.count(loop.request.context), loop.tools)
+        shown = self._context_bytes.count(loop.request.context, loop.turn_log.turns)
+        return planner_request_size(self.config, price, shown, loop.tools)
 
     def on_granted(self, effect: Granted, now: str) -> list[Any]:
         """The budget allows the request of a tick, or the Calls of its plan."""
@@ -215,6 +219,10 @@ class AgentRun(RunMachine):
             self.loop.undo_tick()
             return self._finish(Finished("failed", f"{effect.reason}, and there is no output", LIMIT_EXCEEDED))
         return self._finish(Finished("failed", f"{tick}{effect.reason}", LIMIT_EXCEEDED))
+
+    def on_history_full(self, error: CallError, now: str) -> list[Any]:
+        """The run ends as at any other limit; what was done is kept."""
+        return self._finish(Finished("failed", f"tick {self.loop.tick}: {error.message}", error.code))
 
     def _start_plan(
         self, tick: int, request: dict[str, Any], ids: Sequence[str], *, is_growing: bool = False
@@ -264,7 +272,7 @@ class AgentRun(RunMachine):
             return out
         if self._stream is not None and self._is_streaming:
             error = event.error
-            step = self.loop.answer_unusable(error.code, error.message, self._stream.started_calls)
+            step = self.loop.answer_unusable(error.code, error.message, started=self._stream.started_calls)
             return out + self._take_step(step, now)
         text = f"tick {self.loop.tick}: the model gave no answer: {event.error.message}"
         return out + self._finish(Finished("failed", text, event.error.code))
@@ -294,9 +302,13 @@ class AgentRun(RunMachine):
         stream.is_over = True
         if stream.early_end is not None:
             return self._plan_ended(stream.early_end, now)
-        if isinstance(step, DropRest):
-            return stream.send(PlanExtension(isComplete=True, dropped=step.reason))
-        return stream.send(stream.complete(step.request))
+        last = (
+            PlanExtension(isComplete=True, dropped=step.reason)
+            if isinstance(step, DropRest)
+            else stream.complete(step.request)
+        )
+        permits = self.permits.hand_over_more(f"plan-{step.tick}")  # the plan gets the permit of the request, too
+        return stream.send(last.model_copy(update={"permits": permits}))
 
     def _plan_ended(self, event: ChildEnded, now: str) -> list[Any]:
         if isinstance(self._step, AskModel) and self._stream is not None and not self.is_cancelling:
@@ -324,7 +336,7 @@ class AgentRun(RunMachine):
         named = [self.loop.results.with_full_id(record) for record in decisions]
         self.approvals.records += [{**record, "tick": tick} for record in named]
         for record in named:
-            self.loop.append_decision(record)
+            self.loop.context.append_decision(record)
         return self._take_step(self.loop.plan_ended(report), now)
 
     # -- people -------------------------------------------------------------------------------------

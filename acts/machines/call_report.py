@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from acts.language.wire import EACH_FAILED
 from acts.plan.planned_call import UNIT
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
     from acts.machines.walk import Walk
 
 _FAILED: Final = ("failed", "rejected")
+# Results of elements in the error of a Call, in a status that is asked for again and again
+MAX_RESULTS_SHOWN: Final = 100
 
 
 def call_item(walk: Walk, rank: int, in_queue: Collection[str] = ()) -> dict[str, Any]:
-    """``{id, tool, state, instance?, outputPath?, error?, call?, waitsFor?, taskQueue?}`` of one Call.
+    """``{id, tool, state, instance?, outputPath?, error?, reason?, elements?, call?, waitsFor?, taskQueue?}``.
 
-    ``call`` is the Call as planned, if a person put it into the plan and it failed: no plan message has it.
+    ``reason`` says why a Call was skipped; ``elements`` is ``{total, completed, failed, running}``. ``call`` is the
+    Call as planned, if a person put it into the plan and it failed: no plan message has it. The results of many
+    elements are left out of the ``error``: ``errors`` has them.
     ``in_queue`` are the keys of Calls that no worker has taken: they are ``ready``, in their ``taskQueue``.
     """
     node, call = walk.nodes[rank], walk.calls[rank]
@@ -30,12 +35,26 @@ def call_item(walk: Walk, rank: int, in_queue: Collection[str] = ()) -> dict[str
     if path is not None:
         out["outputPath"] = path
     if call.error is not None:
-        out["error"] = call.error
+        out["error"] = _shown_error(call.error)
+    if call.reason is not None:
+        out["reason"] = call.reason
+    if call.elements is not None:
+        out["elements"] = call.elements.counts()
     if call.edited and call.state in (*_FAILED, "cancelled"):
         out["call"] = node.planned
     if call.missing:
         out["waitsFor"] = list(call.missing)
     return out
+
+
+def _shown_error(error: Mapping[str, Any]) -> Mapping[str, Any]:
+    """An error as lists of Calls show it: of many elements, the first failures alone."""
+    details = error.get("details")
+    if error["code"] != EACH_FAILED or not isinstance(details, dict):
+        return error
+    if len(details.get("results", ())) <= MAX_RESULTS_SHOWN:
+        return error
+    return {**error, "details": {"errors": details["errors"][:MAX_RESULTS_SHOWN]}}
 
 
 def calls(walk: Walk, in_queue: Collection[str] = ()) -> list[dict[str, Any]]:

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 from acts.language.errors import CallError, EngineError
 from acts.language.strict_json import json_size
 from acts.language.wire import ANONYMOUS, BUDGET_SPENT, LIMIT_EXCEEDED
-from acts.machines.call_state import SETTLED
+from acts.machines.call_state import SETTLED, CallState
+from acts.machines.commands import CountElements
 from acts.machines.request_size import ContextBytes, latent_request_size
 from acts.machines.run_commands import AskOutput, StartActivity, StartBackground, StartDelegate, StartInstances
 from acts.plan.planned_call import UNIT, PlannedCall
-from acts.tree.batches import Batch
+from acts.tree.batches import Batch, widest_instance
 from acts.tree.delegation import build_delegate_input, depth_problem
 from acts.tree.records import BackgroundInput, InstanceInput
 
@@ -34,14 +35,28 @@ class CallStarts:
 
     def __init__(self, run: PlanRun) -> None:
         self._run = run
-        self._waiting: dict[str, StartCall] = {}
+        self._waiting: dict[str, StartCall | CountElements] = {}
         self._batch: tuple[ValidatedPlan, Batch] | None = None
+        self._widest: tuple[ValidatedPlan, int] | None = None
         self._context_bytes = ContextBytes()
 
     @property
     def is_waiting(self) -> bool:
-        """True while a Call waits for its grant."""
+        """True while a Call waits for the answer of the budget."""
         return bool(self._waiting)
+
+    @property
+    def widest_instance(self) -> int:
+        """How many Calls of one instance may run at once."""
+        whole = self._run.whole_plan
+        if self._widest is None or self._widest[0] is not whole:
+            self._widest = (whole, widest_instance(whole))
+        return self._widest[1]
+
+    @property
+    def has_room(self) -> bool:
+        """False while as many Calls wait for their grant as may be in flight: more would only take memory."""
+        return len(self._waiting) < self._run.permits.limit
 
     def start(self, commands: Iterable[StartCall], now: str) -> list[Any]:
         """The effects that start these Calls, or ask the budget first."""
@@ -54,12 +69,19 @@ class CallStarts:
                 out += self._start(command, None, now)
         return out + self._ask_budget(asking)
 
+    def count_elements(self, command: CountElements) -> list[Any]:
+        """Ask the budget whether a Call may be made for all of its elements: each counts as a Call."""
+        self._waiting[command.node.key] = command
+        return list(self._run.budget.request_calls(command.node.key, command.more))
+
     def granted(self, effect: Granted, now: str) -> list[Any]:
-        """A Call has its request: start it, unless it does not run any more."""
+        """A Call has its request, or may be made for its elements: start it, unless it does not run any more."""
         command = self._waiting.pop(effect.key, None)
         walk = self._run.walk
-        rank = walk.ranks.get(effect.key)
-        if command is None or rank is None or walk.calls[rank].state != "running":
+        if isinstance(command, CountElements):
+            return self._run.on_call(effect.key, lambda rank: walk.allow_elements(rank, now), now)
+        row = walk.rows.get(effect.key)
+        if command is None or row is None or walk.states.call(row).state != "running":
             return list(self._run.budget.settle(effect.key, None))
         return self._start(command, effect, now)
 
@@ -67,6 +89,10 @@ class CallStarts:
         """A Call has no request. A delegate starts all the same: it may need none, and knows the answer if it does."""
         command = self._waiting.pop(effect.key, None)
         run = self._run
+        if isinstance(command, CountElements):
+            text = f"{effect.reason}, and each element of _each counts as a call"
+            too_many = CallError(BUDGET_SPENT, text)
+            return run.on_call(effect.key, lambda rank: run.walk.allow_elements(rank, now, too_many), now)
         if command is not None and command.node.kind == "delegate" and command.node.delegate != ANONYMOUS:
             return self._start_delegate(command, None, now, effect.reason)
         error = CallError(BUDGET_SPENT, f"{effect.reason}, and this call needs a request to a model")
@@ -97,6 +123,8 @@ class CallStarts:
         detached = [c for c in commands if c.node.is_detached]
         requests = [c for c in commands if not c.node.is_detached]
         self._waiting |= {c.node.key: c for c in commands}
+        for command in commands:  # others may need the permit that a Call without a grant cannot use
+            self._run.permits.release(command.node.key)
         for command in detached:
             out += self._run.budget.request_share(command.node.key, 1 + max(1, self._open_detached()))
         if requests:
@@ -105,12 +133,12 @@ class CallStarts:
 
     def _open_detached(self) -> int:
         pairs = zip(self._run.walk.nodes, self._run.walk.calls, strict=True)
-        return sum(n.is_detached and n.kind == "delegate" and r.state not in SETTLED for n, r in pairs)
+        return sum(_open_detached(r) for n, r in pairs if n.is_detached and n.kind == "delegate")
 
     def _open_latent(self) -> int:
         """How many latent Calls may still need a request."""
         pairs = zip(self._run.walk.nodes, self._run.walk.calls, strict=True)
-        return sum(n.kind == "latent" and r.state in ("pending", "ready", "awaiting") for n, r in pairs)
+        return sum(_open_starts(r) for n, r in pairs if n.kind == "latent")
 
     def _size(self, commands: list[StartCall]) -> RequestSize:
         """The size of the largest of these requests."""
@@ -176,3 +204,17 @@ class CallStarts:
             context=self._run.setup.source, position=self._run.position.child(self._run.own, instance),
             approve=self._run.setup.approve, part=True,
         )  # fmt: skip
+
+
+def _open_detached(call: CallState) -> int:
+    """How many runs of its own a fire-and-forget Call may still start, those that are about to start included."""
+    if call.elements is not None and call.stage not in SETTLED:
+        return call.elements.unstarted + len(call.elements.running)
+    return int(call.state not in SETTLED)
+
+
+def _open_starts(call: CallState) -> int:
+    """How often a Call may still be started."""
+    if call.elements is not None and call.stage not in SETTLED:
+        return call.elements.unstarted
+    return int(call.state in ("pending", "ready", "awaiting"))

@@ -30,10 +30,19 @@ class AskHuman:
 
 
 @dataclass(frozen=True, slots=True)
+class CountElements:
+    """A Call is made ``more`` times beyond the one that the plan lists: may it? ``Walk.allow_elements`` answers yes."""
+
+    rank: int
+    node: PlannedCall
+    more: int
+
+
+@dataclass(frozen=True, slots=True)
 class PlanFinished:
     """Every Call has settled."""
 
     status: str
 
 
-Command = StartCall | AskHuman | PlanFinished
+Command = StartCall | AskHuman | CountElements | PlanFinished

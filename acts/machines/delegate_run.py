@@ -58,7 +58,7 @@ class DelegateMachine(RunMachine):
     """A delegate without a planner: ``result`` is what it came to, ``failure`` why it failed."""
 
     def __init__(self, own: str, own_input: DelegateInput, position: TreePosition, request: Request) -> None:
-        super().__init__(own, position, own_input.grant)
+        super().__init__(own, position, own_input.grant, own_input.lease)
         self.request = request
         self.result: dict[str, Any] = {}
         self.failure: CallError | None = None
@@ -113,6 +113,10 @@ class DelegateMachine(RunMachine):
     def on_decided(self, effect: Decided, now: str) -> list[Any]:
         """Nothing waits in such a run itself."""
         return []
+
+    def on_history_full(self, error: CallError, now: str) -> list[Any]:
+        """Nothing more can be recorded."""
+        return self.fail(error)
 
     def complete(self, **result: Any) -> list[Any]:
         """It has come to an end."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from acts.language.errors import DecisionRefused
+from acts.language.strict_json import json_size
 from acts.language.wire import DECISION, EDIT
 from acts.machines.budget import SendRecord
 from acts.tree.decisions import Decision, PendingApproval, match_decision, read_decision
@@ -21,8 +22,10 @@ from acts.tree.records import ForwardedDecision
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-# Decisions that are kept at a time; a flood of signals must not grow the state without end
+# Decisions that are kept at a time, and the bytes of their JSON: a flood of signals must not keep the state of a run
+# from fitting into the next
 MAX_EARLY: Final = 100
+MAX_EARLY_BYTES: Final = 512 * 1024
 
 _Seen = tuple[str, str | None, str | None]  # workflow id, call, instance
 
@@ -106,7 +109,8 @@ class EarlyDecisions:
 
     def keep(self, item: ReceivedDecision) -> bool:
         """Keep a decision for its wait; False when there is no room for another one."""
-        if len(self._kept) >= MAX_EARLY:
+        size = sum(json_size(dict(e.decision.raw)) for e in (*self._kept, item))
+        if len(self._kept) >= MAX_EARLY or size > MAX_EARLY_BYTES:
             return False
         self._kept.append(item)
         return True

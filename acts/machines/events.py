@@ -47,6 +47,13 @@ class CallDetached:
 
 
 @dataclass(frozen=True, slots=True)
+class StartPostponed:
+    """A Call that was to start did not: the history has no room for it."""
+
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
 class ChildStarted:
     """The child of a Call, or of a plan, runs under this id."""
 
@@ -122,6 +129,13 @@ class StartsReleased:
 
 
 @dataclass(frozen=True, slots=True)
+class HistoryFull:
+    """The history can take nothing more, and no other run can take over: the run ends with what it has."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class CancelRequested:
     """The run is cancelled: nothing more starts, and the driver cancels what is in flight."""
 
@@ -163,7 +177,7 @@ class RecordLost:
 
 
 Event = (
-    Begin | CallCompleted | CallFailed | CallDetached | ChildStarted | ChildEnded | ModelAnswered | ModelFailed
-    | DecisionReceived | Provided | PauseRequested | ResumeRequested | StartsHeld | StartsReleased | CancelRequested
-    | TimerFired | QueuesChecked | RecordReceived | RecordDelivered | RecordLost
+    Begin | CallCompleted | CallFailed | CallDetached | StartPostponed | ChildStarted | ChildEnded | ModelAnswered
+    | ModelFailed | DecisionReceived | Provided | PauseRequested | ResumeRequested | StartsHeld | StartsReleased
+    | CancelRequested | HistoryFull | TimerFired | QueuesChecked | RecordReceived | RecordDelivered | RecordLost
 )  # fmt: skip

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from acts.language.references import Path, parse, paths
+from acts.language.expression_parser import parse
+from acts.language.references import Path, paths
 from acts.language.values import ABSENT, Json, get
 from acts.machines.call_report import call_item, error_item
 from acts.machines.call_state import SETTLED
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from acts.machines.walk import Walk
+    from acts.machines.walk_view import WalkView
     from acts.plan.context_log import Log
     from acts.plan.planned_call import PlannedCall
 
@@ -51,7 +53,7 @@ def status_of(shared: str, parts: Sequence[str]) -> str:
     return next((state for state in _FAILURES if state in parts), "failed")
 
 
-def status_of_plan(walk: Walk) -> str:
+def status_of_plan(walk: WalkView) -> str:
     """How a plan ends, or would end now."""
     counts = walk.counts
     if walk.prepared.request.instances():
@@ -62,7 +64,7 @@ def status_of_plan(walk: Walk) -> str:
     return "cancelled" if is_cancelled else status
 
 
-def _status_of_batch(walk: Walk) -> str:
+def _status_of_batch(walk: WalkView) -> str:
     shared: list[str] = []
     parts: dict[str, list[str]] = {}
     for node, call in zip(walk.nodes, walk.calls, strict=True):

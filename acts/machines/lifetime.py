@@ -1,23 +1,27 @@
-"""When a run continues as new: a short history costs less to replay, and a long one is terminated.
+"""When a run continues as new, what its history still has room for, and when it must end.
 
-A run can continue as new at a *quiet* moment, when nothing of it is in flight. The server's limits
-are 51,200 events and 50 MB, and 10,000 signals; it suggests a new run from 4,096 events on.
+A run can continue as new at a *quiet* moment, when nothing of it is in flight. The server terminates a run
+above 51,200 events or 50 MiB, without a result, and takes 10,000 signals for it; it suggests a new run from
+4,096 events or 4 MB on.
 
 1. When a new run is due and everything in flight has just ended, starts are held back for an instant:
    a quiet moment that costs nothing.
 2. Without one by ``DRAIN_EVENTS``, ``DRAIN_BYTES`` or ``DRAIN_SIGNALS``, starts are held until what is in
    flight has ended, but for ``DRAIN_SECONDS`` at most: one slow Call must not stop the others. The next try
    comes later.
-3. From ``LAST_EVENTS``, ``LAST_BYTES`` or ``LAST_SIGNALS`` on, the drain has no limit.
+3. A start that would take the history beyond ``LAST_EVENTS`` or ``LAST_BYTES``, with the results that are
+   expected of what is in flight, is not made: the run drains without a limit, and the next run makes it.
 
 Continue-as-new ends a cron: the new run has no cron schedule. So a run of a cron continues as new only from
 the last of these limits on, when the server would end it, and the cron with it.
 
-A state that does not fit one payload keeps the run where it is until its history has grown by a third.
+A state that does not fit one payload keeps the run where it is. It may then use its history up to
+``END_EVENTS`` and ``END_BYTES``, tries again after every third of a drain, and at last ends with what it has.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -33,6 +37,12 @@ LAST_BYTES: Final = 40_000_000
 MANY_SIGNALS: Final = 5_000
 DRAIN_SIGNALS: Final = 7_500
 LAST_SIGNALS: Final = 9_000
+# Below the server's limits by what may still come: the result of the run (1.5 MiB), two payloads of at most
+# 2 MiB that are on their way, and 2,000 events of signals and of updates
+END_EVENTS: Final = 49_000
+END_BYTES: Final = 46_000_000
+# Scheduled, started and completed, and the three events of a workflow task that nothing else shares
+CALL_EVENTS: Final = 6
 DRAIN_TIMER: Final = "drain before continue-as-new"
 
 
@@ -63,16 +73,24 @@ class Lifetime:
     _drain_after_bytes: int = field(default_factory=lambda: DRAIN_BYTES)
     _drain_after_signals: int = field(default_factory=lambda: DRAIN_SIGNALS)
     _not_before: int = 0
+    _not_before_bytes: int = 0
     _is_draining: bool = False
+    _is_full: bool = False
+    _stays: bool = False
 
     def is_due(self, history: HistorySize) -> bool:
         """True when the history is long enough for a new run."""
-        if history.events < self._not_before:
+        if self._is_full or self._is_draining:
+            return True
+        if history.events < self._not_before and history.bytes < self._not_before_bytes:
             return False
         if self.is_cron:
             return history.is_near_the_limit
-        is_long = history.events >= self._drain_after or history.signals >= MANY_SIGNALS
-        return history.is_new_run_suggested or is_long
+        return history.is_new_run_suggested or self._is_long(history) or history.signals >= MANY_SIGNALS
+
+    def _is_long(self, history: HistorySize) -> bool:
+        is_long = history.events >= self._drain_after or history.bytes >= self._drain_after_bytes
+        return is_long or history.signals >= self._drain_after_signals
 
     def should_hold(self, history: HistorySize, in_flight: int, just_ended: int) -> bool:
         """True when all that was in flight has just ended: hold what would start next, and it is quiet."""
@@ -80,21 +98,79 @@ class Lifetime:
 
     def drain_seconds(self, history: HistorySize) -> float | None:
         """None: no drain begins now. Else hold all starts, for so long; 0 means until it is quiet."""
-        long = history.events >= self._drain_after or history.bytes >= self._drain_after_bytes
-        long = long or history.signals >= self._drain_after_signals
-        if self._is_draining or not long or not self.is_due(history):
+        if self._is_draining or not self.is_due(history) or not (self._is_full or self._is_long(history)):
             return None
         self._is_draining = True
         self._drain_after = history.events + DRAIN_EVENTS
         self._drain_after_bytes = history.bytes + DRAIN_BYTES // 3
         self._drain_after_signals = history.signals + (LAST_SIGNALS - DRAIN_SIGNALS) // 3
-        return 0.0 if history.is_near_the_limit else DRAIN_SECONDS
+        return 0.0 if self._is_full or history.is_near_the_limit else DRAIN_SECONDS
 
     def end_drain(self) -> None:
         """Starts are released: the time is over, or the run stays."""
         self._is_draining = False
 
-    def stay(self, history: HistorySize) -> None:
-        """The state does not fit one payload: go on here as long as the server lets us."""
+    def has_room(self, history: HistorySize, new_bytes: int, in_flight: int) -> bool:
+        """False when the history has no room for a start: the run is full, and the next one makes it.
+
+        ``new_bytes`` is what the history grows by: what this task has sent, the start, and the results that are
+        expected of it and of the ``in_flight`` others.
+        """
+        events, bytes_ = (END_EVENTS, END_BYTES) if self._stays else (LAST_EVENTS, LAST_BYTES)
+        new_events = CALL_EVENTS * (in_flight + 1)
+        self._is_full = history.events + new_events > events or history.bytes + new_bytes > bytes_
+        return not self._is_full
+
+    def stay(self, history: HistorySize) -> bool:
+        """The state does not fit one payload: stay in this run. False when it has no room for that either."""
+        if self._is_full and self._stays:
+            return False
         self._not_before = history.events + DRAIN_EVENTS // 3
-        self._is_draining = False
+        self._not_before_bytes = history.bytes + DRAIN_BYTES // 3
+        self._stays, self._is_draining, self._is_full = True, False, False
+        return True
+
+    def must_end(self, history: HistorySize) -> bool:
+        """True when whatever comes next could take the history beyond the server's limits."""
+        return history.events >= END_EVENTS or history.bytes >= END_BYTES
+
+
+# Of a Call whose Tool has returned nothing yet: 2,000 Calls in flight stay below LAST_BYTES with it
+UNSEEN_RESULT_BYTES: Final = 16 * 1024
+
+
+@dataclass(slots=True)
+class ExpectedResults:
+    """The bytes that what is in flight may still add to the history, learnt from what came back before.
+
+    A *source* is what returns results alike: a Tool, or a type of child.
+    """
+
+    _in_flight: Counter[str] = field(default_factory=Counter)
+    _seen: dict[str, tuple[int, int, int]] = field(default_factory=dict)  # by source: results, bytes, the largest
+
+    def of(self, source: str) -> int:
+        """The bytes of a result of this source: twice the mean, and at most the largest so far."""
+        seen = self._seen.get(source)
+        return UNSEEN_RESULT_BYTES if seen is None else min(seen[2], 2 * seen[1] // seen[0])
+
+    @property
+    def total(self) -> int:
+        """The bytes that are expected of everything in flight."""
+        return sum(count * self.of(source) for source, count in self._in_flight.items())
+
+    @property
+    def in_flight(self) -> int:
+        """How much is in flight."""
+        return self._in_flight.total()
+
+    def started(self, source: str) -> None:
+        """One more is in flight."""
+        self._in_flight[source] += 1
+
+    def ended(self, source: str, size: int | None) -> None:
+        """One has ended with a result of so many bytes; None: without one."""
+        self._in_flight[source] -= 1
+        if size is not None:
+            count, total, largest = self._seen.get(source, (0, 0, 0))
+            self._seen[source] = (count + 1, total + size, max(largest, size))

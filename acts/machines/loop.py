@@ -10,38 +10,31 @@ Plain data, like the walk: no clock, no Temporal. ``AgentRun`` performs the step
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from acts.language.errors import DecisionRefused, EngineError, InvalidRequest, Problem, TooComplex
-from acts.language.messages import Data, Request, output_schema, parse_message
-from acts.language.schemas import Checker, checker, find_schema_problem
+from acts.language.errors import DecisionRefused, EngineError, InvalidRequest, Problem
+from acts.language.messages import Data, Request, output_schema
+from acts.language.schemas import find_schema_problem
 from acts.language.tools import Tool, read_tools
 from acts.language.usage import Usage
-from acts.language.values import MAX_DEPTH, Json, defect, pointer
+from acts.language.values import Json
 from acts.language.wire import (
     INVALID_SOLUTION,
     LIMIT_EXCEEDED,
     NOT_RUN,
     REJECTED,
-    SCHEMA_MISMATCH,
-    TOO_COMPLEX,
-    UNRESOLVED,
 )
 from acts.machines.agent_context import MAX_ERRORS_SHOWN, AgentContext
+from acts.machines.output_check import OutputCheck
+from acts.machines.tick_plans import TickPlans
 from acts.machines.tick_results import TickResults
-from acts.plan.planned_call import approval_needed
-from acts.plan.validate import ValidatedPlan, settings_problems_of, validate_plan
-from acts.planner.solution import DEPTH_RESERVE, output_problems, resolve_output, shape_problems
-from acts.tree.decisions import DECISION_KEYS
-from acts.tree.plan_request import full_request, minimal_request
+from acts.machines.turn_log import ANSWER_REFUSED, NOT_FIRST, TickOutcome, TurnLog
+from acts.plan.validate import ValidatedPlan, settings_problems_of
+from acts.planner.solution import output_problems, shape_problems
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    from acts.plan.planned_call import PlannedCall
-
-_NOT_FOR_PLANS: Final = ("maxTicks", "step", "budget", "approve")
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,17 +116,18 @@ class Loop:
         self.warnings = tuple(problems)
         self.tools: Mapping[str, Tool] = tools.by_name
         self.mode = request.plan.mode if request.plan is not None else "eager"
+        self.plans = TickPlans(self.context, self.tools, self.mode)
+        self._output = OutputCheck(self.output_schema)
         self.tick = 0
         self.usage = Usage()
         self.results = TickResults()
-        self.output: Json = None
+        self.turn_log = TurnLog()
         self.plan_tick = 0
         self.prepared: ValidatedPlan | None = None
         self._calls_refusal = calls_refusal
         self._proposal: tuple[ValidatedPlan, list[Json]] | None = None
-        self._output_wanted: Json = None
         self._is_partly_run = False
-        self._dropped: tuple[list[Problem], list[Json]] | None = None
+        self._dropped: tuple[list[Problem], list[Json], str | None] | None = None
 
     @property
     def request(self) -> Request:
@@ -153,7 +147,12 @@ class Loop:
             text = f"maxTicks {limit} is reached and there is no output"
             return Finished("failed", f"{text}: raise maxTicks, or see the errors", LIMIT_EXCEEDED)
         self.tick += 1
-        return AskModel(self.tick, len(self.request.context))
+        return self.ask()
+
+    def ask(self) -> AskModel:
+        """The request of this tick, with the context as it is now."""
+        self.turn_log.begin(len(self.request.context))
+        return AskModel(self.tick, self.turn_log.at)
 
     def undo_tick(self) -> None:
         """Take back a tick that was not begun."""
@@ -161,11 +160,12 @@ class Loop:
 
     def answered(self, solution: Json, started: Sequence[Json] = ()) -> Step:
         """The model's Solution for this tick; ``started`` are its Calls that are walked already."""
+        self.turn_log.answer = solution
         problems = list(shape_problems(solution))
         if problems:
             return self._refuse(problems, [], started)
-        calls, self._output_wanted = solution.get("calls") or [], solution.get("output")
-        problems = list(output_problems(self._output_wanted))
+        calls, self._output.wanted = solution.get("calls") or [], solution.get("output")
+        problems = list(output_problems(self._output.wanted))
         if started and calls[: len(started)] != list(started):
             text = "the answer does not begin with the calls that had started while it was written"
             return self._refuse([Problem(INVALID_SOLUTION, text, "/calls")], calls, started)
@@ -175,7 +175,7 @@ class Loop:
         if refusal:
             return Finished("failed", refusal, LIMIT_EXCEEDED)
         try:
-            prepared = self._validate(calls)
+            prepared = self.plans.validate(calls)
         except InvalidRequest as error:
             return self._refuse([*problems, *(p for p in error.problems if p.fatal)], calls, started)
         if problems:
@@ -184,25 +184,41 @@ class Loop:
         self.prepared, self.plan_tick = prepared, self.tick
         return AwaitApproval(self.tick) if self.asks_for_plan else self.approved()
 
-    def answer_unusable(self, code: str, message: str, started: Sequence[Json] = ()) -> Step:
-        """The model's answer was no Solution, or none that can be run; ``started`` as in ``answered``."""
+    def answer_unusable(self, code: str, message: str, text: str | None = None, started: Sequence[Json] = ()) -> Step:
+        """The model's answer was no Solution, or none that can be run; ``text`` is one that was no JSON.
+
+        ``started`` as in ``answered``.
+        """
         if not started:
             self.results.walking = []
-        return self._refuse([Problem(code, message)], [], started)
+        elif text is None:
+            self.turn_log.answer = {"calls": list(started)}
+        return self._refuse([Problem(code, message)], [], started, text)
 
     def plan_ended(self, result: Mapping[str, Any]) -> Step:
         """The plan of this tick has been walked; ``result`` is that of a Plan."""
         if self._dropped is not None:
             result = self._without_dropped(result)
         self.context.append(result.get("context") or ())
+        count = len(self.results.calls)
         failures = self.results.record(result, self.tick)
         self.context.append({"type": "error", "data": data} for data in failures[:MAX_ERRORS_SHOWN])
+        nodes, plan = self.prepared.nodes if self.prepared is not None else (), self.request.plan
+        outcome = TickOutcome(self.results.calls[count:], failures, nodes, self.context)
         if self._dropped is not None:
-            (problems, calls), self._dropped = self._dropped, None
-            return self._refuse(problems, calls)
-        if failures or self._output_wanted is None or self._is_partly_run:
+            (problems, calls, text), self._dropped = self._dropped, None
+            self._append_problems(problems, calls)
+            self.turn_log.record_broken(outcome.outcomes(ANSWER_REFUSED), problems, text)
             return self.next_tick()
-        return self._finish() or self.next_tick()
+        is_withheld = bool(failures) or self._is_partly_run
+        wants_output = self._output.wanted is not None
+        problems = self._find_output_problems() if wants_output and not is_withheld else []
+        self._append_problems(problems, [])
+        self.turn_log.record_plan(
+            outcome.outcomes(NOT_FIRST if self._is_partly_run else None), problems,
+            plan.calls if plan is not None else (), withholds_output=is_withheld and wants_output,
+        )  # fmt: skip
+        return self.next_tick() if is_withheld or not wants_output or problems else Finished("completed")
 
     # -- an answer that is still being written -----------------------------------------------------
 
@@ -213,23 +229,12 @@ class Loop:
         is_whole = config.step == "plan" and not self.request.instances()
         return config.stream and self.mode == "eager" and is_whole and not self.asks_for_plan
 
-    def validate_beginning(self, calls: list[Json]) -> ValidatedPlan:
-        """The first Calls of an answer as the beginning of a plan.
-
-        Raises:
-            InvalidRequest: whatever follows, the answer has these problems.
-        """
-        broken = defect(calls, MAX_DEPTH - DEPTH_RESERVE)
-        if broken:
-            raise InvalidRequest([Problem(INVALID_SOLUTION, broken[1], "/calls" + broken[0])])
-        return self._validate(calls, is_complete=False)
-
     def streamed_request(self, prepared: ValidatedPlan) -> dict[str, Any]:
         """The Request of the beginning of a plan, which is walked from now on."""
-        nodes = self._next_nodes(prepared)
+        nodes = self.plans.next_nodes(prepared)
         self.prepared, self.plan_tick = prepared, self.tick
         self.results.begin(nodes, self.tick)
-        return self._plan_request(prepared, nodes)
+        return self.plans.request_for(prepared, nodes)
 
     def _without_dropped(self, result: Mapping[str, Any]) -> dict[str, Any]:
         """The result of a plan without the Calls that had not started; the others are the plan."""
@@ -276,6 +281,7 @@ class Loop:
         calls, self._proposal = self.proposed_calls, None
         self.context.append([{"type": "plan", "plan": calls, "mode": self.mode}])
         self._append_problems([Problem(REJECTED, reason)], [])
+        self.turn_log.reject(reason, calls)
         return self.next_tick()
 
     def check_edit(self, id_: str | None, changed: Json, plan: tuple[Json, ...] | None) -> ValidatedPlan:
@@ -288,10 +294,7 @@ class Loop:
         refusal = self._refusal_of(calls)
         if refusal:
             raise InvalidRequest([Problem("limitExceeded", refusal, "/calls")])
-        broken = defect(calls, MAX_DEPTH - DEPTH_RESERVE)
-        if broken:
-            raise InvalidRequest([Problem(INVALID_SOLUTION, broken[1], "/calls" + broken[0])])
-        return self._validate(calls)
+        return self.plans.validate_unread(calls)
 
     def _with_changed_call(self, id_: str | None, changed: Json) -> list[Json]:
         nodes = self.prepared.nodes if self.prepared is not None else ()
@@ -308,101 +311,48 @@ class Loop:
         self.prepared = prepared
         self._proposal = (prepared, list(plan.calls) if plan is not None else [])
 
-    def append_decision(self, record: Mapping[str, Any]) -> None:
-        """Who decided what becomes part of the context, in place of the decision before.
-
-        What is about an instance belongs to it: models of the others are not shown it.
-        """
-        data = {k: v for k, v in record.items() if k in DECISION_KEYS}
-        message = {"type": "data", "kind": "decision", "data": data, "_outputPath": "†decision"}
-        instance = record.get("instance")
-        own = instance in self.context.log.own
-        self.context.append([{**message, "_instance": instance} if own else message])
-
     def _refusal_of(self, calls: list[Json]) -> str | None:
         return self._calls_refusal(self.request.count_calls(calls))
 
     # -- parts ------------------------------------------------------------------------------------
 
-    def _validate(self, calls: list[Json], *, is_complete: bool = True) -> ValidatedPlan:
-        plan = parse_message({"type": "plan", "plan": calls, "mode": self.mode}, len(self.request.context))
-        unlimited = self.request.config.budget.model_copy(update={"calls": None})
-        config = self.request.config.model_copy(update={"budget": unlimited})
-        request = replace(self.request, config=config, context=(*self.request.context, plan))
-        return validate_plan(request, self.tools, self.context.log, ("calls",), is_complete=is_complete)
-
     def pending_plan_request(self) -> tuple[ValidatedPlan, dict[str, Any]]:
         """What of the proposal would be walked, and the Request that it would be walked by."""
         if self._proposal is None:
             raise EngineError("nothing is proposed")
-        prepared = self._proposal[0]
-        nodes = self._next_nodes(prepared)
-        part = prepared if len(nodes) == len(prepared.nodes) else self._validate([n.planned for n in nodes])
-        return part, self._plan_request(prepared, nodes)
-
-    def _next_nodes(self, prepared: ValidatedPlan) -> list[PlannedCall]:
-        """All Calls of a plan as listed, or with ``step: call`` the first one that is to be run."""
-        nodes = sorted(prepared.nodes, key=lambda n: n.index)
-        if self.request.config.step == "call":  # in plan order the first is ready; a thought is none
-            return [next((n for n in prepared.nodes if n.outcomes or n.kind != "latent"), nodes[0])]
-        return nodes
-
-    def _plan_request(self, prepared: ValidatedPlan, nodes: list[PlannedCall]) -> dict[str, Any]:
-        """The Request that these Calls are walked by."""
-        settings = self.request.raw.get("config") or {}
-        approve = {**(settings.get("approve") or {}), "plan": False}
-        config = {**{k: v for k, v in settings.items() if k not in _NOT_FOR_PLANS}, "approve": approve}
-        # A person may change a Call that waits into any that the agent could make
-        whole = any(approval_needed(n, self.request.config.approve) for n in nodes)
-        return (full_request if whole else minimal_request)(prepared, self.context.log, nodes, config)
+        return self.plans.next_part(self._proposal[0])
 
     def _start(self, prepared: ValidatedPlan, calls: list[Json]) -> StartPlan:
         """Start the plan: all of it, or with ``step: call`` the first Call that is to be run."""
-        nodes = self._next_nodes(prepared)
+        nodes = self.plans.next_nodes(prepared)
         self._is_partly_run = len(nodes) < len(prepared.nodes)
         self.results.begin(nodes, self.tick)
-        request = self._plan_request(prepared, nodes)
+        request = self.plans.request_for(prepared, nodes)
         self.context.append([{"type": "plan", "plan": calls, "mode": self.mode}])
         count = self.request.count_calls([n.planned for n in nodes])
         return StartPlan(self.tick, request, tuple(n.id for n in nodes), count)
 
     def _finish(self) -> Finished | None:
         """The end, when the output holds; else an error message that says why it does not."""
-        problems = self._output_problems()
+        problems = self._find_output_problems()
         if problems:
             self._append_problems(problems, [])
+            self.turn_log.refuse(problems)
             return None
         return Finished("completed")
 
-    def _output_problems(self) -> list[Problem]:
-        if self._output_wanted is None:
-            return [Problem("emptySolution", "the answer has neither calls nor an output: give one of them")]
-        missing: list[str] = []
-        output = resolve_output(self._output_wanted, lambda path: self.context.log.read(path, 0), missing)
-        if missing:
-            listed = ", ".join(dict.fromkeys(missing))
-            return [Problem(UNRESOLVED, f"the output refers to {listed}, and nothing is there", "/output")]
-        if output is None:
-            return [Problem("emptySolution", "the output refers to null: that is no output", "/output")]
-        try:
-            defects = self._check.defects(output) if self._check is not None else []
-        except TooComplex as error:
-            return [Problem(TOO_COMPLEX, f"the output: {error}", "/output")]
-        self.output = None if defects else output
-        return [Problem(SCHEMA_MISMATCH, f"the output: {why}", pointer("output", *at)) for at, why in defects]
-
-    @property
-    def _check(self) -> Checker | None:
-        return None if self.output_schema is None else checker(self.output_schema)
+    def _find_output_problems(self) -> list[Problem]:
+        return self._output.find_problems(lambda path: self.context.log.read(path, 0))
 
     def _refuse(
-        self, problems: list[Problem], calls: list[Json], started: Sequence[Json] = ()
+        self, problems: list[Problem], calls: list[Json], started: Sequence[Json] = (), text: str | None = None
     ) -> AskModel | DropRest | Finished:
         """The problems go back to the model; where Calls have started, once these have ended."""
         if started:
-            self._dropped = (problems, calls)
+            self._dropped = (problems, calls, text)
             return DropRest(self.tick, problems[0].message)
         self._append_problems(problems, calls)
+        self.turn_log.refuse(problems, text)
         return self.next_tick()
 
     def _append_problems(self, problems: list[Problem], calls: list[Json]) -> None:
@@ -411,6 +361,11 @@ class Loop:
             self.results.errors.append({"call": call, "tick": self.tick, **shown})
 
     # -- what can be seen -------------------------------------------------------------------------
+
+    @property
+    def output(self) -> Json:
+        """The output, once one holds."""
+        return self._output.value
 
     def provide(self, message: Data) -> None:
         """A message from outside joins the context; raises InvalidRequest when it cannot."""
@@ -428,10 +383,11 @@ class Loop:
 
     def snapshot(self) -> dict[str, Any]:
         """The loop as JSON, between two ticks or while a plan is proposed."""
-        proposal = {"calls": self.proposed_calls, "output": self._output_wanted} if self.is_proposing else None
+        proposal = {"calls": self.proposed_calls, "output": self._output.wanted} if self.is_proposing else None
         return {
             "context": self.context.appended(), "tick": self.tick, "usage": self.usage.to_json(),
             "planTick": self.plan_tick, "results": self.results.snapshot(), "proposal": proposal,
+            "conversation": self.turn_log.snapshot(),
         }  # fmt: skip
 
     def restore(self, data: Mapping[str, Any]) -> None:
@@ -440,10 +396,11 @@ class Loop:
         self.tick, self.plan_tick = data["tick"], data["planTick"]
         self.usage.add(data["usage"])
         self.results.restore(data["results"])
+        self.turn_log.restore(data.get("conversation") or {})
         if self.plan_tick and self.request.plan is not None:  # for whoever asks for its drawing
             with contextlib.suppress(InvalidRequest):
-                self.prepared = self._validate(list(self.request.plan.calls))
+                self.prepared = self.plans.validate(list(self.request.plan.calls))
         proposal = data["proposal"]
         if proposal is not None:
-            self._output_wanted = proposal["output"]
-            self.edited(self._validate(list(proposal["calls"])))
+            self._output.wanted = proposal["output"]
+            self.edited(self.plans.validate(list(proposal["calls"])))

@@ -16,8 +16,8 @@ from acts.tree.records import PendingChanged, TreePosition
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-# Changes in one report: some hundred bytes each
-MAX_CHANGES: Final = 1_000
+# Changes in one report: some hundred bytes each; at most 5 kB, of ids and texts at the limit of their length
+MAX_CHANGES: Final = 200
 # Seconds after which a report that did not reach the root is sent again; later only with the next change
 RESEND_SECONDS: Final = (5.0, 60.0, 600.0)
 

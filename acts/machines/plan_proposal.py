@@ -59,11 +59,11 @@ class PlanProposals:
             loop.edited(effect.token)
             self._checked = None
             self.version += 1
-            loop.append_decision(decision.record(wait, ""))
+            loop.context.append_decision(decision.record(wait, ""))
             return None
         part, _ = loop.pending_plan_request()
         self._approved_forecast = self._forecast_plan(part)
-        loop.append_decision(decision.record(wait, ""))
+        loop.context.append_decision(decision.record(wait, ""))
         return loop.approved()
 
     def take_forecast(self) -> dict[str, Any] | None:

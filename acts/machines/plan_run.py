@@ -15,7 +15,7 @@ from acts.language.wire import APPROVE, CANCELLED, EDIT, ENGINE_ERROR, NOT_RUN, 
 from acts.machines.budget import BudgetRefused, Granted
 from acts.machines.call_starts import CallStarts
 from acts.machines.child_reports import decision_seen_from_above, reported_instances
-from acts.machines.commands import AskHuman, PlanFinished, StartCall
+from acts.machines.commands import AskHuman, CountElements, PlanFinished, StartCall
 from acts.machines.events import (
     Begin,
     CallCompleted,
@@ -27,6 +27,7 @@ from acts.machines.events import (
     PauseRequested,
     Provided,
     ResumeRequested,
+    StartPostponed,
     StartsHeld,
     StartsReleased,
 )
@@ -66,16 +67,17 @@ class PlanRun(RunMachine):
     """
 
     def __init__(self, own: str, setup: PlanSetup, identify: Callable[[PlannedCall], str], forecast: Forecast) -> None:
-        super().__init__(own, setup.position)
+        super().__init__(own, setup.position, lease=setup.lease)
         self.setup = setup
         self.price = setup.capabilities.price
         self.raw = setup.raw
-        self.walk = Walk(self._own_part(setup.prepared), identify)
+        self._starts = CallStarts(self)
+        self.walk = Walk(self._own_part(setup.prepared), identify, self._may_start)
+        self.walk.counts_elements = self.budget.limits_calls
         self.version = 1
         self.is_approved = not asks_for_plan(setup.prepared)
         self.forecast: dict[str, Any] | None = None if setup.input is None else setup.input.forecast
         self._forecast_plan = forecast
-        self._starts = CallStarts(self)
         self._checked: tuple[Any, ValidatedPlan] | None = None
         self.notes += [p.text() for p in setup.prepared.warnings if p.code == "limitLowered"]
         self.walk.growing = setup.input is not None and setup.input.isGrowing
@@ -110,6 +112,11 @@ class PlanRun(RunMachine):
     def can_continue_as_new(self) -> bool:
         """True when nothing is in flight."""
         return self.walk.quiet and not self._starts.is_waiting
+
+    @property
+    def takes_back_starts(self) -> bool:
+        """True: its Calls wait in the walk."""
+        return True
 
     @property
     def phase(self) -> str:
@@ -158,24 +165,34 @@ class PlanRun(RunMachine):
     def _detached(self, event: CallDetached, now: str) -> list[Any]:
         return self.on_call(event.key, lambda rank: self.walk.detached(rank, now), now)
 
+    def _postponed(self, event: StartPostponed, now: str) -> list[Any]:
+        """A Call starts later, and asks for its request again."""
+        out: list[Any] = [*self.budget.child_ended(event.key, None), *self.budget.settle(event.key, None)]
+        return out + self.on_call(event.key, lambda row: self.walk.postponed(row, now), now)
+
+    def on_history_full(self, error: CallError, now: str) -> list[Any]:
+        """What has not settled fails; what has completed is in the result."""
+        return [*self.approvals.close_all(), *self._perform(self.walk.exhaust(error, now), now)]
+
     def on_call(self, key: str, event: Callable[[int], list[Command]], now: str) -> list[Any]:
-        """Hand the walk an event about a Call, by the rank that the Call has now."""
-        rank = self.walk.ranks.get(key)
-        return [] if rank is None else self._perform(event(rank), now)
+        """Hand the walk the end of a Call or an element, by the row that it has now."""
+        self.permits.release(key)
+        row = self.walk.rows.get(key)
+        return [] if row is None else self._perform(event(row), now)
 
     def _child_result(self, event: ChildEnded, now: str) -> list[Any]:
         """What a child came to: an instance's report, or the result of a delegated Call."""
-        rank = self.walk.ranks.get(event.key)
-        if rank is None:
+        row = self.walk.rows.get(event.key)
+        if row is None:
             return []
-        node, report = self.walk.nodes[rank], event.report
+        node, report = self.walk.states.node(row), event.report
         self.approvals.records += [decision_seen_from_above(node, r) for r in (report or {}).get("decisions") or ()]
         if node.kind == UNIT:
-            return self._perform(self.walk.child_ended(rank, reported_instances(node, report, event.error), now), now)
+            return self._perform(self.walk.child_ended(row, reported_instances(node, report, event.error), now), now)
         if event.error is not None or report is None:
             error = event.error or CallError(ENGINE_ERROR, "the child said nothing of its result")
-            return self._perform(self.walk.failed(rank, CallError(error.code, error.message), now), now)
-        return self._perform(self.walk.completed(rank, report.get("output"), now, chosen=report.get("path")), now)
+            return self._perform(self.walk.failed(row, CallError(error.code, error.message), now), now)
+        return self._perform(self.walk.completed(row, report.get("output"), now, chosen=report.get("path")), now)
 
     def _provided(self, event: Provided, now: str) -> list[Any]:
         """A message joins the context of the plan, and of the children that walk its instances."""
@@ -192,6 +209,8 @@ class PlanRun(RunMachine):
 
     def on_record(self, record: TreeSignal, now: str) -> list[Any]:
         """More of a plan that is still being written, or the word that no more follows."""
+        if isinstance(record, PlanExtension):
+            self.permits.add(record.permits)
         if not isinstance(record, PlanExtension) or not self.walk.growing:
             return []
         if record.dropped is not None:
@@ -207,13 +226,13 @@ class PlanRun(RunMachine):
         return [*self._perform(self.walk.pause(), now), SignalChildren(PAUSE)]
 
     def _resume(self, _event: ResumeRequested, now: str) -> list[Any]:
-        return [*self._perform(self.walk.resume(), now), SignalChildren(RESUME)]
+        return [*self._perform(self.walk.resume(now), now), SignalChildren(RESUME)]
 
     def _hold(self, _event: StartsHeld, now: str) -> list[Any]:
-        return self._perform(self.walk.drain(on=True), now)
+        return self._perform(self.walk.drain(now, on=True), now)
 
     def _release(self, _event: StartsReleased, now: str) -> list[Any]:
-        return self._perform(self.walk.drain(on=False), now)
+        return self._perform(self.walk.drain(now, on=False), now)
 
     def _cancel(self, _event: CancelRequested, now: str) -> list[Any]:
         """Nothing more starts; Calls that wait for a grant never will."""
@@ -227,6 +246,26 @@ class PlanRun(RunMachine):
     def _cancelled_before_start(self, now: str) -> Callable[[int], list[Command]]:
         error = CallError(CANCELLED, "the call was cancelled before it was started")
         return lambda rank: self.walk.failed(rank, error, now)
+
+    # -- permits ------------------------------------------------------------------------------------
+
+    def _may_start(self, node: PlannedCall) -> bool:
+        """Take the permits of the next Call. One that has waited for its grant of the budget comes before it."""
+        if len(self.gate.waiting) >= self.permits.usable:
+            return False
+        if node.kind == UNIT:
+            members, waiting = len(node.members), self.walk.startable
+            return self.permits.reserve_for_child(node.key, members, members * self._starts.widest_instance, waiting)
+        return self._starts.has_room and self.permits.reserve(node.key)
+
+    @property
+    def waiting_starts(self) -> int:
+        """The Calls that are ready, beside what waits at the gate."""
+        return super().waiting_starts + self.walk.startable
+
+    def start_held_calls(self, now: str) -> list[Any]:
+        """Start ready Calls, as far as there are permits."""
+        return self._perform(self.walk.start_more(now), now)
 
     # -- what the walk wants done -----------------------------------------------------------------
 
@@ -242,8 +281,10 @@ class PlanRun(RunMachine):
                 node, settings = command.node, self.config.approve
                 out += self.approvals.open(
                     command.what, self.version, settings, now, call=node.id, instance=node.instance,
-                    about=self._reported_parameters(command.call),
+                    about=self._about_call(command.call),
                 )  # fmt: skip
+            elif isinstance(command, CountElements):
+                out += self._starts.count_elements(command)
             else:
                 starting.append(command)
         return out + self._starts.start(starting, now)
@@ -256,12 +297,13 @@ class PlanRun(RunMachine):
         """A Call needs a request that the budget does not allow."""
         return self._starts.refused(effect, now)
 
-    def _reported_parameters(self, call: Mapping[str, Any]) -> dict[str, Any]:
-        """What the root is shown of a Call that waits below it: its parameters, large ones left out."""
+    def _about_call(self, call: Mapping[str, Any]) -> dict[str, Any]:
+        """What an approval says of a Call: for how many elements; below the root, its parameters if they are small."""
+        about: dict[str, Any] = {"elements": len(call["_each"])} if "_each" in call else {}
         if self.position.is_root:
-            return {}
+            return about
         shown = {k: v for k, v in call.items() if not k.startswith("_")}
-        return {"parameters": shown} if len(json.dumps(shown)) <= MAX_REPORTED_BYTES else {}
+        return {**about, "parameters": shown} if len(json.dumps(shown)) <= MAX_REPORTED_BYTES else about
 
     def child_of_instance(self, instance: str) -> str:
         """The name of the child that walks an instance: that of its first one."""
@@ -380,6 +422,7 @@ _HANDLERS: Final[dict[type, Callable[[PlanRun, Any, str], list[Any]]]] = {
     CallCompleted: PlanRun._completed,  # noqa: SLF001
     CallFailed: PlanRun._failed,  # noqa: SLF001
     CallDetached: PlanRun._detached,  # noqa: SLF001
+    StartPostponed: PlanRun._postponed,  # noqa: SLF001
     ChildEnded: PlanRun._child_result,  # noqa: SLF001
     Provided: PlanRun._provided,  # noqa: SLF001
     PauseRequested: PlanRun._pause,  # noqa: SLF001

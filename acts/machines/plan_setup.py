@@ -10,7 +10,7 @@ from acts.language.messages import parse_request
 from acts.plan.validate import ValidatedPlan, validate_parsed
 from acts.tree.batches import keep_instance
 from acts.tree.plan_request import edited_request
-from acts.tree.records import Capabilities, ContextRef, InstanceInput, PlanInput, TreePosition
+from acts.tree.records import Capabilities, ContextRef, InstanceInput, PermitLease, PlanInput, TreePosition
 
 if TYPE_CHECKING:
     from acts.tree.decisions import Decision
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class PlanSetup:
     """What a run of a plan knows before it begins. ``input`` is None for a run that a person started.
 
-    ``raw`` is its Request as JSON, ``source`` the run whose context a model is shown.
+    ``raw`` is its Request as JSON, ``source`` the run whose context a model is shown, ``lease`` its permits.
     """
 
     raw: dict[str, Any]
@@ -29,6 +29,7 @@ class PlanSetup:
     position: TreePosition
     source: ContextRef
     input: PlanInput | None = None
+    lease: PermitLease | None = None
 
     @property
     def instances(self) -> tuple[str, ...]:

@@ -7,29 +7,38 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from acts.language.errors import CallError, TooComplex
+from acts.language.errors import CallError, TooComplex, truncate
+from acts.language.references import holds
 from acts.language.schemas import Checker, Defect
 from acts.language.scopes import scoped_context
-from acts.language.values import Json, pointer
+from acts.language.tools import META
+from acts.language.values import UNKNOWN, Json, pointer
 from acts.language.wire import SCHEMA_MISMATCH, TOO_COMPLEX, UNRESOLVED
+from acts.plan.element_reading import read_elements
 from acts.plan.planned_call import PlannedCall, approval_needed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from acts.language.references import ReferenceUse
+    from acts.language.reference_uses import ReferenceUse
+    from acts.language.references import Path
     from acts.machines.walk import Walk
+    from acts.machines.walk_context import WalkContext
+    from acts.plan.element_reading import ElementReading
     from acts.plan.result_placement import Writes
 
 # Defects of one value that an error names; more of them say nothing new
 MAX_DEFECTS_SHOWN: Final = 5
+# Characters of a condition, or of paths, in the reason why a Call was skipped
+MAX_REASON: Final = 200
 
 
 class Assessment(NamedTuple):
     """What becomes of a Call whose dependencies have settled: an event of ``TRANSITIONS``, and what goes with it.
 
     ``call`` is the Call with its references resolved, ``missing`` the references that yield nothing,
-    ``subject`` what a human confirms: ``call`` or ``scopes``.
+    ``subject`` what a human confirms: ``call`` or ``scopes``. ``reason`` says why a Call is skipped,
+    ``reading`` what the elements of a Call with ``_each`` are made of.
     """
 
     event: str
@@ -37,41 +46,75 @@ class Assessment(NamedTuple):
     missing: tuple[str, ...] = ()
     error: CallError | None = None
     subject: str = ""
+    reason: str | None = None
+    reading: ElementReading | None = None
 
 
 def assess_call(walk: Walk, rank: int) -> Assessment:
-    """Resolve and check the parameters of a Call, every dependency of which has settled."""
+    """Resolve and check a Call, every dependency of which has settled: its condition, then its parameters."""
     node, state = walk.nodes[rank], walk.calls[rank]
+    read = walk.context.reader(rank)
+    if node.condition is not None and not _condition_holds(walk, rank, node.condition, read):
+        return Assessment("skipped", reason=f"_when does not hold: {truncate(node.condition.text, MAX_REASON)}")
     if rank in walk.prepared.literal_outputs and (not state.edited or state.approved):
         return Assessment("literal_used")
     if node.kind == "latent" and not node.outcomes:
-        return Assessment("skipped")
-    parameters, missing = node.resolve_parameters(walk.context.reader(rank))
+        return Assessment("skipped", reason="a latent call without _outputPath is never run")
+    if node.is_each:
+        return _assess_elements(walk, rank, read)
+    call, missing = node.resolve(read)
     if missing:
         return _assess_missing(walk, rank, missing)
     try:
-        defects = _defects(node.tool.parameters, parameters, dry=walk.dry)
-    except TooComplex as error:
-        text = f'parameters of "{node.tool.name}": {error}'
-        return Assessment("start_failed", error=CallError(TOO_COMPLEX, text))
-    if defects:
-        text = "; ".join(f"{pointer(*at) or 'the parameters'}: {why}" for at, why in defects)
-        return Assessment("start_failed", error=CallError(SCHEMA_MISMATCH, f'parameters of "{node.tool.name}": {text}'))
-    rest = {k: v for k, v in node.call.items() if k not in parameters and k != "_output"}
-    call = {**rest, **parameters, "_id": walk.identify(node)}
-    subject = None if state.approved else _subject_of_approval(walk, rank)
+        require_parameters(walk, node, call)
+    except CallError as error:
+        return Assessment("start_failed", error=error)
+    return _assess_approval(walk, rank, {**call, "_id": walk.identify(node)})
+
+
+def _condition_holds(walk: Walk, rank: int, condition: ReferenceUse, read: Callable[[Path], Json]) -> bool:
+    """Whether a Call is to run; what a dry run cannot know, it assumes."""
+    result = holds(condition.tree, read)
+    return walk.assume(rank) if result is UNKNOWN else bool(result)
+
+
+def _assess_elements(walk: Walk, rank: int, read: Callable[[Path], Json]) -> Assessment:
+    """Read the list of a Call with ``_each``. Each element is checked when it starts."""
+    node = walk.nodes[rank]
+    try:
+        reading, missing = read_elements(node, read, scoped_messages(walk.context, rank))
+    except CallError as error:
+        return Assessment("start_failed", error=error)
+    if missing:
+        return _assess_missing(walk, rank, missing)
+    missing = reading.find_partly_missing()
+    if missing and (walk.is_waiting_for_input or _is_withheld(walk, rank, missing)):
+        return _assess_missing(walk, rank, missing)
+    if not reading.items:
+        return Assessment("nothing_to_start", reading=reading)
+    call = {**reading.call, "_each": reading.items, "_id": walk.identify(node)}
+    return _assess_approval(walk, rank, call, reading)
+
+
+def _assess_approval(walk: Walk, rank: int, call: dict[str, Any], reading: ElementReading | None = None) -> Assessment:
+    subject = None if walk.calls[rank].approved else _subject_of_approval(walk, rank)
     if subject is not None:
-        return Assessment("approval_needed", call, subject=subject)
-    return Assessment("became_ready", call)
+        return Assessment("approval_needed", call, subject=subject, reading=reading)
+    return Assessment("became_ready", call, reading=reading)
 
 
 def _assess_missing(walk: Walk, rank: int, missing: Sequence[ReferenceUse]) -> Assessment:
-    if walk.progress.dependency_did_not_write(rank, [path for use in missing for path in use.paths]):
-        return Assessment("skipped")
     texts = tuple(dict.fromkeys(use.text for use in missing))
-    if walk.prepared.request.config.missing == "wait":
+    if _is_withheld(walk, rank, missing):
+        return Assessment("skipped", reason=f"there is no value at {truncate(', '.join(texts), MAX_REASON)}")
+    if walk.is_waiting_for_input:
         return Assessment("input_missing", missing=texts)
     return Assessment("start_failed", error=CallError(UNRESOLVED, f"there is no value at {', '.join(texts)}"))
+
+
+def _is_withheld(walk: Walk, rank: int, missing: Iterable[ReferenceUse]) -> bool:
+    """True when a dependency was skipped, failed, or took another outcome than the one that writes what is missing."""
+    return walk.progress.dependency_did_not_write(rank, [path for use in missing for path in use.paths])
 
 
 def _subject_of_approval(walk: Walk, rank: int) -> str | None:
@@ -84,13 +127,29 @@ def _subject_of_approval(walk: Walk, rank: int) -> str | None:
     return "call" if subject is None and walk.calls[rank].edited else subject
 
 
-def scoped_messages(walk: Walk, rank: int) -> list[dict[str, Any]]:
+def scoped_messages(context: WalkContext, rank: int) -> list[dict[str, Any]]:
     """The part of the context that a Call may see, one message per kind; ``[]`` without scopes."""
-    node = walk.nodes[rank]
+    node = context.node(rank)
     if not node.scopes:
         return []
-    view = walk.log.view_of(node.instance)
-    return scoped_context(node.scopes, walk.context.reader(rank), lambda path: view.type_at(path, rank) == "list")
+    view = context.log.view_of(node.instance)
+    return scoped_context(node.scopes, context.reader(rank), lambda path: view.type_at(path, rank) == "list")
+
+
+def require_parameters(walk: Walk, node: PlannedCall, call: Mapping[str, Json]) -> None:
+    """Check the parameters of a resolved Call against its Tool.
+
+    Raises:
+        CallError: ``SchemaMismatch``, or ``tooComplex``.
+    """
+    parameters = {k: v for k, v in call.items() if k not in META}
+    try:
+        defects = _defects(node.tool.parameters, parameters, walk)
+    except TooComplex as error:
+        raise CallError(TOO_COMPLEX, f'parameters of "{node.tool.name}": {error}') from error
+    if defects:
+        text = "; ".join(f"{pointer(*at) or 'the parameters'}: {why}" for at, why in defects)
+        raise CallError(SCHEMA_MISMATCH, f'parameters of "{node.tool.name}": {text}')
 
 
 def check_writes(walk: Walk, node: PlannedCall, writes: Writes) -> None:
@@ -101,21 +160,26 @@ def check_writes(walk: Walk, node: PlannedCall, writes: Writes) -> None:
     """
     checked: list[Json] = []
     for path, value in writes:
-        output = node.tool.output_check
-        if output is not None and not any(value is other for other in checked):
+        if not node.is_each and not any(value is other for other in checked):  # elements are checked one by one
             checked.append(value)
-            subject = f'the result of "{node.tool.name}"'
-            _require(output, value, subject, f"{subject} breaks its _output", dry=walk.dry)
+            require_result(walk, node, value)
         if walk.schemas and node.method == "set":
             check = walk.schemas.check_at(path)
             if check is not None:
                 text = f"the schema of {path.kind} does not allow this at {path}"
-                _require(check, value, f"the value for {path}", text, dry=walk.dry)
+                _require(check, value, f"the value for {path}", text, walk)
 
 
-def _require(check: Checker, value: Json, subject: str, violation: str, *, dry: bool) -> None:
+def require_result(walk: Walk, node: PlannedCall, value: Json) -> None:
+    """Check a result against the Tool's ``_output``. Raises as ``check_writes``."""
+    if node.tool.output_check is not None:
+        subject = f'the result of "{node.tool.name}"'
+        _require(node.tool.output_check, value, subject, f"{subject} breaks its _output", walk)
+
+
+def _require(check: Checker, value: Json, subject: str, violation: str, walk: Walk) -> None:
     try:
-        defects = _defects(check, value, dry=dry)
+        defects = _defects(check, value, walk)
     except TooComplex as error:
         raise CallError(TOO_COMPLEX, f"{subject}: {error}") from error
     if defects:
@@ -123,7 +187,7 @@ def _require(check: Checker, value: Json, subject: str, violation: str, *, dry: 
         raise CallError(SCHEMA_MISMATCH, f"{violation}: {text}")
 
 
-def _defects(check: Checker, value: Json, *, dry: bool) -> list[Defect]:
+def _defects(check: Checker, value: Json, walk: Walk) -> list[Defect]:
     """The first defects of a value; in a dry run what is unknown has none."""
-    defects = check.partial_defects(value) if dry else check.defects(value)
-    return defects[:MAX_DEFECTS_SHOWN]
+    find = check.partial_defects if walk.dry else check.defects
+    return find(value, memo=walk.prepared.check_memo)[:MAX_DEFECTS_SHOWN]

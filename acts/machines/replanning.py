@@ -79,8 +79,8 @@ def load_new_plan(walk: Walk, prepared: ValidatedPlan, same: Mapping[int, int], 
 
 def walk_anew(walk: Walk, prepared: ValidatedPlan) -> Walk:
     """A walk of another plan that has not begun, with the provided messages and the settings of this one."""
-    other = type(walk)(prepared, walk.identify, dry=walk.dry)
-    for setting in ("paused", "draining", "cancelling", "growing"):
+    other = type(walk)(prepared, walk.identify, walk.may_start, walk.assume if walk.dry else None)
+    for setting in ("paused", "draining", "cancelling", "growing", "counts_elements"):
         setattr(other, setting, getattr(walk, setting))
     other.load(prepared, walk.provided_data(), {})
     return other

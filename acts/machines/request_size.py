@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from acts.language.strict_json import json_size
 from acts.machines.ledger import RequestSize
+from acts.planner.conversation import data_bytes
 from acts.planner.request_estimate import DEFAULT_MAX_OUTPUT_TOKENS, estimate_prompt_bytes, estimate_request
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from acts.language.config import Config
     from acts.language.messages import Message
     from acts.language.tools import Tool
+    from acts.planner.turns import Turn
     from acts.tree.records import GrantedRequest
 
 # The shortest answer that is worth a request: a small Solution
@@ -22,18 +24,19 @@ LEAST_OUTPUT_TOKENS: Final = 256
 
 
 class ContextBytes:
-    """The bytes of a context as JSON. It only grows, so each message is measured once."""
+    """The bytes of a context as a model is shown it, at most. It only grows, so each message is measured once."""
 
     def __init__(self) -> None:
-        self._messages = 0
+        self._messages = self._turns = 0
         self._bytes = 0
 
-    def count(self, context: Sequence[Message]) -> int:
-        """The bytes of this context, which begins with the one that was counted last."""
-        if len(context) < self._messages:
-            self._messages, self._bytes = 0, 0
-        self._bytes += sum(json_size(message.raw) for message in context[self._messages :])
-        self._messages = len(context)
+    def count(self, context: Sequence[Message], turns: Sequence[Turn] = ()) -> int:
+        """The bytes of this context and these turns, which begin with those that were counted last."""
+        if len(context) < self._messages or len(turns) < self._turns:
+            self._messages = self._turns = self._bytes = 0
+        self._bytes += sum(data_bytes(message) for message in context[self._messages :])
+        self._bytes += sum(json_size(turn.to_json()) for turn in turns[self._turns :])
+        self._messages, self._turns = len(context), len(turns)
         return self._bytes
 
 

@@ -11,9 +11,9 @@ from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from acts.language.errors import truncate
+from acts.language.errors import CallError, truncate
 from acts.language.usage import Usage
-from acts.language.wire import CANCELLED_REPORT, ENGINE_ERROR, RUN_ENDED
+from acts.language.wire import CANCELLED_REPORT, ENGINE_ERROR, LIMIT_EXCEEDED, RUN_ENDED
 from acts.machines.approval_effects import AnswerUpdate, Decided, Note, StartTimer
 from acts.machines.approvals import RESEND_TIMER, Approvals
 from acts.machines.budget import BudgetMachine, BudgetRefused, Granted, SendRecord
@@ -26,6 +26,7 @@ from acts.machines.events import (
     ChildStarted,
     DecisionReceived,
     Event,
+    HistoryFull,
     QueuesChecked,
     RecordDelivered,
     RecordLost,
@@ -33,8 +34,11 @@ from acts.machines.events import (
     ResumeRequested,
     TimerFired,
 )
+from acts.machines.permit_gate import PermitGate
+from acts.machines.permits import IDLE_TIMER, PERMITS, Permits
 from acts.machines.queue_watch import QUEUE_TIMER, QueueWatch
 from acts.machines.run_commands import Stop
+from acts.tree.permit_records import PermitGrant, PermitRequest, PermitReturn
 from acts.tree.records import (
     BudgetGrant,
     BudgetReport,
@@ -44,6 +48,7 @@ from acts.tree.records import (
     ForwardedDecision,
     GrantedRequest,
     PendingChanged,
+    PermitLease,
     RunEnded,
     Superseded,
     TreePosition,
@@ -66,7 +71,9 @@ _AFTER_THE_END: Final = (DecisionReceived, RecordReceived, RecordDelivered, Reco
 class RunMachine:
     """``own`` is the run's workflow id. Subclasses handle the events of their own kind in ``react``."""
 
-    def __init__(self, own: str, position: TreePosition, advance: GrantedRequest | None = None) -> None:
+    def __init__(
+        self, own: str, position: TreePosition, advance: GrantedRequest | None = None, lease: PermitLease | None = None
+    ) -> None:
         self.own, self.position = own, position
         self.price: tuple[float, float] | None = None  # US dollars per token of the model's input and output
         self.approvals = Approvals(own, position, self.check_decision)
@@ -74,6 +81,8 @@ class RunMachine:
         self.usage = Usage()
         self.notes: list[str] = []
         self.queue_watch = QueueWatch()
+        self.permits = Permits(own, position, lease)
+        self.gate = PermitGate(self.permits)
         self.children: dict[str, str] = {}
         self._cancelled: dict[str, dict[str, Any]] = {}  # by workflow id: what cancelled children had done
         self.finished: str | None = None
@@ -113,6 +122,11 @@ class RunMachine:
         """The task queues that the run's Tools name, if it looked up the Tools itself; else the run above asks."""
         return ()
 
+    @property
+    def takes_back_starts(self) -> bool:
+        """True for a run that can continue as new with starts that were postponed."""
+        return False
+
     def react(self, event: Event, now: str) -> list[Any]:
         """The effects of an event of this kind of run."""
         raise NotImplementedError
@@ -140,6 +154,10 @@ class RunMachine:
         """A record came that only this kind of run takes."""
         return []
 
+    def on_history_full(self, error: CallError, now: str) -> list[Any]:
+        """End with what there is: nothing more can be recorded."""
+        raise NotImplementedError
+
     def snapshot_fields(self) -> dict[str, Any]:
         """What this kind of run carries over, beside what all carry."""
         raise NotImplementedError
@@ -154,6 +172,7 @@ class RunMachine:
             self.has_not_begun = False
         if isinstance(event, (CallCompleted, CallFailed)):
             self.queue_watch.record_end(event.key)
+        self.gate.record_end(event)
         shared = _SHARED.get(type(event))
         effects = list(shared(self, event, now) if shared is not None else self.react(event, now))
         if isinstance(event, Begin):
@@ -163,13 +182,38 @@ class RunMachine:
         if isinstance(event, (CancelRequested, ResumeRequested)):
             effects += self._held_answers
             self._held_answers = []
-        return self._apply(effects, now)
+        if isinstance(event, CancelRequested):
+            effects += self._void_waiting(now)
+        return self._apply(effects, now) + self._start_more(now)
+
+    def _start_more(self, now: str) -> list[RunCommand]:
+        """Start what has waited for a permit, first of all what has its grant of the budget already."""
+        if self.finished is not None or self.is_cancelling or self.is_paused or self.has_not_begun:
+            return []
+        return [*self.gate.admit_waiting(), *self._apply(self.start_held_calls(now), now)]
+
+    def _void_waiting(self, now: str) -> list[Any]:
+        """The run is cancelled: what waits for a permit has ended."""
+        out: list[Any] = []
+        for event in self.gate.void_waiting():
+            out += self._child_ended(event, now) if isinstance(event, ChildEnded) else self.react(event, now)
+        return out
+
+    @property
+    def waiting_starts(self) -> int:
+        """How many Calls and requests could start with another permit."""
+        return 0 if self.is_paused else len(self.gate.waiting)
+
+    def start_held_calls(self, now: str) -> list[Any]:
+        """Start Calls that were held back for want of permits."""
+        return []
 
     def flush(self, now: str) -> list[RunCommand]:
-        """What the root should hear of after this task: one report each of approvals and of the budget."""
+        """What other runs should hear of after this task: reports of approvals and of the budget, and permits."""
         effects = [*self.approvals.flush(), *self.budget.flush()]
         if self.finished is None and not self.is_cancelling:
             effects += self.queue_watch.flush(is_busy=self.in_flight > 0)
+            effects += self.permits.flush(self.waiting_starts, self.children)
         return self._apply(effects, now)
 
     def flush_at_end(self, now: str) -> list[RunCommand]:
@@ -197,7 +241,8 @@ class RunMachine:
             effect = queue.popleft()
             own = _OWN_EFFECTS.get(type(effect))
             if own is None:
-                out.append(self._signed(effect) if isinstance(effect, SendRecord) else effect)
+                command = self.gate.admit(self._signed(effect) if isinstance(effect, SendRecord) else effect)
+                out += [] if command is None else [command]
             else:
                 queue.extendleft(reversed(own(self, effect, now)))
         return out
@@ -229,9 +274,14 @@ class RunMachine:
         self.queue_watch.record_check(event.has_workers, now)
         return []
 
+    def _history_full(self, event: HistoryFull, now: str) -> list[Any]:
+        return self.on_history_full(CallError(LIMIT_EXCEEDED, event.reason), now)
+
     def _timer_fired(self, event: TimerFired, now: str) -> list[Any]:
         if event.name == QUEUE_TIMER:
             return self.queue_watch.on_timer(is_busy=self.in_flight > 0)
+        if event.name == IDLE_TIMER:
+            return self.permits.on_timer(self.waiting_starts)
         return list(self.approvals.on_timer(event.name, now))
 
     def _child_started(self, event: ChildStarted, _now: str) -> list[Any]:
@@ -242,6 +292,7 @@ class RunMachine:
         """Take what a child says beside its result, then its result."""
         workflow_id = self.children.pop(event.key, None)
         out: list[Any] = [*self.budget.child_ended(event.key, event.accounting)]
+        out += self.permits.child_ended(event.key, workflow_id, event.accounting, is_ending=self.is_cancelling)
         if workflow_id is not None and event.report is None and workflow_id in self._cancelled:
             event = replace(event, report=self._cancelled.pop(workflow_id))
         self.usage.add((event.report or {}).get("usage"))
@@ -262,15 +313,14 @@ class RunMachine:
         if record.token != self.position.token:
             return [Note(f"a {type(record).__name__} was ignored: it does not come from a run of this tree")]
         take = _RECORDS.get(type(record))
-        return self.on_record(record, now) if take is None else take(self, record, now)
+        return self.on_record(record, now) if take is None else list(take(self, record, now) or ())
 
     def _pending_changed(self, record: PendingChanged, now: str) -> list[Any]:
         is_below = self.position.is_root and self._is_below((*record.ancestors, record.workflowId))
         return list(self.approvals.on_pending_changed(record, now)) if is_below else []
 
-    def _keep_cancelled(self, record: CancelledReport, _now: str) -> list[Any]:
+    def _keep_report(self, record: CancelledReport, _now: str) -> None:
         self._cancelled[record.workflowId] = record.report
-        return []
 
     def _is_below(self, path: tuple[str, ...]) -> bool:
         """True for the path of a run below this one: the word that its child has started may come later."""
@@ -279,7 +329,9 @@ class RunMachine:
         return path[1] in self.children.values() or path[1].startswith(f"{self.own}/")
 
     def _record_delivered(self, event: RecordDelivered, _now: str) -> list[Any]:
-        if event.key == "pending":
+        if event.key.startswith(PERMITS):
+            self.permits.on_delivered(event.key)
+        elif event.key == "pending":
             self.approvals.reports.confirm()
         elif event.key == "report":
             self.budget.report_delivered()
@@ -297,6 +349,9 @@ class RunMachine:
             return list(self.approvals.undeliverable(rest))
         if kind == "grant":
             return list(self.budget.release(rest))
+        if event.key.startswith(PERMITS):
+            self.permits.on_lost(event.key)
+            return []
         if self.finished is not None:
             return []
         if kind == "pending":
@@ -329,7 +384,8 @@ class RunMachine:
 
     def common_snapshot(self) -> dict[str, Any]:
         """The part of a snapshot that all runs have."""
-        return {"approvals": self.approvals.snapshot(), "budget": self.budget.snapshot()}
+        lease = self.permits.lease_of_next_run()
+        return {"approvals": self.approvals.snapshot(), "budget": self.budget.snapshot(), "lease": lease}
 
     def restore_common(self, approvals: Mapping[str, Any], budget: Mapping[str, Any]) -> None:
         """Take it over."""
@@ -340,6 +396,7 @@ class RunMachine:
 _SHARED: Final[dict[type, Callable[[RunMachine, Any, str], list[Any]]]] = {
     DecisionReceived: RunMachine._decision_received,  # noqa: SLF001 - the table of this class
     TimerFired: RunMachine._timer_fired,  # noqa: SLF001
+    HistoryFull: RunMachine._history_full,  # noqa: SLF001
     ChildStarted: RunMachine._child_started,  # noqa: SLF001
     ChildEnded: RunMachine._child_ended,  # noqa: SLF001
     QueuesChecked: RunMachine._queues_checked,  # noqa: SLF001
@@ -347,15 +404,18 @@ _SHARED: Final[dict[type, Callable[[RunMachine, Any, str], list[Any]]]] = {
     RecordDelivered: RunMachine._record_delivered,  # noqa: SLF001
     RecordLost: RunMachine._record_lost,  # noqa: SLF001
 }
-_RECORDS: Final[dict[type, Callable[[RunMachine, Any, str], list[Any]]]] = {
+_RECORDS: Final[dict[type, Callable[[RunMachine, Any, str], Iterable[Any] | None]]] = {
     PendingChanged: RunMachine._pending_changed,  # noqa: SLF001
-    ForwardedDecision: lambda run, record, now: list(run.approvals.on_forwarded(record, now)),
-    DecisionAnswer: lambda run, record, _: list(run.approvals.on_answer(record)),
-    BudgetRequest: lambda run, record, _: list(run.budget.on_request(record)),
-    BudgetReport: lambda run, record, _: list(run.budget.on_report(record)),
-    BudgetGrant: lambda run, record, _: list(run.budget.on_grant(record)),
-    CancelledReport: RunMachine._keep_cancelled,  # noqa: SLF001
-    RunEnded: lambda run, record, _: run._forget_run(record.workflowId),  # noqa: SLF001
+    ForwardedDecision: lambda run, record, now: run.approvals.on_forwarded(record, now),
+    DecisionAnswer: lambda run, record, _now: run.approvals.on_answer(record),
+    BudgetRequest: lambda run, record, _now: run.budget.on_request(record),
+    BudgetReport: lambda run, record, _now: run.budget.on_report(record),
+    BudgetGrant: lambda run, record, _now: run.budget.on_grant(record),
+    PermitRequest: lambda run, record, _now: run.permits.on_request(record),
+    PermitGrant: lambda run, record, _now: run.permits.on_grant(record),
+    PermitReturn: lambda run, record, _now: run.permits.on_return(record),
+    CancelledReport: RunMachine._keep_report,  # noqa: SLF001
+    RunEnded: lambda run, record, _now: run._forget_run(record.workflowId),  # noqa: SLF001
     Superseded: lambda _run, record, _now: [Stop(record.runId)],
 }
 _OWN_EFFECTS: Final[dict[type, Callable[[RunMachine, Any, str], list[Any]]]] = {

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from acts.language.errors import EngineError
 from acts.language.values import ABSENT
 from acts.machines.call_state import SETTLED, CallState
+from acts.machines.elements import Elements
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -61,8 +62,13 @@ def _load_effect(value: Json, node: PlannedCall, item: Mapping[str, Any]) -> Any
     return tuple(zip(node.outcomes[item["o"]], values, strict=True)), date
 
 
+def _dump_elements(call: CallState) -> Json:
+    """The elements of a Call from when the first has started; before, the list is read anew."""
+    return call.elements.to_json() if call.elements is not None and call.has_started else ABSENT
+
+
 FIELDS: Final = (
-    _Field("stage", "s", lambda call: call.stage if call.stage in SETTLED else ABSENT),
+    _Field("stage", "s", lambda call: call.stage if call.stage in (*SETTLED, "collecting") else ABSENT),
     _Field("error", "e", lambda call: ABSENT if call.error is None else call.error),
     _Field("approved", "a", lambda call: call.approved or ABSENT),
     _Field("edited", "c", lambda call: call.edited or ABSENT),
@@ -70,6 +76,8 @@ FIELDS: Final = (
     _Field("written", "w", _dump_written, _load_written),
     _Field("effect", "p", _dump_effect, _load_effect),
     _Field("value", "v", lambda call: ABSENT if call.value is None else call.value),
+    _Field("reason", "r", lambda call: ABSENT if call.reason is None else call.reason),
+    _Field("elements", "n", _dump_elements, lambda value, _node, _item: Elements.from_json(value)),
 )
 
 

@@ -127,7 +127,7 @@ class StreamedPlan:
         if len(self._calls) > MAX_STREAMED_CALLS:
             return None
         try:
-            prepared = self._loop.validate_beginning(self._calls)
+            prepared = self._loop.plans.validate_unread(self._calls, is_complete=False)
         except InvalidRequest:
             return None
         approve = self._loop.request.config.approve

@@ -30,7 +30,11 @@ class TickResults:
     def record(self, result: Mapping[str, Any], tick: int) -> list[dict[str, Any]]:
         """The plan of a tick has ended; returns its failures as the data of error messages."""
         self.walking = []
-        failures = [f for call in result["calls"] if (f := self._record_call(call, tick)) is not None]
+        details = {e["call"]: e["details"] for e in result.get("errors", ()) if "instance" not in e and "details" in e}
+        failures = []
+        for call in result["calls"]:
+            failure = self._record_call(call, tick, details=details.get(call["id"]))
+            failures += [] if failure is None else [failure]
         for id_, item in (result.get("instances") or {}).items():
             failures += [f for call in item["calls"] if (f := self._record_call(call, tick, id_)) is not None]
             self._record_instance(id_, item, tick)
@@ -52,8 +56,13 @@ class TickResults:
         node = self._nodes[place] if 0 <= place < len(self._nodes) else None
         return node if node is not None and node.tool.name == tool else None
 
-    def _record_call(self, call: dict[str, Any], tick: int, instance: str | None = None) -> dict[str, Any] | None:
-        """Record one Call; returns its failure, as the model is shown it."""
+    def _record_call(
+        self, call: dict[str, Any], tick: int, instance: str | None = None, details: Any = None
+    ) -> dict[str, Any] | None:
+        """Record one Call; returns its failure, as the model is shown it.
+
+        ``details`` are those of the failure, of which the Call itself may show a part.
+        """
         node = self._node(call["id"])
         id_ = call["id"] if node is None else node.id
         own = {} if instance is None else {"instance": instance}
@@ -61,7 +70,8 @@ class TickResults:
         if call["state"] not in _FAILED:
             return None
         error = call.get("error") or {"code": call["state"], "message": f"the call was {call['state']}"}
-        self.errors.append({"call": id_, "tick": tick, **own, **error})
+        whole = {} if details is None else {"details": details}
+        self.errors.append({"call": id_, "tick": tick, **own, **error, **whole})
         planned = call.get("call") or ({"_tool": call["tool"]} if node is None else node.planned)
         return {"call": planned if instance is None else {**planned, "_instance": instance}, "error": error}
 

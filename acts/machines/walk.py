@@ -19,14 +19,12 @@ its plan (``replanning``).
 
 from __future__ import annotations
 
-import heapq
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from acts.language.errors import CallError, DecisionRefused, EngineError
-from acts.language.references import conjunction
 from acts.language.wire import APPROVAL_TIMEOUT, CANCELLED, REJECTED
-from acts.machines import replanning, snapshot
+from acts.machines import elements, replanning, snapshot
 from acts.machines.call_outcomes import (
     apply_child_report,
     apply_failure,
@@ -34,50 +32,63 @@ from acts.machines.call_outcomes import (
     apply_result,
     write_when_possible,
 )
-from acts.machines.call_state import NOT_STARTED, CallState, CallStates
-from acts.machines.commands import AskHuman, Command, PlanFinished, StartCall
-from acts.machines.instance_results import status_of_plan
-from acts.machines.readiness import assess_call, scoped_messages
+from acts.machines.call_state import NOT_STARTED, SETTLED, CallState, CallStates
+from acts.machines.commands import AskHuman, Command, PlanFinished
+from acts.machines.elements import Elements
+from acts.machines.readiness import assess_call
+from acts.machines.ready_calls import ReadyCalls
 from acts.machines.walk_context import WalkContext
+from acts.machines.walk_view import WalkView
 from acts.machines.writer_progress import WriterProgress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from acts.language.messages import Data
-    from acts.language.references import Expression, Path
     from acts.language.values import Json
-    from acts.plan.context_log import Log
     from acts.plan.planned_call import PlannedCall
     from acts.plan.validate import ValidatedPlan
 
 
-class Walk:
+class Walk(WalkView):
     """One plan, being walked. Feed it events; perform the commands that they return.
 
-    ``identify`` gives a Call the ``_id`` it is started with: stable, and different for every Call of every
-    run. ``dry`` makes it a dry run, in which results may be ``UNKNOWN`` and no human is asked. ``nodes`` are
-    the planned Calls and ``calls`` their states, by rank; ``ranks`` has the rank of each key.
+    ``identify`` gives a Call the ``_id`` it is started with: stable, and different for every Call and element of
+    every run. ``may_start`` is called for the next Call or element that could start; False holds it and those behind
+    it until ``start_more`` (without one, ``maxParallel`` of the plan is the limit). ``nodes`` are the planned Calls
+    and ``calls`` their states, by rank; ``rows`` has the row of each key: the rank of a Call, or a number beyond the
+    ranks for an element. ``counts_elements`` makes the walk ask before a Call is made for all elements of a list.
+
+    ``assume`` makes it a dry run, in which results may be ``UNKNOWN``, no human is asked, and a Call with ``_each``
+    is started once for all of its elements: it says whether the condition of a Call (by rank) holds where that
+    cannot be known.
     """
 
-    def __init__(self, prepared: ValidatedPlan, identify: Callable[[PlannedCall], str], *, dry: bool = False) -> None:
+    def __init__(
+        self, prepared: ValidatedPlan, identify: Callable[[PlannedCall], str],
+        may_start: Callable[[PlannedCall], bool] | None = None, assume: Callable[[int], bool] | None = None,
+    ) -> None:  # fmt: skip
         self.identify = identify
-        self.dry = dry
-        self.paused = self.draining = self.cancelling = self.growing = False
+        self.may_start = may_start
+        self.dry = assume is not None
+        self.assume = assume or _refuse_to_assume
+        self.paused = self.draining = self.cancelling = self.growing = self.exhausted = self.counts_elements = False
         self.load(prepared, (), {})
 
     def load(self, prepared: ValidatedPlan, provided: Sequence[Data], states: Mapping[int, CallState]) -> None:
         """Take a plan, the messages provided so far, and the states of the Calls that have one. ``begin`` follows."""
         self.prepared = prepared
         self.nodes = prepared.nodes
-        self.ranks = {node.key: rank for rank, node in enumerate(self.nodes)}
         self.schemas = prepared.kind_schemas
-        self._states = CallStates(self.nodes, states)
-        self.calls = self._states.by_rank
-        self.ignored = self._states.ignored
+        self.states = CallStates(self.nodes, states)
+        self.calls, self.rows = self.states.by_rank, self.states.row_of_key
+        self.ignored = self.states.ignored
         self.progress = WriterProgress(prepared.graph, self.calls)
         self.context = WalkContext(prepared, self.calls, provided)
-        self._startable: list[int] = []
+        for rank, call in enumerate(self.calls):
+            for index in call.elements.running if call.elements is not None else ():
+                self.states.add_element(rank, self.nodes[rank].element_node(index), "running")
+        self.ready = ReadyCalls(self)
         self._questions: list[AskHuman] = []
         self._settled: deque[tuple[int, str]] = deque()
         self._releases_waiters = False
@@ -93,52 +104,78 @@ class Walk:
         for rank, call in enumerate(self.calls):
             if call.stage == "pending" and not self.progress.is_waiting(rank):
                 self._assess(rank, now)
-        return self._commands()
+            elif call.stage == "collecting":
+                self.ready.add(rank)
+        return self._commands(now)
 
-    def completed(self, rank: int, value: Json, now: str, chosen: int | None = None) -> list[Command]:
-        """A running Call returned ``value``; ``chosen`` is the outcome that a model chose for it."""
-        if self._states.move(rank, "reported"):
-            apply_result(self, rank, value, now, chosen)
-        return self._commands()
-
-    def failed(self, rank: int, error: CallError, now: str) -> list[Command]:
-        """A running Call failed; its retries are spent."""
-        if self._states.move(rank, "reported"):
-            if self.cancelling and error.code == CANCELLED:
-                self.settle(rank, "cancelled", now)
+    def completed(self, row: int, value: Json, now: str, chosen: int | None = None) -> list[Command]:
+        """A running Call or element returned ``value``; ``chosen`` is the outcome that a model chose for it."""
+        if self.states.move(row, "reported"):
+            if row < len(self.nodes):
+                apply_result(self, row, value, now, chosen)
             else:
-                apply_failure(self, rank, error, now)
-        return self._commands()
+                elements.record_result(self, row, value, now)
+        return self._commands(now)
+
+    def failed(self, row: int, error: CallError, now: str) -> list[Command]:
+        """A running Call or element failed; its retries are spent."""
+        if self.states.move(row, "reported"):
+            if row >= len(self.nodes):
+                elements.record_failure(self, row, error, now)
+            elif self.cancelling and error.code == CANCELLED:
+                self.settle(row, "cancelled", now)
+            else:
+                apply_failure(self, row, error, now)
+        return self._commands(now)
 
     def child_ended(self, rank: int, value: dict[str, Any], now: str) -> list[Command]:
         """A batch child ended; ``value`` is the report of each of its instances, by id."""
-        if self._states.move(rank, "reported"):
+        if self.states.move(rank, "reported"):
             apply_child_report(self, rank, value, now)
-        return self._commands()
+        return self._commands(now)
 
-    def detached(self, rank: int, now: str) -> list[Command]:
-        """A fire-and-forget Call has been started durably."""
-        if self._states.move(rank, "detached"):
-            self._release_waiters(rank, now)
-        return self._commands()
+    def postponed(self, row: int, now: str) -> list[Command]:
+        """The shell has not started a Call or element, for want of room: it is ready again."""
+        if self.states.move(row, "postponed"):
+            if row >= len(self.nodes):
+                elements.postpone(self, row)
+            self.ready.add(self.states.rank(row))
+        return self._commands(now)
+
+    def detached(self, row: int, now: str) -> list[Command]:
+        """A fire-and-forget Call or element has been started durably."""
+        if self.states.move(row, "detached"):
+            if row < len(self.nodes):
+                self._release_waiters(row, now)
+            else:
+                elements.record_end(self, row, now)
+        return self._commands(now)
+
+    def allow_elements(self, rank: int, now: str, refusal: CallError | None = None) -> list[Command]:
+        """A Call may be made for all elements of its list, or not: the answer to ``CountElements``."""
+        if refusal is None and self.calls[rank].stage == "collecting":
+            self.ready.add(rank)
+        elif refusal is not None and self.states.move(rank, "collected"):
+            apply_failure(self, rank, refusal, now)
+        return self._commands(now)
 
     def decide(self, rank: int, decision: str, reason: str, now: str) -> list[Command]:
         """The decision about an awaiting Call: ``approve``, ``reject``, or ``fail`` (none came in time)."""
         if decision == "approve":
-            if self._states.move(rank, "approved"):
+            if self.states.move(rank, "approved"):
                 self.calls[rank].approved = True
                 if rank in self.prepared.literal_outputs:
-                    self._states.move(rank, "literal_used")
+                    self.states.move(rank, "literal_used")
                     apply_literal_output(self, rank, now)
                 else:
-                    heapq.heappush(self._startable, rank)
+                    self.ready.add(rank)
         elif decision == "fail":
-            if self._states.move(rank, "decision_overdue"):
+            if self.states.move(rank, "decision_overdue"):
                 apply_failure(self, rank, CallError(APPROVAL_TIMEOUT, reason), now)
-        elif self._states.move(rank, "rejected"):
+        elif self.states.move(rank, "rejected"):
             self.calls[rank].error = {"code": REJECTED, "message": reason}
             self._release_waiters(rank, now)
-        return self._commands()
+        return self._commands(now)
 
     def provide(self, message: Data, now: str) -> list[Command]:
         """A message arrived from outside. It precedes the plan; Calls that have started keep what they read.
@@ -148,29 +185,33 @@ class Walk:
         """
         self.context.provide(message)
         for rank, call in enumerate(self.calls):
-            if call.stage == "awaiting_input" and self._states.move(rank, "input_provided"):
+            if call.stage == "awaiting_input" and self.states.move(rank, "input_provided"):
                 self._assess(rank, now)
-        return self._commands()
+        return self._commands(now)
 
     def pause(self) -> list[Command]:
         """Start nothing more until ``resume``; what runs continues."""
         self.paused = True
         return []
 
-    def resume(self) -> list[Command]:
+    def resume(self, now: str) -> list[Command]:
         """Start Calls again."""
         self.paused = False
-        return self._commands()
+        return self._commands(now)
 
-    def drain(self, *, on: bool) -> list[Command]:
+    def start_more(self, now: str) -> list[Command]:
+        """Start what ``may_start`` held back."""
+        return self._commands(now) if self.ready.count else []
+
+    def drain(self, now: str, *, on: bool) -> list[Command]:
         """Hold back new Calls (before a snapshot), or stop holding them back."""
         self.draining = on
-        return self._commands()
+        return self._commands(now)
 
-    def expect_calls(self, *, on: bool) -> list[Command]:
+    def expect_calls(self, now: str, *, on: bool) -> list[Command]:
         """While on, the plan does not finish: Calls are still to be added."""
         self.growing = on
-        return self._commands()
+        return self._commands(now)
 
     def drop_unstarted(self, error: dict[str, Any], now: str) -> list[Command]:
         """The plan ends with what has started: the rest is cancelled, with this error."""
@@ -178,21 +219,40 @@ class Walk:
         for rank, call in enumerate(self.calls):
             if call.stage in NOT_STARTED:
                 call.error = dict(error)
-                self._states.move(rank, "cancelled")
-        self._startable.clear()
+                self.states.move(rank, "cancelled")
+        self.ready.clear(but_elements=True)
         for rank, call in enumerate(self.calls):
             if call.stage == "cancelled" and call.error == error:
                 self._release_waiters(rank, now)
-        return self._commands()
+        return self._commands(now)
 
     def cancel(self, now: str) -> list[Command]:
         """Start nothing more. The shell cancels what runs, and reports how it ended."""
         self.cancelling = True
-        self._startable.clear()
+        self.ready.clear()
         for rank, call in enumerate(self.calls):
             if call.stage in NOT_STARTED:
                 self.settle(rank, "cancelled", now)
-        return self._commands()
+            elif call.stage == "collecting":
+                elements.report_if_settled(self, rank, now)
+        return self._commands(now)
+
+    def exhaust(self, error: CallError, now: str) -> list[Command]:
+        """End here, because nothing more can be recorded: what has begun, or could begin, fails with this error.
+
+        A result that waits for earlier writes is written, since those settle before it.
+        """
+        self.exhausted, self.growing = True, False
+        self.ready.clear()
+        for rank, call in enumerate(self.calls):
+            if call.stage == "pending":
+                self.settle(rank, "skipped", now)
+            elif call.stage not in (*SETTLED, "applying"):
+                if call.stage == "collecting":
+                    elements.exhaust(self, rank)
+                call.error = error.to_json()
+                self.settle(rank, "exhausted", now)
+        return self._commands(now)
 
     # -- another plan, another run -----------------------------------------------
 
@@ -245,23 +305,28 @@ class Walk:
         if rank in self.prepared.undecided:
             return  # until the plan is complete
         call, assessment = self.calls[rank], assess_call(self, rank)
-        if assessment.event == "skipped":
+        if assessment.event == "skipped" or self.exhausted:
+            call.reason = assessment.reason
             self.settle(rank, "skipped", now)
             return
-        self._states.move(rank, assessment.event)
+        self.states.move(rank, assessment.event)
         call.resolved, call.missing = assessment.call, assessment.missing
+        if assessment.reading is not None:
+            call.elements = Elements(len(assessment.reading.items), len(self.provided_data()), assessment.reading)
         if assessment.event == "literal_used":
             apply_literal_output(self, rank, now)
+        elif assessment.event == "nothing_to_start":
+            apply_result(self, rank, [], now)
         elif assessment.error is not None:
             apply_failure(self, rank, assessment.error, now)
         elif call.stage == "ready":
-            heapq.heappush(self._startable, rank)
+            self.ready.add(rank)
         elif assessment.call is not None:
             self._questions.append(AskHuman(rank, self.nodes[rank], assessment.call, assessment.subject))
 
     def settle(self, rank: int, event: str, now: str) -> None:
         """Move a Call to a final stage, and on with what waited for it."""
-        if not self._states.move(rank, event):
+        if not self.states.move(rank, event):
             raise EngineError(self.ignored[-1])
         self._release_waiters(rank, now)
 
@@ -281,86 +346,23 @@ class Walk:
                     write_when_possible(self, waiter)
         self._releases_waiters = False
 
-    def _commands(self) -> list[Command]:
+    def _commands(self, now: str) -> list[Command]:
         """What the shell is to do: ask humans, start Calls in plan order, end the plan."""
-        out: list[Command] = list(self._questions)
-        self._questions.clear()
-        while self._startable and not self.paused and not self.draining and self.running < self.prepared.max_parallel:
-            rank = heapq.heappop(self._startable)
-            self._states.move(rank, "started")
-            out.append(StartCall(rank, self.nodes[rank], self.calls[rank].resolved or {}, scoped_messages(self, rank)))
-        if not self._states.unsettled and not self._has_finished and not self.growing:
+        out = [*self._take_questions(), *self.ready.start(now), *self._take_questions()]
+        if not self.states.unsettled and not self._has_finished and not self.growing:
             self._has_finished = True
             out.append(PlanFinished(self.status))
         return out
 
-    # -- what can be seen ------------------------------------------------------
+    def _take_questions(self) -> list[Command]:
+        questions: list[Command] = list(self._questions)
+        self._questions.clear()
+        return questions
 
-    @property
-    def running(self) -> int:
-        """How many Calls run."""
-        return self._states.running
+    def has_room(self, node: PlannedCall) -> bool:
+        """True when a Call or element may start beside those that run: it has its place then."""
+        return self.running < self.prepared.max_parallel if self.may_start is None else self.may_start(node)
 
-    @property
-    def open(self) -> int:
-        """How many Calls have not settled."""
-        return self._states.unsettled
 
-    @property
-    def counts(self) -> dict[str, int]:
-        """How many Calls are in each state."""
-        return self._states.counts()
-
-    @property
-    def quiet(self) -> bool:
-        """True when no Call runs: the moment for a snapshot."""
-        return self.running == 0
-
-    @property
-    def status(self) -> str:
-        """How the plan ends, or would end now."""
-        return status_of_plan(self)
-
-    def find(self, call: str | None, instance: str | None) -> int | None:
-        """The rank of a Call by its id and, where several have it, its instance."""
-        rank = self.ranks.get(str(call))
-        return rank if rank is not None or instance is None else self.ranks.get(f"{instance}/{call}")
-
-    def awaits(self, call: str | None, instance: str | None = None) -> int | None:
-        """The rank of a Call that awaits a decision or input, or None."""
-        rank = self.find(call, instance)
-        return rank if rank is not None and self.calls[rank].state == "awaiting" else None
-
-    @property
-    def log(self) -> Log:
-        """The context: what precedes the plan, and what its Calls wrote."""
-        return self.context.log
-
-    @property
-    def provided(self) -> list[dict[str, Any]]:
-        """The messages that were provided, as JSON."""
-        return [message.raw for message in self.context.provided]
-
-    def provided_data(self) -> list[Data]:
-        """The messages that were provided."""
-        return self.context.provided
-
-    def appended(self) -> list[dict[str, Any]]:
-        """The messages that came after the Request's: provided ones, then outputs in plan order."""
-        return self.context.appended()
-
-    def path_written(self, rank: int) -> str | None:
-        """The paths that a Call wrote, as one expression, or None."""
-        return conjunction(path for path, _, _ in self.calls[rank].written) or None
-
-    def read(self, rank: int, path: Path) -> Json:
-        """The value at ``path`` as a Call sees it: as of its place in plan order."""
-        return self.context.reader(rank)(path)
-
-    def value(self, tree: Expression, instance: str | None = None) -> Json:
-        """The value of an expression after everything that has been written."""
-        return self.context.value(tree, instance)
-
-    def state(self, instance: str | None = None) -> Json:
-        """The view of the state kind: ``{}`` when there is none."""
-        return self.context.state(instance)
+def _refuse_to_assume(rank: int) -> bool:
+    raise EngineError(f"the condition of call {rank} is not known, in a walk that is no dry run")

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from acts.language.messages import Data
     from acts.machines.call_state import CallState
     from acts.plan.context_log import Log
+    from acts.plan.planned_call import PlannedCall
     from acts.plan.validate import ValidatedPlan
 
 
@@ -48,6 +49,16 @@ class WalkContext:
             raise InvalidRequest([Problem("invalidMessage", conflict.message, "")])
         self.log = log
         self.provided.append(message)
+
+    def as_of(self, provided: int) -> WalkContext:
+        """The context without the messages that came after the first ``provided``."""
+        if provided >= len(self.provided):
+            return self
+        return WalkContext(self._prepared, self._calls, self.provided[:provided])
+
+    def node(self, rank: int) -> PlannedCall:
+        """The Call of a rank."""
+        return self._prepared.nodes[rank]
 
     def _fold(self, provided: Sequence[Data]) -> tuple[Log, CallError | None]:
         """A log of everything, and the first reason why a part of it cannot be folded."""

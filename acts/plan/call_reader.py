@@ -10,40 +10,41 @@ it reads and writes: one bad Call hides no problem of another one, and causes no
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final
 
 from acts.language.errors import ExpressionError, Problem, TooComplex, format_choices
+from acts.language.expression_parser import parse
 from acts.language.messages import DATA_TYPES, TYPES
 from acts.language.output_methods import METHODS
-from acts.language.references import (
-    MARK,
-    Escape,
-    Expression,
-    Path,
-    ReferenceUse,
-    alternatives,
-    is_reference,
-    parse,
-    paths,
-    scan_marked,
-    unescape,
-)
-from acts.language.tools import META, TOOL_ONLY, Tool
+from acts.language.references import Path, alternatives
+from acts.language.tools import CONTROL, META, TOOL_ONLY, Tool
 from acts.language.values import ABSENT, Json, pointer, type_name
 from acts.language.wire import TOO_COMPLEX
 from acts.language.work_meter import WorkMeter
+from acts.plan.call_expressions import CallExpressions, EmbeddedReference, embedded_problems
 from acts.plan.planned_call import PlannedCall, error_alternative
 
 Outcomes = tuple[tuple[Path, ...], ...]
 
 # The meta-properties that name where a Call writes
 _OUTPUT_KEYS: Final = ("_outputPath", "_errorPath")
+# Meta-properties that an error about another one does not offer
+_UNLISTED: Final = ("_tool", *TOOL_ONLY)
 # Kinds of Messages that no Call may write
 _RESERVED_KINDS: Final = frozenset(TYPES) - frozenset(DATA_TYPES)
-# Steps to check the values of all Calls with their Tools: 20,000 Calls of 20 parts, about a second
-MAX_PLAN_STEPS: Final = 500_000
+# Steps to read all Calls and check their values: 20,000 Calls that read three values each, about a second
+MAX_PLAN_STEPS: Final = 1_000_000
+# Steps of one Call beside those of its values; of a path that it reads and each four of its names; of one that it
+# writes and each of its names, which has two entries in the graph. Measured, at 1 µs each
+_CALL_STEPS: Final = 20
+_READ_STEPS: Final = 3
+_WRITE_STEPS: Final = 4
+_WRITTEN_NAME_STEPS: Final = 3
+_TOO_COMPLEX_HINT: Final = (
+    "use fewer calls, alternatives and names of paths, simpler tools, or data that is referred to"
+)
 # After so many errors the other Calls are not read: a report shows a hundred
 MAX_ERRORS: Final = 1_000
 # Paths fixed by Tools of which a Call with a misspelt Tool is said to write each; with more, it may write anything
@@ -73,8 +74,13 @@ class CallReader:
         self.problems: list[Problem] = []
         self.unreadable: set[int] = set()
         self.writes_unknown = False
-        self.meter = WorkMeter("checking the calls of the plan with their tools", MAX_PLAN_STEPS)
+        self._embedded: list[tuple[PlannedCall, list[EmbeddedReference]]] = []
+        self.meter = WorkMeter("reading the calls of the plan", MAX_PLAN_STEPS)
         self._has_stopped = False
+
+    def embedded_problems(self, kinds: Container[str]) -> list[Problem]:
+        """The references inside texts of the Calls read so far, of kinds that the context or the plan has."""
+        return [problem for call, found in self._embedded for problem in embedded_problems(call, found, kinds)]
 
     def read(self, raw: Json, index: int) -> PlannedCall | None:
         """The Call at ``index`` of the plan, as far as it can be read; None when it is no object, or not read."""
@@ -85,10 +91,12 @@ class CallReader:
         try:
             call = parser.parse()
         except TooComplex as error:
-            parser.report(TOO_COMPLEX, str(error), hint="simplify the tool's schema, or pass large data by reference")
+            parser.report(TOO_COMPLEX, str(error), hint=_TOO_COMPLEX_HINT)
             parser.writes_unknown = True
             self._has_stopped = self.meter.is_exhausted
         self.problems.extend(parser.problems)
+        if call is not None and parser.expressions.embedded:
+            self._embedded.append((call, parser.expressions.embedded))
         if any(p.fatal for p in parser.problems):
             self.unreadable.add(index)
             self._has_stopped |= len(self.unreadable) >= MAX_ERRORS
@@ -127,6 +135,7 @@ class _CallParser:
         self.refused: set[str] = set()  # meta-properties whose value is reported already
         self.problems: list[Problem] = []
         self.writes_unknown = False
+        self.expressions = CallExpressions(self.call, self.report)
 
     def parse(self) -> PlannedCall | None:
         """The Call as far as it can be read."""
@@ -141,17 +150,29 @@ class _CallParser:
         outcomes, result_count, error = self._outcomes(defined)
         instance = self._instance()
         delegate = self.call.get("_delegate")
-        reads, escapes = self._references()
+        uses, escapes = self.expressions.parameters()
+        element_uses, element_escapes = self.expressions.elements()
+        condition = self.expressions.condition()
+        # Where the instance is unknown, so is what the Call could read
+        reads = [] if "_instance" in self.refused else [*uses, *element_uses, *([condition] if condition else [])]
         call = PlannedCall(
             index=self.index, id=self.id, tool=tool, planned=self.raw, call=self.call,
             pointer=pointer(*self.plan.at, self.index), instance=instance, kind=tool.call_kind(delegate),
-            delegate=delegate, reads=reads, escapes=escapes, scopes=self._scopes(), outcomes=outcomes,
-            result_outcome_count=result_count, error=error, method=self.call.get("_outputMethod", "set"),
+            delegate=delegate, reads=tuple(reads), escapes=(*escapes, *element_escapes), condition=condition,
+            scopes=self.expressions.scopes(), outcomes=outcomes, result_outcome_count=result_count, error=error,
+            method=self.call.get("_outputMethod", "set"),
         )  # fmt: skip
+        self._count_steps(call)
         if defined is not None:
             self._check_parameters(call)
             self._check_literal_output(call)
         return call
+
+    def _count_steps(self, call: PlannedCall) -> None:
+        """Count what the Call takes in the graph."""
+        read = [path for use in call.reads for path in use.paths] + list(call.scopes)
+        steps = _CALL_STEPS + sum(_READ_STEPS + len(path.names) // 4 for path in read)
+        self.plan.meter.spend(steps + sum(_WRITE_STEPS + _WRITTEN_NAME_STEPS * len(path.names) for path in call.writes))
 
     def report(self, code: str, message: str, *at: str | int, hint: str | None = None, warn: bool = False) -> None:
         """Report a problem; ``at`` leads from the Call to the part that is wrong."""
@@ -189,10 +210,13 @@ class _CallParser:
             text = f'unknown meta-property "{key}"; known: {", ".join(META)}'
             self.report("forbiddenMeta", text, key, hint="names that begin with _ are reserved")
             return
-        if key not in tool.meta:
-            declared = format_choices(k for k in tool.meta if k not in ("_tool", *TOOL_ONLY))
+        if key in CONTROL and key not in tool.meta:
+            return
+        if tool.meta.get(key, False) is False:
+            declared = format_choices(k for k, v in tool.meta.items() if v is not False and k not in _UNLISTED)
             text = f'tool "{tool.name}" does not allow {key}; it declares: {declared}'
-            self.report("forbiddenMeta", text, key, hint=f"add {key} to the tool's properties to allow it")
+            hint = f"add {key} to the tool's properties to allow it" if key not in tool.meta else None
+            self.report("forbiddenMeta", text, key, hint=hint)
             return
         if key == "_output":
             return
@@ -215,49 +239,6 @@ class _CallParser:
         hint = "an instance is defined by a data-like message with that _instance"
         self.report("unknownInstance", text, "_instance", hint=hint)
         return None
-
-    # -- references ------------------------------------------------------------
-
-    def _expression(self, text: Json, *at: str | int) -> Expression | None:
-        if not isinstance(text, str):
-            self.report("invalidExpression", f"an expression is a string, not {type_name(text)}", *at)
-            return None
-        try:
-            tree = parse(text)
-            alternatives(tree)
-        except ExpressionError as error:
-            hint = f'a plain string that begins with {MARK} is written "{MARK}{MARK}…"'
-            self.report("invalidExpression", f"{error} in {text!r}", *at, hint=hint)
-            return None
-        return tree
-
-    def _references(self) -> tuple[tuple[ReferenceUse, ...], tuple[Escape, ...]]:
-        """The expressions of the parameters, and their escaped strings."""
-        uses: list[ReferenceUse] = []
-        escapes: list[Escape] = []
-        for key, value in self.call.items():
-            for at, text in scan_marked(value, key) if key not in META else ():
-                if not is_reference(text):
-                    escapes.append((at, unescape(text)))
-                elif (tree := self._expression(text, *at)) is not None:
-                    uses.append(ReferenceUse(at, text, tree, paths(tree)))
-        # Where the instance is unknown, so is what the Call could read
-        return () if "_instance" in self.refused else tuple(uses), tuple(escapes)
-
-    def _scopes(self) -> tuple[Path, ...]:
-        items = self.call.get("_scopes", [])
-        if not isinstance(items, list):
-            self.report("forbiddenMeta", f"_scopes is a list of kinds and paths, not {type_name(items)}", "_scopes")
-            return ()
-        scopes = []
-        for i, item in enumerate(items):
-            text = item if not isinstance(item, str) or item.startswith(MARK) else MARK + item
-            tree = self._expression(text, "_scopes", i)
-            if isinstance(tree, Path):
-                scopes.append(tree)
-            elif tree is not None:
-                self.report("invalidExpression", f"a scope is one kind or path, not {item!r}", "_scopes", i)
-        return tuple(dict.fromkeys(scopes))
 
     # -- outcomes --------------------------------------------------------------
 
@@ -290,7 +271,7 @@ class _CallParser:
             return (*(intended or ()), *(_parse_outcomes(self.call.get(key)) or ()))
         if key not in self.call:
             return ()
-        tree = self._expression(self.call[key], key)
+        tree = self.expressions.parse(self.call[key], key)
         if tree is None:
             self.writes_unknown = True
             return ()
@@ -319,6 +300,11 @@ class _CallParser:
     def _check_literal_output(self, call: PlannedCall) -> None:
         """An ``_output`` is for a latent Call with one outcome, and fits the Tool's own."""
         if "_output" not in self.call:
+            return
+        if call.is_each:
+            del self.call["_output"]
+            text = "_output was dropped: a call with _each is answered once per element"
+            self.report("droppedOutput", text, "_output", warn=True)
             return
         if call.kind != "latent":
             source = "an Activity" if call.kind == "activity" else "a delegate"

@@ -10,13 +10,16 @@ from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Final
 
 from acts.language.errors import MAX_PROBLEMS_REPORTED, Problem, find_similar, format_choices
+from acts.language.reference_uses import ELEMENT_KINDS
 from acts.language.references import Path
 from acts.language.values import ABSENT, pointer, type_name, with_article
 from acts.plan.context_log import START
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
+    from acts.language.reference_uses import ReferenceUse
+    from acts.language.values import Place
     from acts.plan.context_log import Log
     from acts.plan.graph import Has, OpenRead, PlanListing
     from acts.plan.planned_call import PlannedCall
@@ -40,21 +43,29 @@ class ReferenceCheck:
 
         ``instance`` is the one whose context the hints describe; without it, that of each Call.
         """
-        problems = []
+        lacking: dict[tuple[int, Place], tuple[ReferenceUse, list[tuple[Path, ...]]]] = {}
         for read in unsatisfied:
             call = self._listing.calls[read.position]
 
-            def is_provided(path: Path, read: OpenRead = read, call: PlannedCall = call) -> bool:
+            def is_available(path: Path, read: OpenRead = read, call: PlannedCall = call) -> bool:
                 return self._listing.is_written_by_another(path, read.position) or has(path, call.instance)
 
-            if read.is_satisfied(is_provided):
-                continue
-            missing = [path for path in read.use.paths if not is_provided(path)]
-            text = f"nothing in the context or the plan provides {' or '.join(str(p) for p in missing)}"
-            hint = self._hint(missing[0], read.position, instance or call.instance)
-            place = call.pointer + pointer(*read.use.at)
-            problems.append(Problem("unknownReference", text, place, call.id, hint, self._severity))
-        return problems
+            if not read.is_satisfied(is_available):
+                missing = tuple(path for path in read.paths if not is_available(path))
+                lacking.setdefault((read.position, read.use.at), (read.use, []))[1].append(missing)
+        return [self._problem(at, use, missing, instance) for (at, _), (use, missing) in lacking.items()]
+
+    def _problem(
+        self, position: int, use: ReferenceUse, missing: Sequence[tuple[Path, ...]], instance: str | None
+    ) -> Problem:
+        """The problem of one string; ``missing`` are the paths of each of its expressions that lacks some."""
+        call = self._listing.calls[position]
+        texts = (" or ".join(map(str, paths)) for paths in missing)
+        text = f"nothing in the context or the plan provides {', nor '.join(texts)}"
+        hint = self._hint(missing[0][0], position, instance or call.instance)
+        # A condition that reads nothing is false: its Call is skipped
+        severity = "warning" if use is call.condition else self._severity
+        return Problem("unknownReference", text, call.pointer + pointer(*use.at), call.id, hint, severity)
 
     # -- hints -----------------------------------------------------------------
 
@@ -63,6 +74,8 @@ class ReferenceCheck:
         self._hints_left -= 1
         if self._hints_left < 0:
             return None
+        if path.kind in ELEMENT_KINDS:
+            return f"{path} is an element of a list in the parameters of a call with _each, and nowhere else"
         context_depth, names, text = self._context_near(path, instance)
         write_depth, writes = self._writes_near(path, position)
         if writes:

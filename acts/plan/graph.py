@@ -22,11 +22,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from acts.language.errors import Problem
-from acts.language.references import Path, alternatives
+from acts.language.references import Expression, Path, is_provided, paths
 from acts.language.values import Names
 
 if TYPE_CHECKING:
-    from acts.language.references import ReferenceUse
+    from acts.language.reference_uses import ReferenceUse
     from acts.plan.planned_call import PlannedCall
 
 Key = tuple[str | None, str, Names]
@@ -128,16 +128,27 @@ class Graph:
 class OpenRead:
     """An expression that no Call listed before its own satisfies: the context must, or a later Call.
 
-    ``options`` are its alternatives, each without the paths that Calls listed before may write.
+    ``unwritten`` are its paths that no Call listed before may write. A template has one for each of its
+    expressions.
     """
 
     position: int
     use: ReferenceUse
-    options: tuple[tuple[Path, ...], ...]
+    tree: Expression
+    unwritten: frozenset[Path]
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """The paths of the expression that lead into the context."""
+        return tuple(path for path in paths(self.tree) if path in self.use.paths)
 
     def is_satisfied(self, has: Callable[[Path], bool]) -> bool:
         """True when ``has`` is true of every path of one alternative."""
-        return any(all(has(path) for path in option) for option in self.options)
+        return is_provided(self.tree, lambda path: path not in self.unwritten or has(path))
+
+
+def _is_nothing(_: Path) -> bool:
+    return False
 
 
 class PlanListing:
@@ -151,20 +162,11 @@ class PlanListing:
         for position, call in enumerate(calls):
             self.waits.append(self.writers.waits(paths_read(call), call.instance))
             for use in call.reads:
-                options = self._unwritten(use, call.instance)
-                if options:
-                    self.open_reads.append(OpenRead(position, use, options))
+                unwritten = frozenset(p for p in use.paths if not self.writers.has_writer(p, call.instance))
+                if unwritten:
+                    reads = (OpenRead(position, use, tree, unwritten) for tree in use.expressions)
+                    self.open_reads += (read for read in reads if not read.is_satisfied(_is_nothing))
             self.writers.add(call, position)
-
-    def _unwritten(self, use: ReferenceUse, instance: str | None) -> tuple[tuple[Path, ...], ...]:
-        """The alternatives without what is written so far; none when one is written altogether."""
-        options = []
-        for option in alternatives(use.tree):
-            unwritten = tuple(p for p in option if not self.writers.has_writer(p, instance))
-            if not unwritten:
-                return ()
-            options.append(unwritten)
-        return tuple(options)
 
     def is_written_by_another(self, path: Path, position: int) -> bool:
         """True when a Call other than the one at ``position`` may write what it reads at ``path``."""
@@ -174,7 +176,7 @@ class PlanListing:
     def later_waits(self, read: OpenRead) -> list[Wait]:
         """What a read waits for by the forward rule; empty when no Call listed later writes it."""
         instance = self.calls[read.position].instance
-        chains = [chain for path in read.use.paths for chain in self.writers.overlapping(path, instance)]
+        chains = [chain for path in read.paths for chain in self.writers.overlapping(path, instance)]
         return [(chain, len(chain.entries)) for chain in chains if chain.entries[-1] > read.position]
 
 

@@ -14,9 +14,12 @@ from acts.language.values import pointer
 from acts.plan.graph import Graph, WriterIndex, paths_read
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
+    from acts.language.reference_uses import ReferenceUse
+    from acts.language.references import Expression
     from acts.plan.context_log import Log
+    from acts.plan.planned_call import PlannedCall
 
 Needs = dict[int, frozenset[int]] | None
 """What a Call needs to run: by rank of a branching Call, the outcomes of which it must take one. None: impossible."""
@@ -77,10 +80,10 @@ def _needs(graph: Graph, log: Log) -> tuple[list[Needs], list[Problem]]:
     problems = []
     for rank, call in enumerate(graph.order):
         need: Needs = {}
-        for use in call.reads:
+        for use, tree in _needed_reads(call):
             options = [
-                _join_needs([_path_needs(graph, log, needs, rank, path) for path in option])
-                for option in alternatives(use.tree)
+                _join_needs([_path_needs(graph, log, needs, rank, path) for path in option if path in use.paths])
+                for option in alternatives(tree)
             ]
             feasible = [option for option in options if option is not None]
             if not feasible:
@@ -94,6 +97,13 @@ def _needs(graph: Graph, log: Log) -> tuple[list[Needs], list[Problem]]:
                 break
         needs.append(need)
     return needs, problems
+
+
+def _needed_reads(call: PlannedCall) -> Iterator[tuple[ReferenceUse, Expression]]:
+    """The expressions that must yield something for a Call to run, each with its use."""
+    for use in call.reads:
+        for tree in use.needed_expressions:
+            yield use, tree
 
 
 # What a Call needs through its writers is followed over this many branching Calls; with more,

@@ -6,11 +6,12 @@ becomes of a Call while its plan runs is not known here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from acts.language.errors import truncate
-from acts.language.references import Escape, Path, ReferenceUse, conjunction, resolve_references
+from acts.language.reference_uses import Escape, ReferenceUse, resolve_references
+from acts.language.references import Path, conjunction
 from acts.language.tools import META, CallKind, Tool
 from acts.language.values import ABSENT, Json
 from acts.language.wire import ANONYMOUS
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 # The kind of a call that is a child of the run: the child walks the Calls of some instances
 UNIT: Final = "instance"
+# Meta-properties that are for the engine alone
+_NOT_SENT: Final = ("_output", "_when", "_each")
 # Characters of a label: a summary in the Web UI is one line
 MAX_LABEL: Final = 200
 # In a ``||`` without an ``_errorPath``, the alternative that takes a failure has one of these as
@@ -35,15 +38,16 @@ class PlannedCall:
     """A Call of a plan. ``id`` is ``<position from 1>:<tool>``, ``index`` the position from 0.
 
     ``planned`` is the Call's own JSON; ``call`` is the same with the Tool's constants applied and
-    without what only the Tool decides. ``reads`` are the expressions of its parameters and
-    ``escapes`` their escaped strings.
+    without what only the Tool decides. ``reads`` are the expressions of its parameters, of ``_each`` and
+    of ``_when``, and ``escapes`` their escaped strings; ``condition`` is that of ``_when``.
 
     ``outcomes`` are the alternatives of ``_outputPath``, each a conjunction of paths, and after
     them an ``_errorPath`` of its own. A result takes one of the first ``result_outcome_count``, a
     failure the one at the index ``error`` (None: a failure is not written).
 
     ``name`` tells apart the Calls of instances that are walked together. A *unit* is no Call: it
-    is a child that walks all Calls of the instances in ``members``.
+    is a child that walks all Calls of the instances in ``members``. An *element* is one start of a Call
+    with ``_each``: ``element`` is its index, its id ends in ``[index]``, and it writes nothing itself.
     """
 
     index: int
@@ -62,8 +66,10 @@ class PlannedCall:
     error: int | None
     method: str
     escapes: tuple[Escape, ...] = ()
+    condition: ReferenceUse | None = None
     name: str = ""
     members: tuple[str, ...] = ()
+    element: int | None = None
 
     @property
     def key(self) -> str:
@@ -75,10 +81,45 @@ class PlannedCall:
         """The Call without its meta-properties."""
         return {k: v for k, v in self.call.items() if k not in META}
 
-    def resolve_parameters(self, read: Callable[[Path], Json]) -> tuple[dict[str, Any], list[ReferenceUse]]:
-        """The parameters with every expression replaced by what it yields, and the uses that are absent."""
-        parameters, missing = resolve_references(self.parameters, self.reads, self.escapes, read)
-        return parameters, missing
+    @property
+    def sent(self) -> dict[str, Any]:
+        """What its Activity, its model or its delegate is given of the Call, with its expressions in place."""
+        return {k: v for k, v in self.call.items() if k not in _NOT_SENT}
+
+    @property
+    def parameter_uses(self) -> list[ReferenceUse]:
+        """The expressions of the parameters."""
+        return [use for use in self.reads if use.at[0] not in META]
+
+    @property
+    def parameter_escapes(self) -> list[Escape]:
+        """The escaped strings of the parameters."""
+        return [escape for escape in self.escapes if escape[0][0] not in META]
+
+    @property
+    def is_each(self) -> bool:
+        """True for a Call that is made once per element of a list."""
+        return "_each" in self.call and self.element is None
+
+    def resolve(self, read: Callable[[Path], Json]) -> tuple[dict[str, Any], list[ReferenceUse]]:
+        """What is sent of the Call, every expression replaced by what it yields, and the uses that are absent."""
+        call, missing = resolve_references(self.sent, self.parameter_uses, self.parameter_escapes, read)
+        return call, missing
+
+    def resolve_elements(self, read: Callable[[Path], Json]) -> tuple[Json, list[ReferenceUse]]:
+        """What ``_each`` yields, a list if all is well, and the uses in it that are absent."""
+        uses = [use for use in self.reads if use.at[0] == "_each"]
+        escapes = [escape for escape in self.escapes if escape[0][0] == "_each"]
+        value, missing = resolve_references({"_each": self.call["_each"]}, uses, escapes, read)
+        return value["_each"], missing
+
+    def element_node(self, index: int) -> PlannedCall:
+        """One start of a Call with ``_each``."""
+        name = f"{self.name}[{index}]" if self.name else ""
+        return replace(
+            self, id=f"{self.id}[{index}]", name=name, element=index, outcomes=self.outcomes[:1],
+            result_outcome_count=min(1, self.result_outcome_count), error=None,
+        )  # fmt: skip
 
     @property
     def writes(self) -> tuple[Path, ...]:
@@ -116,7 +157,8 @@ class PlannedCall:
     def label(self) -> str:
         """``tool → path``, for the summary of the Call's activity or child: printable, at most 200 characters."""
         where = " || ".join(self.outcome_texts)
-        text = f"{self.tool.name} → {where}" if where else self.tool.name
+        name = self.tool.name if self.element is None else f"{self.tool.name}[{self.element}]"
+        text = f"{name} → {where}" if where else name
         if self.kind == UNIT:
             text = f"instance {self.id}"
         text = text if self.instance is None else f"{text} [{self.instance}]"

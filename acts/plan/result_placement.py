@@ -14,7 +14,7 @@ from acts.language.values import ABSENT, MAX_DEPTH, Json, Names, defect, get, ne
 from acts.language.wire import NOT_JSON, OUTSIDE_OUTPUT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from acts.plan.planned_call import PlannedCall
 
@@ -45,17 +45,26 @@ def place_result(call: PlannedCall, value: Json, chosen: int | None = None) -> t
     Raises:
         CallError: the result is not JSON, or a Message that does not fit exactly one outcome.
     """
-    # A write is stored inside a message of the context of a Request, and nested under its path
-    deepest = max((len(p.names) for o in call.outcomes for p in o), default=0)
-    reason = defect(value, MAX_DEPTH - 3 - deepest)
-    if reason:
-        at = f" at {reason[0]}" if reason[0] else ""
-        raise CallError(NOT_JSON, f"the result cannot be stored: {reason[1]}{at}")
+    refuse_defects(call, value)
     if not call.result_outcome_count:
         return 0, ()  # only a failure is written
     if chosen is not None or not call.runs_activity or not is_message(value):
         return chosen or 0, tuple((path, value) for path in call.outcomes[chosen or 0])
     return _place_message(call, value)
+
+
+def refuse_defects(call: PlannedCall, value: Json, *, levels: int = 0) -> None:
+    """Refuse a result that cannot be stored; ``levels`` of nesting are put around it first.
+
+    Raises:
+        CallError: ``NotJson``.
+    """
+    # A write is stored inside a message of the context of a Request, and nested under its path
+    deepest = max((len(p.names) for o in call.outcomes for p in o), default=0)
+    reason = defect(value, MAX_DEPTH - 3 - deepest - levels)
+    if reason:
+        at = f" at {reason[0]}" if reason[0] else ""
+        raise CallError(NOT_JSON, f"the result cannot be stored: {reason[1]}{at}")
 
 
 def _place_message(call: PlannedCall, message: dict[str, Any]) -> tuple[int, Writes]:
@@ -64,21 +73,36 @@ def _place_message(call: PlannedCall, message: dict[str, Any]) -> tuple[int, Wri
     payload = message[message["type"]]
     leaves = list(_leaves(payload, ()))
     offered = " || ".join(call.outcome_texts)
-    matching = [i for i, paths in enumerate(call.result_outcomes) if any(_has(kind, payload, p) for p in paths)]
-    if len(matching) > 1:  # alternatives that share paths: only one may cover all of the message
-        covering = [i for i in matching if all(_is_covered(kind, leaf, call.outcomes[i]) for leaf in leaves)]
-        matching = covering if len(covering) == 1 else matching
-    if len(matching) > 1:
-        text = f"the returned message writes at {len(matching)} alternatives of {offered}; exactly one is allowed"
+    chosen = _choose_outcome(call.result_outcomes, kind, payload, leaves)
+    if len(chosen) > 1:
+        text = f"the returned message writes at {len(chosen)} alternatives of {offered}; exactly one is allowed"
         raise CallError(OUTSIDE_OUTPUT, text)
-    if not matching:
+    if not chosen:
         raise CallError(OUTSIDE_OUTPUT, f"the returned message has nothing at {offered}")
-    outcome = call.outcomes[matching[0]]
+    outcome = call.outcomes[chosen[0]]
     for leaf in leaves:
         if not _is_covered(kind, leaf, outcome):
             raise CallError(OUTSIDE_OUTPUT, f"the returned message also writes {Path(kind, leaf)}, outside {offered}")
     first = next(get(payload, p.names) for p in outcome if _has(kind, payload, p))
-    return matching[0], tuple((p, get(payload, p.names) if _has(kind, payload, p) else first) for p in outcome)
+    return chosen[0], tuple((p, get(payload, p.names) if _has(kind, payload, p) else first) for p in outcome)
+
+
+def _choose_outcome(
+    outcomes: Sequence[tuple[Path, ...]], kind: Json, payload: Json, leaves: Sequence[Names]
+) -> list[int]:
+    """The indexes of the outcomes that a Message may mean: one if all is well.
+
+    Of several with a path that the Message holds, it means the one of which it holds every path, and of those
+    the one with most paths. Where that leaves none or several, it means the one that covers all of the Message.
+    """
+    matching = [i for i, paths in enumerate(outcomes) if any(_has(kind, payload, p) for p in paths)]
+    if len(matching) < 2:  # noqa: PLR2004 - two can be confused
+        return matching
+    complete = [i for i in matching if all(_has(kind, payload, p) for p in outcomes[i])]
+    most = max((len(outcomes[i]) for i in complete), default=0)
+    meant = [i for i in complete if len(outcomes[i]) == most] or matching
+    covering = [i for i in meant if all(_is_covered(kind, leaf, outcomes[i]) for leaf in leaves)]
+    return covering if len(covering) == 1 else meant
 
 
 def appended_message(call: PlannedCall, path: Path, value: Json, date: str) -> dict[str, Any]:

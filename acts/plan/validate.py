@@ -11,10 +11,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
+from acts.language.config import MAX_PARALLEL
 from acts.language.errors import InvalidRequest, Problem, TooComplex, format_choices
 from acts.language.messages import Request, read_request
 from acts.language.references import Path
-from acts.language.schemas import find_schema_problem
+from acts.language.schemas import CheckMemo, find_schema_problem
 from acts.language.tools import MAX_TOOLS_STEPS, Tool, read_tools
 from acts.language.values import ABSENT, Json, Place, pointer
 from acts.language.wire import TOO_COMPLEX
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
 # A plan is part of the run's input, which Temporal limits to 2 MB: about as many Calls of the
 # smallest size. More belong into instances or several plans.
 MAX_CALLS: Final = 20_000
-# Temporal limits the pending activities of one workflow to this number
-MAX_PARALLEL: Final = 2_000
 
 
 @dataclass(frozen=True)
@@ -65,6 +64,11 @@ class ValidatedPlan:
     def kind_schemas(self) -> KindSchemas:
         """What the schemas of the context say of the paths that Calls write."""
         return KindSchemas(self.request.data())
+
+    @cached_property
+    def check_memo(self) -> CheckMemo:
+        """What checks of large values found while this plan is walked."""
+        return CheckMemo()
 
     def create_log(self) -> Log:
         """A new log of the context before the plan, for a walk to write to."""
@@ -150,6 +154,8 @@ def validate_plan(
     # What an unreadable message would have defined is not missing
     consequences = ("unknownTool", "unknownInstance") if request.is_partial else ()
     problems.extend(p for p in (*reader.problems, *log.problems) if p.code not in consequences)
+    kinds = {message.kind for message in request.data()} | {path.kind for call in calls for path in call.writes}
+    problems.extend(reader.embedded_problems(kinds))
     writes_unknown = reader.writes_unknown or request.is_partial or len(plan.calls) > MAX_CALLS or not is_complete
     graph, graph_problems = _check_graph(request, calls, log, writes_unknown=writes_unknown)
     problems.extend(graph_problems)
@@ -200,7 +206,7 @@ def _check_template(
     instances = request.instances()
     listing = PlanListing([replace(call, instance=instances[0]) for call in calls])
     check = ReferenceCheck(listing, log, _reference_severity(request))
-    paths = (path for read in listing.open_reads for option in read.options for path in option)
+    paths = (path for read in listing.open_reads for path in read.paths if path in read.unwritten)
     graphs: dict[frozenset[int], tuple[Graph, list[Problem]]] = {}
     reports: dict[tuple[str, str], tuple[Problem, list[str]]] = {}
     for alike in classify_instances(instances, paths, log):

@@ -24,16 +24,30 @@ if TYPE_CHECKING:
 
     from acts.language.tools import Tool
 
-# Names of two definitions of our own. The ids of the instances appear once, however many Tools there are
+# Names of definitions of our own. Each appears once, however many Tools there are
 REFERENCE: Final = "reference"
+TEXT: Final = "text"
+CONDITION: Final = "condition"
 INSTANCE: Final = "instance"
 _REFERENCE_SCHEMA: Final = {
     "type": "string", "pattern": "^†", "description": "a reference to a value, like †state.name",
 }  # fmt: skip
+_TEXT_SCHEMA: Final = {
+    "type": "string", "pattern": "†",
+    "description": "a reference to a text, like †state.name, or a text with references, like Dear †{state.name}",
+}  # fmt: skip
+_CONDITION_SCHEMA: Final = {
+    "type": "string", "pattern": "†", "description": "a condition, like †state.score >= 0.8 && !†state.blocked",
+}  # fmt: skip
+# Properties that every Call may have, unless its Tool declares them itself, or false
+_CONTROL: Final = {"_when": CONDITION, "_each": REFERENCE}
 # Keywords through which a Tool may declare parameters outside ``properties``
 _INDIRECT: Final = ("allOf", "anyOf", "oneOf", "$ref", "if", "patternProperties", "dependentSchemas")
 # Characters of a definition's name; OpenAI counts names against a limit of 120,000 characters per schema
 MAX_DEFINITION_NAME: Final = 60
+# Instances that a schema lists: OpenAI takes 15,000 characters of them, where an enum has more than 250 values
+MAX_INSTANCE_CHOICES: Final = 250
+MAX_INSTANCE_CHARACTERS: Final = 15_000
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]")
 _LOCAL: Final = "#/$defs/"
 
@@ -53,7 +67,11 @@ def compose_solution_schema(
         "properties": {"calls": array, "output": nullable},
         "required": ["calls", "output"],
         "additionalProperties": False,
-        "$defs": {**definitions.by_name, REFERENCE: _REFERENCE_SCHEMA},
+        "$defs": {
+            **definitions.by_name,
+            **_text_definition({"$defs": definitions.by_name, "anyOf": [nullable]}),
+            REFERENCE: _REFERENCE_SCHEMA,
+        },
     }
 
 
@@ -78,6 +96,12 @@ def compose_latent_schema(tool: Tool, paths: Sequence[str]) -> tuple[Json, bool]
     }, True
 
 
+def _text_definition(schema: Json) -> dict[str, Json]:
+    """The definition of a text, if the schema refers to it."""
+    is_used = any(part.get("$ref") == _LOCAL + TEXT for part in subschemas(schema))
+    return {TEXT: _TEXT_SCHEMA} if is_used else {}
+
+
 def _without(schema: Json, *keywords: str) -> Json:
     """The schema less some keywords. With an ``$id`` of its own, its local references would lead elsewhere."""
     return {k: v for k, v in schema.items() if k not in keywords} if isinstance(schema, dict) else schema
@@ -95,6 +119,13 @@ def required_of(schema: Mapping[str, Any]) -> list[Json]:
     return names if isinstance(names, list) else []
 
 
+def _instance_schema(instances: Sequence[str]) -> dict[str, Json]:
+    """One of the instances; of very many only that it is one, and the check of the plan decides."""
+    if len(instances) <= MAX_INSTANCE_CHOICES and sum(map(len, instances)) <= MAX_INSTANCE_CHARACTERS:
+        return {"type": "string", "enum": list(instances)}
+    return {"type": "string", "description": f"the id of one of the {len(instances):,} instances"}
+
+
 class _Definitions:
     """The ``$defs`` of a composed schema, by name."""
 
@@ -109,9 +140,9 @@ class _Definitions:
         properties, required = properties_of(schema), required_of(schema)
         call: dict[str, Json] = {"_tool": {"const": tool.name}}
         call.update({k: allow_references(v) for k, v in properties.items() if k not in META})
-        call.update({k: properties.get(k, v) for k, v in tool.meta.items() if _is_author_choice(tool, k, mode)})
+        call.update({k: properties.get(k, self._meta_schema(tool, k)) for k in author_choices(tool, mode)})
         if instances:
-            self.by_name.setdefault(INSTANCE, {"type": "string", "enum": list(instances)})
+            self.by_name.setdefault(INSTANCE, _instance_schema(instances))
             call["_instance"] = {"$ref": _LOCAL + INSTANCE}
         call.update({k: {} for k in required if k not in META and k not in call})
         description = {"description": schema["description"]} if isinstance(schema.get("description"), str) else {}
@@ -124,6 +155,14 @@ class _Definitions:
             "additionalProperties": allow_references(other),
         }
         return {"$ref": _LOCAL + name}
+
+    def _meta_schema(self, tool: Tool, key: str) -> Json:
+        """What a Tool says of a meta-property, or a reference to the definition that Tools share."""
+        if key in tool.meta:
+            return tool.meta[key]
+        if _CONTROL[key] == CONDITION:
+            self.by_name.setdefault(CONDITION, _CONDITION_SCHEMA)
+        return {"$ref": _LOCAL + _CONTROL[key]}
 
     def hoist_defs(self, schema: Json, prefix: str) -> Json:
         """The schema with its own ``$defs`` moved here, under names that begin with ``prefix``.
@@ -142,7 +181,7 @@ class _Definitions:
     def _reserve_name(self, text: str) -> str:
         """A free name of safe characters, held by an empty definition until the real one is stored."""
         name = _UNSAFE.sub("_", text)[:MAX_DEFINITION_NAME]
-        if name in self.by_name or name in (REFERENCE, INSTANCE):
+        if name in self.by_name or name in (REFERENCE, TEXT, CONDITION, INSTANCE):
             suffixes = (f"_{i}" for i in range(2, len(self.by_name) + 3))
             candidates = (name[: MAX_DEFINITION_NAME - len(suffix)] + suffix for suffix in suffixes)
             name = next(c for c in candidates if c not in self.by_name)
@@ -150,7 +189,13 @@ class _Definitions:
         return name
 
 
-def _is_author_choice(tool: Tool, key: str, mode: str) -> bool:
+def author_choices(tool: Tool, mode: str) -> list[str]:
+    """The meta-properties that the author of a Call may set."""
+    declared = [key for key in tool.meta if tool.meta[key] is not False and is_author_choice(tool, key, mode)]
+    return [*declared, *(key for key in _CONTROL if key not in tool.meta and key not in tool.consts)]
+
+
+def is_author_choice(tool: Tool, key: str, mode: str) -> bool:
     """True for a meta-property that the author of a Call may set."""
     if key in ("_tool", "_instance", *TOOL_ONLY) or key in tool.consts:
         return False
@@ -204,7 +249,14 @@ def allow_references(schema: Json, *, at_root: bool = True) -> Json:
     out.pop("uniqueItems", None)  # two equal references may lead to different values
     if not at_root or _admits_any_string(out):
         return out
-    return {"anyOf": [out, {"$ref": _LOCAL + REFERENCE}]}
+    return {"anyOf": [out, {"$ref": _LOCAL + (TEXT if _is_text(out) else REFERENCE)}]}
+
+
+def _is_text(schema: Mapping[str, Any]) -> bool:
+    """True where only texts fit, and not a few of them: a text with references in it may come out as one that fits."""
+    type_ = schema.get("type")
+    types = set(type_) if isinstance(type_, list) else {type_}
+    return "string" in types and types <= {"string", "null"} and not {"enum", "const"} & set(schema)
 
 
 def _admits_any_string(schema: dict[str, Any]) -> bool:

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
-from acts.planner.prompt import LATENT_RULES_BYTES, PLANNER_RULES_BYTES
+from acts.planner.rules import LATENT_RULES_BYTES, PLANNER_RULES_BYTES
 
 # The cap on an answer where ``config.maxOutputTokens`` sets none: enough for some hundred Calls, thinking included.
 # The adapters of Anthropic and OpenAI send it. An OpenAI-like server of one's own is sent no cap, because this one may
@@ -23,7 +23,12 @@ _ANTHROPIC: Final = "anthropic:"
 _ANTHROPIC_BYTES_PER_TOKEN: Final = 2.7
 _BYTES_PER_TOKEN: Final = 3.5
 
-# Headings, tags, and the line that names the tick; the tags of a message take no more than the names in its JSON
+# The context window of a model that no list knows, in tokens: what most models offered as local servers have at least
+DEFAULT_WINDOW_TOKENS: Final = 128_000
+# Of a window, the part that a conversation may fill: the rest is for the Tools, the schema, thinking and the answer
+_CONVERSATION_SHARE: Final = 0.6
+
+# Headings and the line of a last answer; the tags of a message take no more than the names in its JSON
 _FRAME_BYTES: Final = 120
 
 
@@ -33,6 +38,16 @@ class Reservation:
 
     tokens: int
     cost: float | None
+
+
+def bytes_per_token(model: str) -> float:
+    """UTF-8 bytes of a prompt per token of ``provider:name``, an estimate."""
+    return _ANTHROPIC_BYTES_PER_TOKEN if model.startswith(_ANTHROPIC) else _BYTES_PER_TOKEN
+
+
+def conversation_room(model: str, window_tokens: int | None) -> float:
+    """The bytes that a conversation with this model may take before old turns are left out."""
+    return (window_tokens or DEFAULT_WINDOW_TOKENS) * _CONVERSATION_SHARE * bytes_per_token(model)
 
 
 def estimate_request(
@@ -48,7 +63,7 @@ def estimate_request(
     ``max_output_tokens`` is ``config.maxOutputTokens``. With ``may_repair`` the reservation also covers a repair turn:
     the same prompt followed by the first answer, and a second answer.
     """
-    per_token = _ANTHROPIC_BYTES_PER_TOKEN if model.startswith(_ANTHROPIC) else _BYTES_PER_TOKEN
+    per_token = bytes_per_token(model)
     cap = DEFAULT_MAX_OUTPUT_TOKENS if max_output_tokens is None else max_output_tokens
     input_tokens, output_tokens = math.ceil(prompt_bytes / per_token), cap
     if may_repair:

@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from acts.language.errors import ExpressionError, Problem
-from acts.language.references import is_reference, parse, resolve
+from acts.language.reference_uses import parse_marked, resolve
+from acts.language.references import MARK
 from acts.language.values import MAX_DEPTH, Json, defect, pointer, type_name
 
 if TYPE_CHECKING:
@@ -40,10 +41,10 @@ def shape_problems(solution: Json) -> Iterator[Problem]:
 
 
 def output_problems(value: Json, *at: str | int) -> Iterator[Problem]:
-    """The malformed expressions in an output; ``at`` is the path to ``value`` inside it."""
-    if isinstance(value, str) and is_reference(value):
+    """The malformed expressions and templates in an output; ``at`` is the path to ``value`` inside it."""
+    if isinstance(value, str) and MARK in value:
         try:
-            parse(value)
+            parse_marked(value)
         except ExpressionError as error:
             yield Problem("invalidExpression", f"{error} in {value!r}", pointer("output", *at))
     for key, child in _children(value):

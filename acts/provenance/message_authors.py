@@ -17,8 +17,9 @@ from typing import Any, Final
 
 from acts.language import wire
 from acts.language.errors import ExpressionError
+from acts.language.expression_parser import parse
 from acts.language.messages import Data, ErrorMessage, Message, PlanMessage, read_request
-from acts.language.references import parse, paths
+from acts.language.references import paths
 from acts.language.tools import Tool
 from acts.language.values import Json, get
 from acts.language.wire import EDIT

@@ -14,15 +14,15 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any, Final
 
-from acts.language.errors import ExpressionError
-from acts.language.references import MARK, AnyOf, Expression, Path, evaluate, parse, paths, scan
-from acts.language.tools import META
+from acts.language.expression_parser import parse
+from acts.language.references import Path
 from acts.language.values import ABSENT, Json
+from acts.provenance.call_references import EACH, CallReference, ElementPaths, all_paths, find_references, paths_used
 from acts.provenance.message_authors import DECISION, Author, Authors, RunRecord
 from acts.provenance.value_writers import ValueWriters, WrittenValue, build_value, encode_beginning, find_writers
 
@@ -85,6 +85,7 @@ class ReferenceTrace:
 class Source:
     """One Message that wrote a part of a value. ``wrote`` are the first paths that only it wrote.
 
+    ``element`` is the index of the one element of a Call with ``_each`` that the value is from, where it is from one.
     ``again``: what its Call read is reported elsewhere. ``cut``: it lies beyond the limits.
     """
 
@@ -92,15 +93,22 @@ class Source:
     raw: Mapping[str, Json]
     origin: Author
     wrote: list[Path]
+    element: int | None = None
     reads: list[ReferenceTrace] = field(default_factory=list)
     again: bool = False
     cut: bool = False
+
+    @property
+    def id(self) -> str | None:
+        """The id of its Call, or of the element."""
+        own = self.origin.id
+        return own if own is None or self.element is None else f"{own}[{self.element}]"
 
     def to_json(self) -> dict[str, Any]:
         """``{message, origin, outside, wrote, id?, …, reads?}``; facts that are unknown or false are left out."""
         origin, raw = self.origin, self.raw
         facts = {
-            "id": origin.id, "tool": origin.call and origin.call.get("_tool"), "tick": origin.tick,
+            "id": self.id, "tool": origin.call and origin.call.get("_tool"), "tick": origin.tick,
             "date": raw.get("_date"), "outputPath": raw.get("_outputPath"), "method": raw.get("_outputMethod"),
             "instance": raw.get("_instance"), "plannedBy": origin.planned, "error": origin.error,
             "call": origin.call, "decision": raw.get(str(raw["type"])) if origin.word == DECISION else None,
@@ -191,7 +199,7 @@ class _Tracer:
         self._index = index
         self._limits = limits
         self._left = limits.all
-        self._expanded: dict[int, None] = {}
+        self._expanded: dict[tuple[int, int | None], None] = {}
 
     def trace(self, path: Path, instance: str | None, upto: int) -> ValueTrace:
         root = self._trace_value(path, instance, upto)
@@ -212,72 +220,62 @@ class _Tracer:
         trace.outside = any(self._index.author(index).outside for index in writers)
         for index, parts in list(writers.items())[: min(self._limits.each, self._left)]:
             wrote = [Path(path.kind, (*path.names, *names)) for names in parts]
-            trace.sources.append(Source(index, self._index.raw(index), self._index.author(index), wrote))
+            author, raw = self._index.author(index), self._index.raw(index)
+            element = self._element(path, index, instance, upto)
+            trace.sources.append(Source(index, raw, author, wrote, element))
         self._left -= len(trace.sources)
         trace.more = len(writers) - len(trace.sources)
         return trace
+
+    def _element(self, path: Path, message: int, instance: str | None, upto: int) -> int | None:
+        """Which element of its Call a Message has the value at a path from; None: from several, or it is a failure."""
+        author, raw = self._index.author(message), self._index.raw(message)
+        call, tool = author.call or {}, author.tool
+        if author.error is not None or not (EACH in call or (tool is not None and EACH in tool.consts)):
+            return None
+        written = parse(str(raw.get("_outputPath")))
+        depth = len(written.names) if isinstance(written, Path) else len(path.names)
+        depth += raw.get("_outputMethod") == "push"  # the list of results is one item of the list
+        if len(path.names) <= depth:
+            return None
+        node = self._index.find(Path(path.kind, path.names[: depth + 1]), instance, upto)
+        return None if node is None or node.by != message else node.item
 
     def _expand(self, source: Source, *, deep: bool) -> list[ReferenceTrace]:
         """What the Call of a source read, unless that is reported already or beyond the limits."""
         author = source.origin
         if author.call is None:
             return []
-        if author.start in self._expanded:
+        key = (author.start, source.element)
+        if key in self._expanded:
             source.again = True
         elif deep or not self._left:
             source.cut = True
         else:
-            self._expanded[author.start] = None
-            source.reads = [self._trace_reference(*reference, author.start) for reference in _references(author)]
+            self._expanded[key] = None
+            references = find_references(author.call, author.tool)
+            source.reads = [self._trace_reference(reference, source) for reference in references]
         return source.reads
 
-    def _trace_reference(self, parameter: str, at: str, text: str, upto: int) -> ReferenceTrace:
-        tree, name = parse(text), self._index.raw(upto).get("_instance")
+    def _trace_reference(self, reference: CallReference, source: Source) -> ReferenceTrace:
+        author = source.origin
+        upto, name = author.start, self._index.raw(author.start).get("_instance")
         instance = name if isinstance(name, str) else None
-        used = dict.fromkeys(_paths_used(tree, lambda path: self._read(path, instance, upto)))
+        elements = ElementPaths(
+            author.call or {}, author.tool, source.element, lambda path: self._read(path, instance, upto)
+        )
+        used = dict.fromkeys(paths_used(reference.tree, elements.value))
+        is_list = reference.at == EACH  # of one element, that part of the list is of interest
+        located: dict[Path, bool] = {}
+        for path in all_paths(reference.tree):
+            places = elements.locate_list() if is_list and path in used else elements.locate(path)
+            located |= {place: path in used or located.get(place, False) for place in places}
         values = [
-            self._trace_value(path, instance, upto) if path in used else ValueTrace(path, instance, upto, used=False)
-            for path in dict.fromkeys(paths(tree))
+            self._trace_value(place, instance, upto) if is_used else ValueTrace(place, instance, upto, used=False)
+            for place, is_used in located.items()
         ]
-        return ReferenceTrace(parameter, at, text, values)
+        return ReferenceTrace(reference.parameter, reference.at, reference.text, values)
 
     def _read(self, path: Path, instance: str | None, upto: int) -> Json:
         node = self._index.find(path, instance, upto)
         return ABSENT if node is None else node.value
-
-
-def _references(author: Author) -> Iterator[tuple[str, str, str]]:
-    """The expressions of a Call, each with its parameter and place: those of its parameters, then its scopes."""
-    call, tool = author.call or {}, author.tool
-    for key, value in call.items():
-        if key not in META:
-            yield from ((key, _format_place(at), text) for at, text in scan(value, key) if _is_expression(text))
-    scopes = call.get("_scopes", tool.consts.get("_scopes") if tool is not None else None)
-    for scope in scopes if isinstance(scopes, list) else ():
-        text = scope if not isinstance(scope, str) or scope.startswith(MARK) else MARK + scope
-        if isinstance(text, str) and _is_expression(text):
-            yield "_scopes", "_scopes", text
-
-
-def _is_expression(text: str) -> bool:
-    try:
-        parse(text)
-    except ExpressionError:
-        return False
-    return True
-
-
-def _format_place(at: tuple[str | int, ...]) -> str:
-    """``order.items[0]``"""
-    return "".join(f"[{t}]" if isinstance(t, int) else f".{t}" for t in at).removeprefix(".")
-
-
-def _paths_used(tree: Expression, read: Any) -> Iterator[Path]:
-    """The paths that decide the value of an expression: none after the alternative that was taken."""
-    if isinstance(tree, Path):
-        yield tree
-        return
-    for term in tree.terms:
-        yield from _paths_used(term, read)
-        if isinstance(tree, AnyOf) and evaluate(term, read) not in (ABSENT, None):
-            return

@@ -39,13 +39,14 @@ class WrittenValue:
     """The value that one Message (``by``) put into a slot, and what later Messages wrote into it.
 
     ``overwritten`` are the properties of an object that were written later, ``added`` what was appended to
-    a list or string: ``(point, Message, value)``.
+    a list or string: ``(point, Message, value)``. ``item`` is its index in the list that the Message wrote.
     """
 
     value: Json
     by: int
     overwritten: dict[str, _Slot] = field(default_factory=dict)
     added: list[tuple[int, int, Json]] = field(default_factory=list)
+    item: int | None = None
 
 
 @dataclass(slots=True)
@@ -152,7 +153,7 @@ def _child(node: WrittenValue, name: str, point: int) -> WrittenValue | None:
         return None
     for piece, by in _pieces_with_writer(node, point):
         if index < len(piece):
-            return WrittenValue(piece[index], by)
+            return WrittenValue(piece[index], by, item=index)
         index -= len(piece)
     return None
 

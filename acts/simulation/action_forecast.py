@@ -77,6 +77,8 @@ class ActionForecaster:
         self._prepared, self._approvals = prepared, approvals
         groups = group_instances(prepared) if needs_children(prepared) else []
         self.children = len(groups)
+        # A child of several instances may start the timer after which it gives back idle permits
+        self._possible_timers = sum(len(group) > 1 for group in groups)
         # Of a template, all children do the same for each of their instances: by number of instances
         template = is_template(prepared.request, prepared.nodes)
         self._sizes = Counter(len(group) for group in groups) if template else None
@@ -84,8 +86,10 @@ class ActionForecaster:
         self._deadline = prepared.request.config.approve.timeout is not None
         self._start = _start_of_run(prepared, child=child)
 
-    def bounds(self, started: Iterable[int], missing: int = 0) -> tuple[int, int]:
-        """The fewest and the most actions of a run that starts these Calls.
+    def bounds(
+        self, started: Iterable[int], missing: int = 0, counts: Mapping[int, int] | None = None
+    ) -> tuple[int, int]:
+        """The fewest and the most actions of a run that starts these Calls, those in ``counts`` so often.
 
         ``missing`` is how many paths have to be provided: in one message, or one by one.
         """
@@ -94,11 +98,12 @@ class ActionForecaster:
         for rank in started:
             group = self._group_of.get(self._prepared.nodes[rank].instance or "")
             run = own if group is None else below.setdefault(group, _RunForecast())
-            self._add_call(run, rank)
+            self._add_call(run, rank, 1 if counts is None else counts.get(rank, 1))
         own.certain += ACTIONS[CHILD_WORKFLOW] * self.children
         runs = [(own, 1), *self._child_runs(below)]
         bounds = [(*run.bounds(deadline=self._deadline), count) for run, count in runs]
         low, high = sum(low * count for low, _, count in bounds), sum(high * count for _, high, count in bounds)
+        high += ACTIONS[TIMER] * self._possible_timers
         return low + (ACTIONS[SIGNAL] if missing else 0), high + ACTIONS[SIGNAL] * missing
 
     def _child_runs(self, below: Mapping[int, _RunForecast]) -> Iterable[tuple[_RunForecast, int]]:
@@ -107,13 +112,13 @@ class ActionForecaster:
             return [(run, 1) for run in below.values()]
         return [(run.times(size), count) for run in below.values() for size, count in self._sizes.items()]
 
-    def _add_call(self, run: _RunForecast, rank: int) -> None:
+    def _add_call(self, run: _RunForecast, rank: int, times: int) -> None:
         node = self._prepared.nodes[rank]
         run.decisions += self._approvals[rank]
         if node.kind == "activity" and node.tool.options.local and not node.is_detached:
-            run.local += 1
+            run.local += times
         else:
-            run.certain += _actions_of(node)
+            run.certain += times * _actions_of(node)
 
 
 def _actions_of(node: PlannedCall) -> int:

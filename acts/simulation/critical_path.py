@@ -12,7 +12,7 @@ class Depths:
     """The depth of each Call, by rank. Linear in the Calls: it keeps a running maximum per chain.
 
     ``level[r]`` counts from 0, ``before[r]`` is the deepest Call that r waits for, and ``sure[r]`` says that
-    no branching Call lies before r.
+    no branching Call lies before r, and no condition decides whether r runs.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -22,7 +22,7 @@ class Depths:
         progress: dict[int, tuple[int, int | None, bool]] = {}  # by chain: entries read, the deepest, all sure
         for rank in range(len(graph.order)):
             deepest: int | None = None
-            sure = True
+            sure = graph.order[rank].condition is None
             for chain, count in graph.waits[rank]:
                 at, top, all_sure = progress.get(id(chain), (0, None, True))
                 for entry in chain.entries[at:count]:

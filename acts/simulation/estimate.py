@@ -14,10 +14,12 @@ from acts.language.references import conjunction
 from acts.plan.validate import ValidatedPlan, is_template
 from acts.simulation.action_forecast import ActionForecaster, actions_are_foreseeable
 from acts.simulation.token_estimate import TokenEstimator
+from acts.simulation.type_flow import find_list_lengths
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from acts.plan.planned_call import PlannedCall
     from acts.simulation.critical_path import Depths
     from acts.simulation.outcome_exploration import OutcomeRun
 
@@ -30,11 +32,21 @@ Price = Callable[[str], float | None]
 
 @dataclass(frozen=True, slots=True)
 class _Scenario:
-    """The Calls that one combination starts, those that fail, and how many paths have to be provided for them."""
+    """The Calls that one combination starts, those that fail, and how many paths have to be provided for them.
+
+    ``least`` and ``most`` say how often those with ``_each`` are started, where that is not once.
+    """
 
     started: Sequence[int]
+    least: Mapping[int, int]
+    most: Mapping[int, int]
     failed: frozenset[int] = frozenset()
     missing: int = 0
+
+    def count_starts(self, kind: str, nodes: Sequence[PlannedCall]) -> tuple[int, int]:
+        """How often the Calls of a kind are started, at least and at most."""
+        ranks = [rank for rank in self.started if nodes[rank].kind == kind]
+        return sum(self.least.get(rank, 1) for rank in ranks), sum(self.most.get(rank, 1) for rank in ranks)
 
 
 def estimate_plan(
@@ -48,38 +60,50 @@ def estimate_plan(
     """
     scenarios = list(_scenarios(prepared, depths, runs, truncated=truncated))
     times = len(prepared.request.instances()) if is_template(prepared.request, prepared.nodes) else 1
-    kinds = [n.kind for n in prepared.nodes]
-    requests = _range(times * sum(kinds[r] == "latent" for r in s.started) for s in scenarios)
-    delegates = _range(times * sum(kinds[r] == "delegate" for r in s.started) for s in scenarios)
+    requests = _range(times * n for s in scenarios for n in s.count_starts("latent", prepared.nodes))
+    delegates = _range(times * n for s in scenarios for n in s.count_starts("delegate", prepared.nodes))
     tokens, actions = TokenEstimator(prepared), ActionForecaster(prepared, approvals, child=child)
     unforeseen = ["requests", "tokens", "cost", "actions"] if delegates["max"] else []
     if not actions_are_foreseeable(prepared, approvals, requests=requests["max"], child=child):
         unforeseen = unforeseen or ["actions"]
     return {
         "requests": requests, "delegates": delegates, "cost": _cost(prepared, requests, price),
-        "tokens": _range(times * tokens.estimate(s.started, s.failed) for s in _estimated(scenarios)),
-        "actions": _range(n for s in scenarios for n in actions.bounds(s.started, s.missing)),
+        "tokens": _range(
+            times * tokens.estimate(s.started, s.failed, counts)
+            for s in _estimated(scenarios) for counts in _both(s)
+        ),
+        "actions": _range(
+            n for s in scenarios for counts in _both(s) for n in actions.bounds(s.started, s.missing, counts)
+        ),
         **({"runs": actions.children} if actions.children else {}),
         "unforeseen": unforeseen,
     }  # fmt: skip
 
 
+def _both(scenario: _Scenario) -> Iterable[Mapping[int, int]]:
+    return (scenario.least,) if scenario.least == scenario.most else (scenario.least, scenario.most)
+
+
 def _scenarios(
     prepared: ValidatedPlan, depths: Depths, runs: Sequence[OutcomeRun], *, truncated: bool
 ) -> Iterable[_Scenario]:
+    lengths = find_list_lengths(prepared)
+    least = {rank: low for rank, (low, _) in lengths.items()}
+    most = {rank: high for rank, (_, high) in lengths.items()}
     for run in runs:
         failed, waiting = _failed(prepared, run), run.states.get("waiting", [])
-        yield _Scenario(run.started, failed)
+        counts = {**least, **run.elements}, {**most, **run.elements}
+        yield _Scenario(run.started, *counts, failed)
         if waiting:  # the same when somebody provides all that is missing
-            yield _Scenario((*run.started, *waiting), failed, _count_missing(prepared, waiting))
+            yield _Scenario((*run.started, *waiting), *counts, failed, _count_missing(prepared, waiting))
     if truncated:  # between the Calls that depend on no outcome, and all of them
         able = [
             r
             for r, n in enumerate(prepared.nodes)
             if r not in prepared.literal_outputs and (n.outcomes or n.is_detached)
         ]
-        yield _Scenario([r for r in able if depths.sure[r]])
-        yield _Scenario(able)
+        yield _Scenario([r for r in able if depths.sure[r]], least, most)
+        yield _Scenario(able, least, most)
 
 
 def _count_missing(prepared: ValidatedPlan, waiting: Iterable[int]) -> int:

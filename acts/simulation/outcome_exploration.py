@@ -17,23 +17,31 @@ from acts.language.messages import Data
 from acts.language.references import conjunction
 from acts.language.schemas import with_null
 from acts.language.scopes import wrap_message
-from acts.language.values import ABSENT, UNKNOWN, Json, nest
+from acts.language.values import ABSENT, UNKNOWN, Json, deep_merge, nest
 from acts.language.wire import SCHEMA_MISMATCH
 from acts.machines.commands import Command, StartCall
 from acts.machines.walk import Walk
+from acts.plan.result_placement import place_result
 from acts.simulation.schema_compatibility import type_alternatives
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from acts.language.references import Path
+    from acts.language.values import Names
+    from acts.machines.call_state import CallState
     from acts.plan.planned_call import PlannedCall
     from acts.plan.validate import ValidatedPlan
 
 # As the protocol has it: nobody reads more
 MAX_COMBINATIONS: Final = 64
-# Calls walked in all combinations together: at 0.06 to 0.1 ms each, ten seconds at worst
-MAX_STEPS: Final = 100_000
+# Looks at Calls and paths in all combinations together, some 20 µs each: a few seconds
+MAX_STEPS: Final = 200_000
+
+# Outcomes of one Call that are tried with a Message that has all of their paths
+MAX_TRIED_OUTCOMES: Final = 16
+# Elements of a result that a dry run builds; of more it knows nothing
+MAX_LIST: Final = 100
 
 _NOW: Final = ""  # nobody reads the dates of a dry run
 _REPORTED_STATES: Final = {"completed": "run", "detached": "run", "skipped": "skipped", "failed": "failed"}
@@ -47,21 +55,37 @@ class UnknownFailure(CallError):
 
 
 @dataclass(frozen=True, slots=True)
+class Decision:
+    """What a dry run had to assume: one of ``options`` possibilities. Decisions are in the order of the run."""
+
+    rank: int
+    choice: int
+    options: int
+    is_condition: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class OutcomeRun:
-    """One dry run. ``decisions`` are ``(rank, index of the outcome)`` in the order in which they were taken.
+    """One dry run.
 
     ``choices`` are the outcomes taken, by rank, as text; ``errors`` the failures that the run itself produced.
+    ``conditions`` says of each condition that cannot be known what it was taken to be; ``elements`` how many elements
+    a list has that is known.
     """
 
-    decisions: tuple[tuple[int, int], ...]
+    decisions: tuple[Decision, ...]
     choices: dict[int, str]
     started: tuple[int, ...]
     states: dict[str, list[int]]
     errors: dict[int, str]
+    conditions: dict[int, bool]
+    elements: dict[int, int]
 
     def to_json(self, ids: Sequence[str]) -> dict[str, Any]:
         named = {state: [ids[rank] for rank in ranks] for state, ranks in self.states.items()}
-        out = {"choices": {ids[rank]: path for rank, path in self.choices.items()}}
+        out: dict[str, Any] = {"choices": {ids[rank]: path for rank, path in self.choices.items()}}
+        if self.conditions:
+            out["conditions"] = {ids[rank]: holds for rank, holds in self.conditions.items()}
         return {**out, "run": [], "skipped": [], **named}
 
 
@@ -70,46 +94,96 @@ SUCCESS: Final = -1
 
 
 def possible_outcomes(node: PlannedCall) -> tuple[int, ...]:
-    """The outcomes that a Call can take: the first, a failure's, those that a Message can tell apart; a model, any."""
+    """The outcomes that a Call can take: the first, a failure's, those that a Message can choose; a model, any."""
     if node.outcomes and not node.result_outcome_count:
         return SUCCESS, 0
-    if node.kind == "latent":
+    if node.kind == "latent" and not node.is_each:
         return tuple(range(len(node.outcomes)))
-    return tuple(
-        i for i in range(len(node.outcomes)) if i in (0, node.error) or _distinguishing_path(node, i) is not None
-    )
+    choosing = choosing_paths(node)
+    return tuple(i for i in range(len(node.outcomes)) if i in (0, node.error) or i in choosing)
 
 
-def _distinguishing_path(node: PlannedCall, outcome: int) -> Path | None:
-    """A path of an outcome that no other alternative overlaps."""
-    if outcome >= node.result_outcome_count:
-        return None
-    others = [q for i, o in enumerate(node.result_outcomes) if i != outcome for q in o]
-    return next((p for p in node.outcomes[outcome] if not any(p.overlaps(q) for q in others)), None)
+def choosing_paths(node: PlannedCall) -> dict[int, list[Path]]:
+    """By outcome, the paths at which a Message writes that chooses it.
+
+    One that no other alternative overlaps suffices. Otherwise all paths of one kind are tried: a Message with them
+    chooses the largest of several alternatives that share paths.
+    """
+    if node.is_each:
+        return {}
+    out: dict[int, list[Path]] = {}
+    for outcome, path in enumerate(distinguishing_paths(node)):
+        if path is not None:
+            out[outcome] = [path]
+        elif outcome < min(node.result_outcome_count, MAX_TRIED_OUTCOMES):
+            paths = _paths_of_one_kind(node, outcome)
+            if _chooses(node, build_message(paths, UNKNOWN), outcome):
+                out[outcome] = paths
+    return out
 
 
-def explore_outcomes(prepared: ValidatedPlan, doomed: set[int]) -> tuple[list[OutcomeRun], bool]:
+def build_message(paths: Sequence[Path], value: Json) -> dict[str, Any]:
+    """A Message with a value at each of these paths of one kind."""
+    payload = nest(paths[0].names, value)
+    for path in paths[1:]:
+        payload = deep_merge(payload, nest(path.names, value))
+    return wrap_message(paths[0].kind, payload)
+
+
+def _paths_of_one_kind(node: PlannedCall, outcome: int) -> list[Path]:
+    paths = node.outcomes[outcome]
+    return [path for path in paths if path.kind == paths[0].kind]
+
+
+def _chooses(node: PlannedCall, message: dict[str, Any], outcome: int) -> bool:
+    try:
+        return place_result(node, message)[0] == outcome
+    except CallError:
+        return False
+
+
+def distinguishing_paths(node: PlannedCall) -> list[Path | None]:
+    """Of each outcome a path that no other alternative overlaps, or None. Linear in the names of all paths."""
+    exact: dict[tuple[str, Names], set[int]] = {}
+    above: dict[tuple[str, Names], set[int]] = {}  # by prefix: the outcomes with a path there or below
+    for outcome, paths in enumerate(node.result_outcomes):
+        for path in paths:
+            exact.setdefault((path.kind, path.names), set()).add(outcome)
+            for depth in range(len(path.names) + 1):
+                above.setdefault((path.kind, path.names[:depth]), set()).add(outcome)
+
+    def is_alone(path: Path, outcome: int) -> bool:
+        prefixes = (exact.get((path.kind, path.names[:depth]), ()) for depth in range(len(path.names) + 1))
+        return above[path.kind, path.names] == {outcome} and all(set(found) <= {outcome} for found in prefixes)
+
+    alone = [next((p for p in paths if is_alone(p, i)), None) for i, paths in enumerate(node.result_outcomes)]
+    return [*alone, *[None] * (len(node.outcomes) - len(alone))]
+
+
+def explore_outcomes(
+    prepared: ValidatedPlan, doomed: set[int], max_steps: int | None = None
+) -> tuple[list[OutcomeRun], bool]:
     """A dry run per combination of outcomes, and whether some were left out.
 
-    ``doomed`` are the ranks of Calls that cannot be started. The first outcomes come first, then what differs
-    from them in one choice, in two … A run repeats the choices of an earlier one up to some Call, takes
-    another outcome there and the first ones after it; so no combination comes twice.
+    ``doomed`` are the ranks of Calls that cannot be started; ``max_steps`` is in place of MAX_STEPS. The first
+    outcomes come first, then what differs from them in one choice, in two … A run repeats the choices of an earlier
+    one up to some Call, takes another outcome there and the first ones after it; so no combination comes twice.
     """
     runner = DryRunner(prepared, doomed)
     prefixes: deque[tuple[int, ...]] = deque([()])
     runs: dict[tuple[Any, ...], OutcomeRun] = {}
     count, truncated = 0, False
+    steps_of_run, allowed = count_steps(prepared), MAX_STEPS if max_steps is None else max_steps
     while prefixes:
-        steps = (count + 1) * len(prepared.nodes)
-        if count == MAX_COMBINATIONS or (count and steps > MAX_STEPS):
+        if count == MAX_COMBINATIONS or (count and (count + 1) * steps_of_run > allowed):
             return list(runs.values()), True
         prefix = prefixes.popleft()
         run = runner.run(prefix)
         count += 1
-        runs.setdefault((tuple(run.choices.items()), run.started), run)
-        choices = tuple(choice for _, choice in run.decisions)
+        runs.setdefault((tuple(run.choices.items()), tuple(run.conditions.items()), run.started), run)
+        choices = tuple(decision.choice for decision in run.decisions)
         for at in range(len(prefix), len(choices)):
-            others = range(1, len(runner.options[run.decisions[at][0]]))
+            others = range(1, run.decisions[at].options)
             room = MAX_COMBINATIONS - len(prefixes)
             prefixes.extend((*choices[:at], other) for other in others[:room])
             if len(others) > room:
@@ -118,20 +192,39 @@ def explore_outcomes(prepared: ValidatedPlan, doomed: set[int]) -> tuple[list[Ou
     return list(runs.values()), truncated
 
 
+def count_steps(prepared: ValidatedPlan) -> int:
+    """The looks at Calls, paths and their names that one dry run takes."""
+    steps = 0
+    for node in prepared.nodes:
+        written = sum(1 + len(path.names) // 4 for outcome in node.outcomes for path in outcome)
+        steps += 4 + written + sum(len(read.paths) for read in node.reads) + len(node.scopes)
+    return steps
+
+
 class DryRunner:
     """Walks one plan again and again; ``options`` are the possible outcomes by rank."""
 
     def __init__(self, prepared: ValidatedPlan, doomed: set[int]) -> None:
         self.options = [possible_outcomes(node) for node in prepared.nodes]
+        self._choosing: dict[int, dict[int, list[Path]]] = {}
         self._prepared = _without_unread_data(prepared)
         self._doomed = doomed
         tools = {n.tool.name: n.tool for n in prepared.nodes}
         self._results = {name: _only_value(tool.output) for name, tool in tools.items()}
 
     def run(self, prefix: tuple[int, ...]) -> OutcomeRun:
-        """Walk with these choices, and with the first outcomes after them."""
-        walk = Walk(self._prepared, lambda node: node.id, dry=True)
-        decisions: list[tuple[int, int]] = []
+        """Walk with these choices, and with the first possibilities after them."""
+        decisions: list[Decision] = []
+
+        def decide(rank: int, options: int, *, is_condition: bool = False) -> int:
+            choice = prefix[len(decisions)] if len(decisions) < len(prefix) else 0
+            decisions.append(Decision(rank, choice, options, is_condition))
+            return choice
+
+        def assume(rank: int) -> bool:
+            return decide(rank, 2, is_condition=True) == 0
+
+        walk = Walk(self._prepared, lambda node: node.id, assume=assume)
         started: list[int] = []
         commands = deque(walk.begin(_NOW))
         while commands:
@@ -143,10 +236,7 @@ class DryRunner:
                 commands.extend(walk.failed(rank, UnknownFailure(SCHEMA_MISMATCH, ""), _NOW))
                 continue
             started.append(rank)
-            choice = 0
-            if len(options) > 1:
-                choice = prefix[len(decisions)] if len(decisions) < len(prefix) else 0
-                decisions.append((rank, choice))
+            choice = decide(rank, len(options)) if len(options) > 1 else 0
             commands.extend(self._settle(walk, rank, options[choice] if options else None))
         return _outcome_run(walk, decisions, started, self._doomed)
 
@@ -158,10 +248,29 @@ class DryRunner:
         if outcome == node.error:
             return walk.failed(rank, UnknownFailure("unknown", ""), _NOW)
         value = self._results[node.tool.name]
+        if node.is_each:
+            return walk.completed(rank, _list_of(value, walk.calls[rank]), _NOW)
         if node.kind == "latent":
             return walk.completed(rank, value, _NOW, outcome if outcome > 0 else None)
-        path = _distinguishing_path(node, outcome) if outcome > 0 else None
-        return walk.completed(rank, wrap_message(path.kind, nest(path.names, value)) if path else value, _NOW)
+        paths = self._choosing_paths(rank).get(outcome) if outcome > 0 else None
+        return walk.completed(rank, build_message(paths, value) if paths else value, _NOW)
+
+    def _choosing_paths(self, rank: int) -> dict[int, list[Path]]:
+        if rank not in self._choosing:
+            self._choosing[rank] = choosing_paths(self._prepared.nodes[rank])
+        return self._choosing[rank]
+
+
+def _list_of(result: Json, call: CallState) -> Json:
+    """The result of a Call with ``_each``, where each element has this one."""
+    known = _known_length(call)
+    return UNKNOWN if known is None or known > MAX_LIST else [result] * known
+
+
+def _known_length(call: CallState) -> int | None:
+    elements = call.elements
+    is_known = elements is not None and (elements.reading is None or elements.reading.is_known)
+    return elements.total if elements is not None and is_known else None
 
 
 def _without_unread_data(prepared: ValidatedPlan) -> ValidatedPlan:
@@ -180,9 +289,7 @@ def _only_value(output: Json) -> Json:
     return None if alternatives[0].exact is ABSENT else alternatives[0].exact
 
 
-def _outcome_run(
-    walk: Walk, decisions: Sequence[tuple[int, int]], started: Sequence[int], doomed: set[int]
-) -> OutcomeRun:
+def _outcome_run(walk: Walk, decisions: Sequence[Decision], started: Sequence[int], doomed: set[int]) -> OutcomeRun:
     states: dict[str, list[int]] = {}
     errors: dict[int, str] = {}
     for rank, call in enumerate(walk.calls):
@@ -191,10 +298,12 @@ def _outcome_run(
             # An UnknownFailure has no error of its own: it fails here because it cannot be written
             readable = isinstance(call.error, dict)
             errors[rank] = str(call.error["message"]) if readable and call.error else "its error cannot be written"
-    branching = sorted({*(rank for rank, _ in decisions), *doomed})
+    branching = sorted({*(decision.rank for decision in decisions if not decision.is_condition), *doomed})
     choices = {
         rank: conjunction(walk.nodes[rank].outcomes[outcome])
         for rank in branching
         if (outcome := walk.calls[rank].outcome) is not None and walk.calls[rank].state == "completed"
     }
-    return OutcomeRun(tuple(decisions), choices, tuple(started), states, errors)
+    conditions = {decision.rank: decision.choice == 0 for decision in decisions if decision.is_condition}
+    lengths = {rank: length for rank, call in enumerate(walk.calls) if (length := _known_length(call)) is not None}
+    return OutcomeRun(tuple(decisions), choices, tuple(started), states, errors, conditions, lengths)

@@ -22,8 +22,9 @@ from acts.plan.planned_call import approval_needed
 from acts.plan.validate import ValidatedPlan, is_template, validate_request
 from acts.simulation.critical_path import Depths
 from acts.simulation.estimate import Price, estimate_plan
+from acts.simulation.list_lengths import merge_lengths
 from acts.simulation.outcome_exploration import OutcomeRun, explore_outcomes, possible_outcomes
-from acts.simulation.type_flow import TypeProblem, find_type_problems
+from acts.simulation.type_flow import TypeProblem, find_list_lengths, find_type_problems
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping, Sequence
@@ -42,14 +43,16 @@ def simulate(
     return simulate_prepared(validate_request(raw, registry, served), price)
 
 
-def simulate_prepared(prepared: ValidatedPlan, price: Price | None = None, *, child: bool = False) -> dict[str, Any]:
+def simulate_prepared(
+    prepared: ValidatedPlan, price: Price | None = None, *, child: bool = False, max_steps: int | None = None
+) -> dict[str, Any]:
     """What a plan would do::
 
         {waves: [[call id]], criticalPath: [call id],
          calls: [{id, tool, how, activity?, taskQueue?, delegate?, given?, reads, writes,
-                  scopes, instance?, approval, background}],
-         outcomes: {combinations: [{choices: {call id: path}, run: [call id], skipped: [call id],
-                                    failed?: [call id], waiting?: [call id]}], truncated},
+                  scopes, when?, elements?: {min, max}, instance?, approval, background}],
+         outcomes: {combinations: [{choices: {call id: path}, conditions?: {call id: boolean}, run: [call id],
+                                    skipped: [call id], failed?: [call id], waiting?: [call id]}], truncated},
          samples: {tool: example of its _output, null where it says nothing},
          outside: [call id],
          requests: {min, max}, delegates: {min, max}, cost: {min, max} | null, tokens: {min, max},
@@ -58,20 +61,23 @@ def simulate_prepared(prepared: ValidatedPlan, price: Price | None = None, *, ch
          instances?}
 
     ``outside`` are the Calls that may change something outside of the run: those with an Activity and
-    delegates; a latent Call only reads. ``waiting`` are Calls that need what only ``provide`` can bring.
+    delegates; a latent Call only reads. ``elements`` is how often a Call with ``_each`` is made, ``conditions`` what a
+    combination takes those to be that cannot be known. ``waiting`` are Calls that need what only ``provide`` can bring.
     ``actions`` are Temporal's billable actions without retries (see ``action_forecast``), ``tokens`` an
     estimate (see ``token_estimate``). ``price`` returns the estimated US dollars of one request to a model,
-    or None. ``child`` says that an agent starts the run as one of its own. A template is walked for its first
+    or None. ``child`` says that an agent starts the run as one of its own, ``max_steps`` how much work the
+    combinations of outcomes may take (see ``explore_outcomes``). A template is walked for its first
     instance; its figures are those of all ``instances``. ``runs`` is the number of child workflows that walk
     instances, ``unforeseen`` the figures to which other runs add what cannot be foreseen.
     """
     depths = Depths(prepared.graph)
     type_problems = find_type_problems(prepared)
-    runs, truncated = explore_outcomes(prepared, {p.rank for p in type_problems if p.certain})
+    runs, truncated = explore_outcomes(prepared, {p.rank for p in type_problems if p.certain}, max_steps)
     ids = [n.id for n in prepared.nodes]
     approvals = [_waits_for_approval(prepared, rank) for rank in range(len(ids))]
     template = is_template(prepared.request, prepared.nodes)
     tools = {n.tool.name: n.tool for n in prepared.nodes}
+    lengths = merge_lengths(find_list_lengths(prepared), runs)
     listed = sorted(range(len(ids)), key=lambda rank: prepared.nodes[rank].index)
     outside = [
         rank for rank in listed if rank not in prepared.literal_outputs and prepared.nodes[rank].kind != "latent"
@@ -79,7 +85,7 @@ def simulate_prepared(prepared: ValidatedPlan, price: Price | None = None, *, ch
     return {
         "waves": [[ids[rank] for rank in wave] for wave in depths.waves()],
         "criticalPath": [ids[rank] for rank in depths.critical_path()],
-        "calls": [_call_item(prepared, rank, approval=approvals[rank], template=template) for rank in listed],
+        "calls": [_call_item(prepared, rank, lengths, approval=approvals[rank], template=template) for rank in listed],
         "outside": [ids[rank] for rank in outside],
         "outcomes": {"combinations": [run.to_json(ids) for run in runs], "truncated": truncated},
         "samples": {name: _sample_json(sample(tool.output)) for name, tool in tools.items() if tool.output is not None},
@@ -100,7 +106,9 @@ def _waits_for_approval(prepared: ValidatedPlan, rank: int) -> bool:
     return approval_needed(node, approve) is not None
 
 
-def _call_item(prepared: ValidatedPlan, rank: int, *, approval: bool, template: bool) -> dict[str, Any]:
+def _call_item(
+    prepared: ValidatedPlan, rank: int, lengths: Mapping[int, tuple[int, int]], *, approval: bool, template: bool
+) -> dict[str, Any]:
     node = prepared.nodes[rank]
     out: dict[str, Any] = {"id": node.id, "tool": node.tool.name, "how": node.kind}
     if node.kind == "activity":
@@ -114,6 +122,10 @@ def _call_item(prepared: ValidatedPlan, rank: int, *, approval: bool, template: 
     out["reads"] = list(dict.fromkeys(str(p) for read in node.reads for p in read.paths))
     out["writes"] = [str(p) for p in node.writes]
     out["scopes"] = [str(p) for p in node.scopes]
+    if node.condition is not None:
+        out["when"] = node.condition.text
+    if node.is_each:
+        out["elements"] = dict(zip(("min", "max"), lengths[rank], strict=True))
     if node.instance is not None and not template:
         out["instance"] = node.instance
     return {**out, "approval": approval, "background": node.is_detached}
@@ -146,6 +158,9 @@ def _unreachable_outcomes(node: PlannedCall) -> Iterable[Problem]:
         if i not in possible:
             text = f"no result can choose {conjunction(outcome)}: it overlaps another alternative"
             hint = "give each alternative a path that no other one holds or lies below"
+            if node.is_each:
+                text = f"no result can choose {conjunction(outcome)}: that of a call with _each is one list"
+                hint = "it goes to the first alternative, a failure to the one that is named for it"
             yield Problem("unreachableOutcome", text, f"{node.pointer}/_outputPath", node.id, hint, "warning")
 
 

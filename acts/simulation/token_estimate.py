@@ -9,26 +9,30 @@ earlier Calls write it. Repair turns and a model's reasoning are not foreseen.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from acts.language.references import Path, alternatives
 from acts.language.sampling import sample
+from acts.language.strict_json import json_size
 from acts.language.values import ABSENT, UNKNOWN, Json, get
 from acts.plan.context_log import START
 from acts.planner.prompt import render_latent_prompt
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Sequence
+    from collections.abc import Container, Iterable, Mapping, Sequence
 
-    from acts.language.references import ReferenceUse
+    from acts.language.messages import Message
+    from acts.language.reference_uses import ReferenceUse
+    from acts.language.references import Expression
     from acts.plan.planned_call import PlannedCall
     from acts.plan.validate import ValidatedPlan
 
 WORD_BYTES: Final = 24
 UNKNOWN_BYTES: Final = 20
 ITEMS: Final = 3
+# Lists inside lists that have so many items: below them one is enough, or a deep schema would have millions
+MAX_LISTS: Final = 3
 BYTES_PER_TOKEN: Final = 4
 # JSON around a name in an object, around a scope in a prompt, and around an answer
 _NAME_BYTES: Final = 5
@@ -60,83 +64,99 @@ class TokenEstimator:
         self._context = prepared.initial_log.view_of(None)
         tools = {n.tool.name: n.tool for n in prepared.nodes}
         self._outputs = {name: _typical_value(sample(tool.output)) for name, tool in tools.items()}
+        self._value_bytes: dict[int, int] = {}  # by the id of a part of an output, or of the error
+        self._parameter_bytes: dict[int, int] = {}  # by rank: all but what references yield
         self._context_bytes: dict[Path, int | None] = {}
-        self._prompt_bytes: dict[tuple[str, bool], int] = {}
+        self._tool_bytes: dict[str, int] = {}
+        self._shared_bytes: dict[bool, int] = {}  # by whether a Call has scopes
         self._last = max((r for r, n in enumerate(prepared.nodes) if n.kind == "latent"), default=-1)
 
-    def estimate(self, started: Iterable[int], failed: Container[int]) -> int:
-        """Tokens of a run that starts these Calls, of which some end with an error."""
+    def estimate(self, started: Iterable[int], failed: Container[int], counts: Mapping[int, int] | None = None) -> int:
+        """Tokens of a run that starts these Calls, those in ``counts`` so often; some end with an error."""
         tokens = 0
         views: dict[str | None, _View] = {None: {}}
         for rank in sorted(rank for rank in started if rank <= self._last):
             node = self._prepared.nodes[rank]
             own = views.setdefault(node.instance, {})
             value: Json = _FAILURE if rank in failed else self._outputs[node.tool.name]
+            times, size = (counts or {}).get(rank, 1), self._bytes_of(value)
             if node.kind == "latent":
-                tokens += self._request_tokens(node, (own, views[None]), json_size(value))
+                tokens += times * self._request_tokens(rank, (own, views[None]), size)
             outcome = (node.error or 0) if rank in failed else 0
+            if node.is_each and rank not in failed:
+                value, size = ABSENT, times * size
             for path in node.outcomes[outcome] if node.outcomes else ():
-                _write(own, path, value)
+                _write(own, path, value, size)
         return tokens
 
-    def _request_tokens(self, node: PlannedCall, views: Sequence[_View], answer_bytes: int) -> int:
-        prompt_bytes = self._bytes_of_prompt(node) + self._bytes_of_parameters(node, views)
+    def _bytes_of(self, value: Json) -> int:
+        """Bytes of a value of ``_outputs`` or a part of one, which live as long as this object."""
+        if id(value) not in self._value_bytes:
+            self._value_bytes[id(value)] = json_size(value)
+        return self._value_bytes[id(value)]
+
+    def _request_tokens(self, rank: int, views: Sequence[_View], answer_bytes: int) -> int:
+        node = self._prepared.nodes[rank]
+        prompt_bytes = self._bytes_of_prompt(node) + self._bytes_of_parameters(rank, views)
         prompt_bytes += sum((self._bytes_at(path, views) or 0) + _SCOPE_BYTES for path in node.scopes)
         return -(-prompt_bytes // BYTES_PER_TOKEN) + -(-(answer_bytes + _ANSWER_BYTES) // BYTES_PER_TOKEN)
 
     def _bytes_of_prompt(self, node: PlannedCall) -> int:
-        """All of the prompt but parameters and scopes: the same for every Call of a Tool."""
-        key = (node.tool.name, bool(node.scopes))
-        if key not in self._prompt_bytes:
-            messages, scoped = self._prepared.request.context, () if node.scopes else None
-            prompt = render_latent_prompt(messages, node.tool, {}, node.outcome_texts, scoped)
-            self._prompt_bytes[key] = len("".join((*prompt.system, *prompt.user)).encode())
-        return self._prompt_bytes[key]
+        """All of the prompt but parameters and scopes: the context once for all Tools, and the part of the Tool."""
+        own, has_scopes = self._bytes_of_rendering(node, (), has_scopes=True), bool(node.scopes)
+        if has_scopes not in self._shared_bytes:
+            messages = self._prepared.request.context
+            self._shared_bytes[has_scopes] = self._bytes_of_rendering(node, messages, has_scopes=has_scopes) - own
+        return own + self._shared_bytes[has_scopes]
 
-    def _bytes_of_parameters(self, node: PlannedCall, views: Sequence[_View]) -> int:
+    def _bytes_of_rendering(self, node: PlannedCall, messages: Sequence[Message], *, has_scopes: bool) -> int:
+        if messages or node.tool.name not in self._tool_bytes:
+            prompt = render_latent_prompt(messages, node.tool, {}, node.outcome_texts, () if has_scopes else None)
+            size = len(prompt.text.encode())
+            if messages:
+                return size
+            self._tool_bytes[node.tool.name] = size
+        return self._tool_bytes[node.tool.name]
+
+    def _bytes_of_parameters(self, rank: int, views: Sequence[_View]) -> int:
         """The parameters with their references replaced."""
-        bytes_ = json_size(node.parameters)
-        for read in node.reads:
-            if read.at and read.at[0] != "_scopes":
-                bytes_ += self._bytes_of_read(read, views) - json_size(read.text)
-        return max(0, bytes_)
+        node = self._prepared.nodes[rank]
+        reads = node.parameter_uses
+        if rank not in self._parameter_bytes:
+            self._parameter_bytes[rank] = json_size(node.parameters) - sum(json_size(read.text) for read in reads)
+        trees = [(read, tree) for read in reads for tree in read.expressions]
+        return max(0, self._parameter_bytes[rank] + sum(self._bytes_of_read(*pair, views) for pair in trees))
 
-    def _bytes_of_read(self, read: ReferenceUse, views: Sequence[_View]) -> int:
-        for paths in alternatives(read.tree):
-            sizes = [self._bytes_at(path, views) for path in paths]
+    def _bytes_of_read(self, read: ReferenceUse, tree: Expression, views: Sequence[_View]) -> int:
+        for paths in alternatives(tree):
+            sizes = [self._bytes_at(path, views) if path in read.paths else UNKNOWN_BYTES for path in paths]
             if all(size is not None for size in sizes):
                 return sizes[-1] or 0
         return _NULL_BYTES
 
     def _bytes_at(self, path: Path, views: Sequence[_View]) -> int | None:
         """Bytes of the value at a path; None when there is none."""
-        written = next((size for view in views if (size := _bytes_written(view, path)) is not None), None)
+        written = next((size for view in views if (size := self._bytes_written(view, path)) is not None), None)
         if path not in self._context_bytes:
             value = self._context.read(path, START)
             self._context_bytes[path] = None if value is ABSENT else json_size(value)
         held = self._context_bytes[path]
         return held if written is None else written + (held or 0)
 
-
-def json_size(value: Json) -> int:
-    """Bytes of a value as compact JSON."""
-    return len(json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str).encode())
-
-
-def _bytes_written(view: _View, path: Path) -> int | None:
-    node = view.get(path.kind)
-    for at, name in enumerate(path.names):
-        if node is None:
-            return None
-        if node.value is not ABSENT and name not in node.below:
-            value = get(node.value, path.names[at:])
-            return UNKNOWN_BYTES if value is ABSENT else json_size(value)
-        node = node.below.get(name)
-    return None if node is None else node.bytes
+    def _bytes_written(self, view: _View, path: Path) -> int | None:
+        node = view.get(path.kind)
+        for at, name in enumerate(path.names):
+            if node is None:
+                return None
+            if node.value is not ABSENT and name not in node.below:
+                value = get(node.value, path.names[at:])
+                return UNKNOWN_BYTES if value is ABSENT or value is UNKNOWN else self._bytes_of(value)
+            node = node.below.get(name)
+        return None if node is None else node.bytes
 
 
-def _write(view: _View, path: Path, value: Json) -> None:
-    rest = json_size(value) + sum(len(name.encode()) + _NAME_BYTES for name in path.names)
+def _write(view: _View, path: Path, value: Json, size: int) -> None:
+    rest = size + sum(len(name.encode()) + _NAME_BYTES for name in path.names)
     node = view.setdefault(path.kind, _Written())
     node.bytes += rest
     for name in path.names:
@@ -146,12 +166,13 @@ def _write(view: _View, path: Path, value: Json) -> None:
     node.value = value
 
 
-def _typical_value(value: Json) -> Json:
-    """A sample as large as a real value may be."""
+def _typical_value(value: Json, lists: int = 0) -> Json:
+    """A sample as large as a real value may be; ``lists`` is how many lists are around it."""
     if isinstance(value, dict):
-        return {k: _typical_value(v) for k, v in value.items()}
+        return {k: _typical_value(v, lists) for k, v in value.items()}
     if isinstance(value, list):
-        return [_typical_value(v) for v in value] * (ITEMS if len(value) == 1 else 1)
+        times = ITEMS if len(value) == 1 and lists < MAX_LISTS else 1
+        return [_typical_value(v, lists + 1) for v in value] * times
     if value is UNKNOWN:
         return "x" * (UNKNOWN_BYTES - 2)
     return "x" * (WORD_BYTES - 2) if value == "sample" else value

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from acts.language.errors import Problem
 from acts.language.output_methods import OUTPUT_METHODS
-from acts.language.references import AllOf, Expression, Path
+from acts.language.reference_uses import ELEMENT_KINDS, INDEX, contains_reference
+from acts.language.references import AllOf, Expression, Path, TextTemplate, operands
 from acts.language.schemas import with_null
 from acts.language.values import ABSENT, Names, pointer
+from acts.plan.call_expressions import MAX_ELEMENTS
 from acts.plan.context_log import START
 from acts.simulation.schema_compatibility import (
     ANY,
@@ -32,9 +34,9 @@ from acts.simulation.schema_compatibility import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from acts.language.references import ReferenceUse
+    from acts.language.reference_uses import ReferenceUse
     from acts.plan.planned_call import PlannedCall
     from acts.plan.validate import ValidatedPlan
 
@@ -48,6 +50,9 @@ _TARGETS: Final = {
     for name, method in OUTPUT_METHODS.items()
     if method.extends
 }
+_LIST: Final = (TypeAlternative("list", {}),)
+# Elements of a list in the context whose types are compared
+MAX_ITEMS: Final = 32
 # What a failure writes to an error path
 _FAILURE: Final[dict[str, Any]] = {
     "type": "object", "properties": {"code": {"type": "string"}, "message": {"type": "string"}, "details": True},
@@ -101,24 +106,35 @@ class _TypeFlow:
         self.prepared = prepared
         self.log = prepared.initial_log
         self._parameter_types: dict[tuple[str, tuple[str | int, ...]], Alternatives] = {}
-        self._output_types: dict[tuple[str, Names, str, bool, bool], Alternatives] = {}
+        self._output_types: dict[tuple[str, Names, str, bool, bool, bool], Alternatives] = {}
         # With the compared types: as long as they live, their ids are theirs
         self._results: dict[tuple[int, int], tuple[Alternatives, Alternatives, Incompatibility | None]] = {}
 
     def check_read(self, rank: int, read: ReferenceUse) -> TypeProblem | None:
         """Why the value of a reference may not fit its parameter, or cannot exist."""
         node = self.prepared.nodes[rank]
+        if read is node.condition:
+            return None  # of what is absent or of another type, it is false
         accepted = self._types_of_parameter(node, read.at)
-        producers = self._producers(rank, read.tree)
-        if accepted == (ANY,):
-            misfits = _absences(producers) if read.at and read.at[0] != "_scopes" else []
-        else:
-            misfits = [(p, m) for p in producers if (m := self._compare(p.types, accepted)) is not None]
-        if not misfits:
-            return None
-        certain = (
-            len(misfits) == len(producers) and all(m.certain for _, m in misfits) and not self._may_wait(producers)
-        )
+        is_text = isinstance(read.tree, TextTemplate)  # whether a text fits is checked by the validation
+        for tree in read.expressions:
+            producers = self._producers(rank, tree)
+            if accepted == (ANY,) or is_text:
+                misfits = _absences(producers)
+            else:
+                misfits = [(p, m) for p in producers if (m := self._compare(p.types, accepted)) is not None]
+            if misfits:
+                return self._type_problem(rank, read, producers, misfits)
+        return None
+
+    def _type_problem(
+        self, rank: int, read: ReferenceUse, producers: Sequence[_Producer],
+        misfits: Sequence[tuple[_Producer, Incompatibility]],
+    ) -> TypeProblem:  # fmt: skip
+        node = self.prepared.nodes[rank]
+        is_proof = len(misfits) == len(producers) and all(m.certain for _, m in misfits)
+        # A list may be empty, and then nothing has to fit
+        certain = is_proof and not read.is_of_element and not self._may_wait(producers)
         producer, misfit = next(((p, m) for p, m in misfits if m.certain), misfits[0])
         problem = Problem(
             "cannotFit" if certain else "mayNotFit", _message(read, producer.name, misfit, certain=certain),
@@ -149,6 +165,8 @@ class _TypeFlow:
         return self._results[key][2]
 
     def _types_of_parameter(self, node: PlannedCall, at: tuple[str | int, ...]) -> Alternatives:
+        if at[0] == "_each":
+            return _LIST if at == ("_each",) else (ANY,)
         key = (node.tool.name, at)
         if key not in self._parameter_types:
             schema = node.tool.parameters.schema
@@ -161,10 +179,36 @@ class _TypeFlow:
         """The producers of an expression's value."""
         if isinstance(tree, AllOf):
             return self._producers(rank, tree.terms[-1])
+        if isinstance(tree, Path) and self.prepared.nodes[rank].is_each and tree.kind in ELEMENT_KINDS:
+            return self._producers_of_element(rank, tree)
         if isinstance(tree, Path):
             return _without(self._producers_of_path(rank, tree), (NOTHING, UNDECLARED))
-        producers = [p for term in tree.terms for p in self._producers(rank, term)]
+        producers = [p for term in operands(tree) for p in self._producers(rank, term)]
         return _without(producers, (NOTHING, UNDECLARED, "null"))
+
+    def _producers_of_element(self, rank: int, path: Path) -> list[_Producer]:
+        """The producers of what a path of an element yields: those of the list."""
+        if path.kind == INDEX:
+            return [_Producer("_each", alternatives_at((TypeAlternative("number", {}),), path.names))]
+        lists = self._producers_of_list(rank)
+        return [
+            replace(p, types=_bounded(t for one in p.types for t in _types_in_list(one, path.names))) for p in lists
+        ]
+
+    def _producers_of_list(self, rank: int) -> list[_Producer]:
+        """The producers of the list of a Call with ``_each``."""
+        node = self.prepared.nodes[rank]
+        each = node.call["_each"]
+        if isinstance(each, list):
+            return [_Producer("_each", (ANY if contains_reference(each) else exact_type(each),))]
+        (use,) = (use for use in node.reads if use.at == ("_each",))
+        return self._producers(rank, use.tree)
+
+    def length_of_list(self, rank: int) -> tuple[int, int]:
+        """The least and the greatest length of the list of a Call with ``_each``, as far as schemas say."""
+        types = [one for producer in self._producers_of_list(rank) for one in producer.types]
+        lengths = [length for one in types if (length := _length(one)) is not None] or [(0, MAX_ELEMENTS)]
+        return min(low for low, _ in lengths), min(MAX_ELEMENTS, max(high for _, high in lengths))
 
     def _producers_of_path(self, rank: int, path: Path) -> list[_Producer]:
         node, chains = self.prepared.nodes[rank], self.prepared.graph.writers
@@ -201,13 +245,47 @@ class _TypeFlow:
         result, failure = any(i < node.result_outcome_count for i in outcomes), node.error in outcomes
         if writer in self.prepared.literal_outputs:
             return _after_method(alternatives_at((exact_type(node.call["_output"]),), tail), node.method, tail)
-        key = (node.tool.name, tail, node.method, result, failure)
+        key = (node.tool.name, tail, node.method, result, failure, node.is_each)
         if key not in self._output_types:
             schema = with_null(node.tool.output)
-            types = alternatives_at(type_alternatives(schema, schema), tail) if result else ()
+            results = type_alternatives(schema, schema)
+            if node.is_each:
+                results = (TypeAlternative("list", {"items": schema}, schema),)
+            types = alternatives_at(results, tail) if result else ()
             types += alternatives_at(type_alternatives(_FAILURE, _FAILURE), tail) if failure else ()
             self._output_types[key] = _after_method(types, node.method, tail)
         return self._output_types[key]
+
+
+def find_list_lengths(prepared: ValidatedPlan) -> dict[int, tuple[int, int]]:
+    """The least and the greatest length of the list of each Call with ``_each``, by rank, as far as schemas say."""
+    flow = _TypeFlow(prepared)
+    return {rank: flow.length_of_list(rank) for rank, node in enumerate(prepared.nodes) if node.is_each}
+
+
+def _types_in_list(one: TypeAlternative, names: Names) -> Iterator[TypeAlternative]:
+    """The types at ``names`` inside the elements of a list."""
+    if isinstance(one.exact, list):
+        for item in one.exact[:MAX_ITEMS]:
+            yield from alternatives_at((exact_type(item),), names)
+    else:
+        yield from alternatives_at((one,), ("0", *names))
+
+
+def _bounded(types: Iterable[TypeAlternative]) -> Alternatives:
+    listed = tuple(types)
+    return listed if 0 < len(listed) <= MAX_ITEMS else (ANY,)
+
+
+def _length(one: TypeAlternative) -> tuple[int, int] | None:
+    """The least and the greatest length of a list; None of what is none."""
+    if isinstance(one.exact, list):
+        return len(one.exact), len(one.exact)
+    if one.name not in ("list", ANY.name):
+        return None
+    schema = one.schema if isinstance(one.schema, dict) else {}
+    low, high = schema.get("minItems", 0), schema.get("maxItems", MAX_ELEMENTS)
+    return int(low), int(high)
 
 
 def _after_method(types: Alternatives, method: str, tail: Names) -> Alternatives:

@@ -13,6 +13,7 @@ A child receives the messages of its own instances and the global ones, never an
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -196,6 +197,27 @@ def count_calls(prepared: ValidatedPlan) -> int:
     """The number of Calls of a plan, over all of its instances."""
     times = len(prepared.request.instances()) if is_template(prepared.request, prepared.nodes) else 1
     return len(prepared.nodes) * max(1, times)
+
+
+def widest_instance(prepared: ValidatedPlan) -> int:
+    """How many Calls and elements of one instance may run at once, at most: 1 where each waits for the one before."""
+    starts = [_most_starts(node, prepared.max_parallel) for node in prepared.nodes]
+    if not is_template(prepared.request, prepared.nodes):
+        by_instance: Counter[str] = Counter()
+        for node, count in zip(prepared.nodes, starts, strict=True):
+            by_instance.update({} if node.instance is None else {node.instance: count})
+        return max(1, *by_instance.values())
+    graph = prepared.graph
+    is_chain = all(rank - 1 in graph.dependencies(rank) for rank in range(1, len(prepared.nodes)))
+    return max(starts, default=1) if is_chain else sum(starts)
+
+
+def _most_starts(node: PlannedCall, max_parallel: int) -> int:
+    """How often a Call may run at once. A list is as long as it turns out: permits too many are returned soon."""
+    if not node.is_each:
+        return 1
+    each = node.call["_each"]
+    return max(1, min(len(each), max_parallel)) if isinstance(each, list) else max_parallel
 
 
 def expand_template(prepared: ValidatedPlan, instances: Sequence[str]) -> ValidatedPlan:

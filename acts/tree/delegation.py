@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from acts.language.errors import EngineError
 from acts.language.messages import Data, output_schema, parse_message
+from acts.language.references import Path
 from acts.language.schemas import subschemas
-from acts.language.tools import META
+from acts.language.tools import CONTROL, META
 from acts.language.values import ABSENT, Json
 from acts.language.wire import ANONYMOUS
 from acts.plan.context_log import Log
@@ -135,31 +136,28 @@ def _merge_approval(inherited: Json, own: Json) -> Json:
 
 
 def anonymous_request(delegate_input: DelegateInput) -> dict[str, Any]:
-    """The Request of a delegate without a definition: its scopes, its input, and one Call of one Tool."""
+    """The Request of a delegate without a definition: its scopes, its input, and one Call of one Tool.
+
+    The Call refers to the input: a value is never read as a reference or a template. Its condition holds already,
+    and it is made for one element.
+    """
     call, parameters = delegate_input.call, delegate_input.input
     if call is None:
         raise EngineError("the input of an anonymous delegate has no Call")
-    properties = call.toolSchema.get("properties")
+    schema = {k: v for k, v in call.toolSchema.items() if k not in CONTROL}
+    properties = schema.get("properties")
     fixed = {"_tool": {"const": call.tool}, "_outputPath": {"const": call.path}}
-    merged = {**(properties if isinstance(properties, dict) else {}), **fixed}
+    own = {k: v for k, v in properties.items() if k not in CONTROL} if isinstance(properties, dict) else {}
+    references = {key: str(Path("input", (key,))) for key in parameters}
     config = {k: v for k, v in delegate_input.config.items() if k not in ("approve", "resolve")}
     return {
         "config": config,
         "context": [
             *delegate_input.context, {"type": "input", "input": parameters},
-            {"type": "tool", "tool": {**call.toolSchema, "properties": merged}},
-            {"type": "plan", "plan": [{"_tool": call.tool, **_escape_references(parameters)}]},
+            {"type": "tool", "tool": {**schema, "properties": {**own, **fixed}}},
+            {"type": "plan", "plan": [{"_tool": call.tool, **references}]},
         ],
     }  # fmt: skip
-
-
-def _escape_references(value: Json) -> Json:
-    """A value as a planned Call contains it: † is doubled in a string that would read as a reference."""
-    if isinstance(value, str):
-        return "†" + value if value.startswith("†") else value
-    if isinstance(value, dict):
-        return {k: _escape_references(v) for k, v in value.items()}
-    return [_escape_references(v) for v in value] if isinstance(value, list) else value
 
 
 def input_schema(definition: Mapping[str, Any]) -> Json:

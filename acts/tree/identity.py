@@ -24,9 +24,12 @@ _RUNS: Final = uuid.uuid5(uuid.NAMESPACE_URL, "urn:acts:run")
 _TOKEN_CHARACTERS: Final = 32
 
 
-def root_identity(namespace: str, workflow_id: str, origin: str) -> str:
-    """The identity of a root; ``origin`` is the id of the run that a person, a schedule or a cron started."""
-    return f"{namespace}/{workflow_id}/{origin}"
+def root_identity(workflow_id: str, origin: str) -> str:
+    """The identity of a root; ``origin`` is the id of the run that a person, a schedule or a cron started.
+
+    Run ids are unique on their own. The namespace is no part of it: a replay elsewhere must come to the same.
+    """
+    return f"{workflow_id}/{origin}"
 
 
 def part_identity(identity: str, name: str) -> str:

@@ -168,10 +168,13 @@ def edited_request(request: dict[str, Any], index: int, calls: list[Json]) -> di
     return out
 
 
-def prompt_context(request: Request, tools: Iterable[Tool], mode: str, page: Json, limit: int) -> dict[str, Any]:
+def prompt_context(
+    request: Request, tools: Iterable[Tool], mode: str, page: Json, limit: int, turns: Sequence[dict[str, Any]] = ()
+) -> dict[str, Any]:
     """A page of the context for a model's prompt, of at most ``limit`` bytes: the answer to ``promptContext``.
 
-    ``page`` is ``{offset?, upto?, known?}``; without ``known`` the page includes the Tools and the settings.
+    ``page`` is ``{offset?, upto?, turns?: [offset, upto], known?}``; without ``known`` the page includes the Tools and
+    the settings. ``turns`` are those of a planner from that offset on; they follow after the last message.
     """
     page = page if isinstance(page, dict) else {}
     offset = int(page.get("offset", 0))
@@ -180,12 +183,18 @@ def prompt_context(request: Request, tools: Iterable[Tool], mode: str, page: Jso
     if not page.get("known"):
         out.update(
             tools={t.name: {"schema": t.schema, "served": t.served} for t in tools}, output=request.schema, mode=mode,
-            step=request.config.step, instances=list(request.instances()),
+            step=request.config.step, instances=list(request.instances()), maxTicks=request.config.maxTicks,
         )  # fmt: skip
     size = json_size(out)
     for message in request.context[offset:upto]:
         size += json_size(message.raw)
         if out["messages"] and size > limit:
-            break
+            return out
         out["messages"].append(message.raw)
-    return out
+    fitting: list[dict[str, Any]] = []
+    for turn in turns:
+        size += json_size(turn)
+        if (fitting or out["messages"]) and size > limit:
+            break
+        fitting.append(turn)
+    return {**out, "turns": fitting} if fitting else out

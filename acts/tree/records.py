@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from acts.language.config import Budget
+from acts.language.config import DEFAULT_PARALLEL, MAX_PARALLEL, Budget
 from acts.tree.wire_format import Record, VersionedRecord
 
 # How deep delegates may call delegates, where no budget says otherwise
@@ -35,7 +35,9 @@ class TreePosition(Record):
 
     ``ancestors`` are the workflow ids from the root down to the parent: empty at the root.
     ``instance`` is the instance that the root's plan walks on this branch. ``accounts`` are the
-    budgets that hold here, the root's first. ``depth`` counts the delegates on the way.
+    budgets that hold here, the root's first. ``depth`` counts the delegates on the way. ``maxParallel`` is how many
+    Calls may be in flight in this part of the tree, ``permitKeeper`` the run that is asked for permits (None: this run
+    has them all), ``keepsPermits`` says that the runs below ask this one.
     ``identity`` is what the ``_id``s of this run's Calls derive from, ``token`` the secret of the tree
     (``tree/identity.py``); a root makes both when it starts.
     """
@@ -45,6 +47,9 @@ class TreePosition(Record):
     depth: int = 0
     maxDepth: int = DEFAULT_DEPTH
     accounts: tuple[BudgetAccount, ...] = ()
+    maxParallel: int = DEFAULT_PARALLEL
+    permitKeeper: str | None = None
+    keepsPermits: bool = False
     identity: str = ""
     token: str = ""
 
@@ -62,6 +67,15 @@ class TreePosition(Record):
         if any(n is not None for n in (budget.requests, budget.tokens, budget.cost, budget.calls)):
             changes["accounts"] = (*self.accounts, BudgetAccount(id=workflow_id, limits=budget))
         return self.model_copy(update=changes)
+
+    def with_limit(self, max_parallel: int, lease: PermitLease | None) -> TreePosition:
+        """The same place, with the run's own ``maxParallel``: that of its tree, or a smaller one for its part of it."""
+        limit = min(max_parallel, MAX_PARALLEL)
+        if lease is None:
+            return self.model_copy(update={"maxParallel": limit})
+        if limit >= self.maxParallel:
+            return self
+        return self.model_copy(update={"maxParallel": limit, "keepsPermits": True})
 
     def child(self, workflow_id: str, instance: str | None = None, identity: str | None = None) -> TreePosition:
         """The place of a child of this run that works on the same level of delegation.
@@ -107,6 +121,13 @@ class ContextRef(Record):
     messageCount: int
 
 
+class PermitLease(Record):
+    """The permits that a run is started with; ``mayAsk`` False: none are free, it is given some when there are."""
+
+    permits: int
+    mayAsk: bool = True
+
+
 class GrantedRequest(Record):
     """One request to a model that the ledger reserved: what it may cost. ``id`` names the reservation.
 
@@ -147,6 +168,7 @@ class PlanInput(VersionedRecord):
     forecast: dict[str, Any] | None = None
     settled: tuple[SettledRequest, ...] = ()
     isGrowing: bool = False
+    lease: PermitLease | None = None
 
 
 class InstanceInput(PlanInput):
@@ -170,7 +192,8 @@ class DelegateInput(VersionedRecord):
     """What the child that does a delegated Call is started with, and nothing else of its parent.
 
     ``grant`` is the request to a model that it begins with; ``refusal`` says why the budget has none for it.
-    ``price`` is that of the model, where ``anonymous`` takes it over from its parent.
+    ``price`` is that of the model, where ``anonymous`` takes it over from its parent. ``lease`` is the permit of
+    the Call.
     """
 
     delegate: str
@@ -183,6 +206,7 @@ class DelegateInput(VersionedRecord):
     grant: GrantedRequest | None = None
     refusal: str | None = None
     price: tuple[float, float] | None = None
+    lease: PermitLease | None = None
 
 
 class BackgroundInput(VersionedRecord):
@@ -205,11 +229,13 @@ class Accounting(Record):
     """What a child's work adds to the run above, beside its result.
 
     ``settled`` are granted requests whose usage the root has not heard of; ``actions`` are the billable
-    actions of the child and of all below it, by kind.
+    actions of the child and of all below it, by kind. ``permits`` are what is left of its lease and of what it was
+    granted besides; None: it had no lease.
     """
 
     settled: tuple[SettledRequest, ...] = ()
     actions: dict[str, int] = {}
+    permits: int | None = None
 
 
 # -- what a run carries into the next ------------------------------------------------------
@@ -230,6 +256,7 @@ class PlanState(VersionedRecord):
     isApproved: bool = True
     forecast: dict[str, Any] | None = None
     actions: dict[str, int] = {}
+    lease: PermitLease | None = None
 
 
 class AgentState(VersionedRecord):
@@ -251,6 +278,7 @@ class AgentState(VersionedRecord):
     definition: dict[str, str] = {}
     delegate: dict[str, Any] | None = None
     actions: dict[str, int] = {}
+    lease: PermitLease | None = None
 
 
 # -- signals between runs --------------------------------------------------------------------
@@ -351,13 +379,14 @@ class PlanExtension(TreeSignal):
     """To the run that walks a growing plan: more of its Calls, and the context before them.
 
     A number in ``context`` is the message that the run has at that index. ``isComplete``: no more Calls
-    follow. ``dropped`` says why the plan is only what has started: the rest of it is void.
+    follow. ``dropped`` says why the plan is only what has started: the rest of it is void. ``permits`` join its lease.
     """
 
     calls: tuple[Any, ...] = ()
     context: tuple[Any, ...] = ()
     isComplete: bool = False
     dropped: str | None = None
+    permits: int = 0
 
 
 class RunEnded(TreeSignal):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from acts.simulation.outcome_exploration import count_steps
 from acts.simulation.simulate import simulate_prepared
 from acts.views.markdown import MAX_SECTION, code_span, fence, fit_lines, row, table
 
@@ -16,8 +17,10 @@ if TYPE_CHECKING:
 
     from acts.plan.validate import ValidatedPlan
 
-# 64 combinations of so many Calls take about a second, and a workflow task has ten
+# A person reads no more than so many Calls, and a run with more is seldom approved on a page
 MAX_CALLS: Final = 150
+# Looks at Calls and paths in all combinations together, some 20 µs each: half a second of a workflow task
+MAX_STEPS: Final = 20_000
 # … and a context of so many messages, mostly that of a batch, takes about as long
 MAX_MESSAGES: Final = 5_000
 # Paths of one cell; a Call may read hundreds
@@ -31,7 +34,9 @@ def simulate_for_page(prepared: ValidatedPlan, *, child: bool = False) -> dict[s
     prepared = prepared.unsplit or prepared  # the Calls, not the children that walk them
     if len(prepared.nodes) > MAX_CALLS or len(prepared.request.context) > MAX_MESSAGES:
         return None
-    return simulate_prepared(prepared, child=child)
+    if count_steps(prepared) > MAX_STEPS:
+        return None
+    return simulate_prepared(prepared, child=child, max_steps=MAX_STEPS)
 
 
 def page(prepared: ValidatedPlan, simulation: Mapping[str, Any] | None = None) -> str:
@@ -94,6 +99,10 @@ def _remarks(call: Mapping[str, Any]) -> Iterator[str]:
         yield "(asks a model)"
     elif runs not in (None, call["tool"]):
         yield f"(runs {code_span(runs)})"
+    if "elements" in call:
+        yield f"(for each of {_range(call['elements'])} elements)"
+    if "when" in call:
+        yield f"(when {code_span(call['when'])})"
     if call["background"]:
         yield "(not waited for)"
     if call["approval"]:

@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from acts.language.errors import truncate
 from acts.views.plan_drawing import (
+    condition_text,
     count_states,
     draw_waves,
     drawn_ranks,
     edge_condition,
+    elements_text,
     find_edges,
     mixed_states,
     outcomes_text,
@@ -107,6 +109,7 @@ def _box(node: PlannedCall, counts: StateCounts) -> str:
     parts = [_label(node.id)]
     if node.planned.get("_instance") is not None:
         parts.append(_label(f"instance {node.instance}"))
+    parts += [_label(text) for text in (elements_text(node), condition_text(node)) if text]
     if node.outcomes:
         parts.append(_label(f"→ {outcomes_text(node)}"))
     if mixed := mixed_states(counts):

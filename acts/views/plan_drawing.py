@@ -101,6 +101,19 @@ def mixed_states(counts: StateCounts) -> str:
     return ", ".join(f"{count:,} {state}" for state, count in sorted(counts.items(), key=lambda t: (-t[1], t[0])))
 
 
+def condition_text(node: PlannedCall) -> str:
+    """``when …``, or nothing for a Call without ``_when``."""
+    return "" if node.condition is None else f"when {node.condition.text}"
+
+
+def elements_text(node: PlannedCall) -> str:
+    """``each …``: the list whose elements a Call is made for; nothing without ``_each``."""
+    if not node.is_each:
+        return ""
+    each = node.call["_each"]
+    return f"each of {len(each):,} values" if isinstance(each, list) else f"each {each}"
+
+
 def outcomes_text(node: PlannedCall) -> str:
     """Where a Call writes: its alternatives, an error path of its own last."""
     return " || ".join(" && ".join(str(p) for p in outcome) for outcome in node.outcomes)
@@ -182,7 +195,7 @@ def draw_waves(prepared: ValidatedPlan, report: Report | None = None) -> dict[st
     """A plan wave by wave, as JSON for a terminal::
 
         {calls, waveCount, instances?, moreReads: bool,
-         waves: [{calls, first: [{id, kind, instance?, background?, states?: {state: count}, writes?,
+         waves: [{calls, first: [{id, kind, instance?, background?, each?, when?, states?: {state: count}, writes?,
                                   reads: ["<position of the writer> <condition><path>"], readCount}]}]}
 
     ``calls`` and ``waveCount`` count everything; ``waves`` and ``first`` are the first ones, see ``MAX_WAVES``.
@@ -217,6 +230,10 @@ def _draw_call(node: PlannedCall, reads: Sequence[str], counts: Mapping[str, Sta
         call["instance"] = truncate(str(node.instance), MAX_TEXT)
     if node.is_detached:
         call["background"] = True
+    if text := elements_text(node):
+        call["each"] = truncate(text.removeprefix("each "), MAX_TEXT)
+    if node.condition is not None:
+        call["when"] = truncate(node.condition.text, MAX_TEXT)
     if counts is not None:
         call["states"] = counts.get(node.id, {})
     if node.outcomes:

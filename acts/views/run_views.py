@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from acts.language.errors import ActsError
-from acts.language.references import Expression, parse
+from acts.language.expression_parser import parse
+from acts.language.references import Expression
 from acts.language.strict_json import json_size
 from acts.machines import call_report
 from acts.machines.instance_results import child_progress, instance_report, statuses
@@ -143,6 +144,11 @@ class PlanView:
 
     # -- the end --------------------------------------------------------------------------------
 
+    @property
+    def first_message(self) -> int:
+        """The position of the first appended message in the whole context."""
+        return len(self._run.walk.prepared.request.context)
+
     def result(self, actions: int) -> dict[str, Any]:
         """The result of a Plan."""
         run = self._run
@@ -231,9 +237,12 @@ class AgentView:
         return context_page(lambda: [m.raw for m in loop.request.context], loop.context.value, page, limit)
 
     def prompt_context(self, page: Any, limit: int) -> dict[str, Any]:
-        """What a model is shown: the context so far, and the Tools."""
+        """What a model is shown: the context so far, the Tools, and the turns."""
         loop = self._run.loop
-        return prompt_context(loop.request, loop.tools.values(), loop.mode, page, limit)
+        start, stop = (page.get("turns") if isinstance(page, dict) else None) or (0, 0)
+        turns = [turn.to_json() for turn in loop.turn_log.turns[start:stop]]
+        out = prompt_context(loop.request, loop.tools.values(), loop.mode, page, limit, turns)
+        return {**out, "model": self._run.config.model, "at": loop.turn_log.at} if "tools" in out else out
 
     def graph(self, options: Any) -> Any:
         """The latest plan as a Mermaid flowchart."""
@@ -243,6 +252,12 @@ class AgentView:
     def pending_parameters(self, limit: int) -> dict[str, Any]:
         """Nothing: the Calls of a plan wait in the run that walks it."""
         return {"editable": True, "calls": []}
+
+    @property
+    def first_message(self) -> int:
+        """The position of the first appended message in the whole context."""
+        loop = self._run.loop
+        return len(loop.request.context) - len(loop.context.appended())
 
     def result(self) -> dict[str, Any]:
         """The result of an Agent."""

@@ -18,7 +18,7 @@ from acts.machines.call_report import call_item
 from acts.machines.call_state import SETTLED
 from acts.plan.planned_call import UNIT
 from acts.views.markdown import MAX_ROWS, code_span, fence, fit_lines, row, table
-from acts.views.state_marks import CALL_STATES, STATE_MARKS
+from acts.views.state_marks import CALL_STATES, STATE_MARKS, element_counts_text
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -89,7 +89,10 @@ def plan_page(
     rows = fit_lines((row(*_cells(item)) for item in items), len(ranks), _STATUS)
     remarks = [remark for item in items if (remark := _remark(item))]
     counts = Counter(walk.counts)
-    counts.update({"ready": len(in_queue), "running": -len(in_queue)})
+    queued = sum(
+        1 for key in in_queue if walk.rows.get(key, len(walk.nodes)) < len(walk.nodes)
+    )  # elements are no Calls
+    counts.update({"ready": queued, "running": -queued})
     awaiting = [rank for rank in listed if walk.calls[rank].stage == "awaiting"] if counts["awaiting"] else []
     return _join(
         f"**{phase}** — {', '.join(f'{counts[s]} {s}' for s in CALL_STATES if counts[s]) or 'no calls'}",
@@ -123,16 +126,20 @@ def _cells(item: Mapping[str, Any]) -> tuple[str, str, str]:
 
 def _name(item: Mapping[str, Any]) -> str:
     unit = f"{UNIT} " if item["tool"] == UNIT else ""
-    return f"{unit}{code_span(item['id'])}" + (f" [{code_span(item['instance'])}]" if "instance" in item else "")
+    name = f"{unit}{code_span(item['id'])}" + (f" [{code_span(item['instance'])}]" if "instance" in item else "")
+    counts = element_counts_text(item.get("elements"))
+    return f"{name} ({counts})" if counts else name
 
 
 def _remark(item: Mapping[str, Any], tick: str = "") -> str | None:
-    """Why a Call failed, or what it waits for."""
-    if "error" not in item and "waitsFor" not in item:
+    """Why a Call failed or was skipped, or what it waits for."""
+    if not any(key in item for key in ("error", "waitsFor", "reason")):
         return None
     name = f"{STATE_MARKS[item['state']]} {_name(item)}" + (f" of tick {tick}" if tick else "")
     if "error" in item:
         return f"- {name}: {code_span('{code}: {message}'.format(**item['error']), MAX_TEXT)}"
+    if "reason" in item:
+        return f"- {name} was skipped: {code_span(item['reason'], MAX_TEXT)}"
     return f"- {name} waits for {code_span(format_choices(item['waitsFor']))}: send the signal `provide`"
 
 
@@ -143,7 +150,11 @@ def _note_lines(notes: Sequence[str]) -> str:
 def shorten_parameters(call: Mapping[str, Any], limit: int = MAX_PARAMETER[0]) -> dict[str, Any]:
     """A resolved Call for people: without its ``_id``, and the size of each value of more than ``limit`` characters."""
     sizes = {key: len(json.dumps(value)) for key, value in call.items() if key != "_id"}
-    return {k: call[k] if n <= limit else f"… ({n:,} characters of JSON)" for k, n in sizes.items()}
+    return {k: call[k] if n <= limit else f"… ({_length(call[k])}{n:,} characters of JSON)" for k, n in sizes.items()}
+
+
+def _length(value: Any) -> str:
+    return f"{len(value):,} elements, " if isinstance(value, list) else ""
 
 
 def _parameters_section(name: str, call: Mapping[str, Any]) -> str:
@@ -183,6 +194,8 @@ def _approval_lines(approval: PendingApproval) -> str:
     until = f", until {_utc(approval.deadline)}" if approval.deadline else ""
     version: Any = approval.version
     version = version if isinstance(version, int) else code_span(version)
+    count = report.get("elements")
+    subject += f" for each of {count:,} elements" if isinstance(count, int) else ""
     parts = [f"\n{subject} of {run}, version {version}, since {_utc(approval.since)}{until}"]
     if isinstance(report.get("parameters"), dict):
         parts.append(_parameters_section(call, report["parameters"]))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from cli.command_errors import EXIT_DONE, CommandError, command_error
 from cli.console import clean, console, print_blocks, print_err, print_json
+from cli.render.cut_lines import cut_lines
 from cli.render.pending_view import approval_lines, print_decisions
 from cli.render.simulation_view import print_forecast
 from cli.render.tables import failure_blocks, headline, print_outcome, print_tables, usage_text
@@ -59,6 +60,8 @@ async def _show_ended(run: RunReader, info: WorkflowExecutionDescription, outcom
         report = await run.status() or {}  # a worker still knows the calls of a run that ended without a result
         print_tables(report)
     _print_instance_command(info.id, report)
+    for text in cut_lines(info.id, outcome.result):
+        console().print(text, style="yellow")
     print_blocks(problem_blocks(outcome.problems, None))
     print_blocks(failure_blocks(outcome))
     print_forecast(title, table)

@@ -56,6 +56,14 @@ DYNAMIC_CONFIG: Final[Mapping[str, str]] = {
     # Events buffered while a workflow task runs (default 100; beyond it the task is discarded and replayed): two for
     # each of the 2,000 activities a run may have pending. The size limit (2 MB) stays: past 4 MB, results are lost.
     "history.maximumBufferedEventsBatch": "4000",
+    # Events of the runs that are active, which the server needs for each activity that starts or ends. By default each
+    # shard has 512 KiB; what does not fit is read from the database again, a whole workflow task at a time. A run of
+    # 2,000 calls with arguments of 1 kB has 2 MB of them, so 64 MiB are room for 30 such runs.
+    "history.enableHostLevelEventsCache": "true",
+    "history.eventsHostLevelCacheMaxSizeBytes": "67108864",
+    # A run is terminated above this (default 50 MB). The engine ends a run at 46 MB, but results that are on their way
+    # still arrive: 100 calls in flight (the default) with 2 MB each.
+    "limit.historySize.error": "268435456",
     # The server would ask for the newest version.
     "frontend.enableServerVersionCheck": "false",
 }

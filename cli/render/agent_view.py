@@ -15,8 +15,9 @@ from typing import Any, Final
 from rich.text import Text
 
 from acts.language.errors import ExpressionError
+from acts.language.expression_parser import parse
 from acts.language.messages import DATA_TYPES, Data, Instruction, Request
-from acts.language.references import Path, parse
+from acts.language.references import Path
 from acts.language.tools import META
 from acts.language.values import ABSENT, Json, get
 from acts.views.state_marks import STATE_MARKS, UNKNOWN_MARK

@@ -22,6 +22,8 @@ from cli.runs.progress import EDITABLE, WITH
 MAX_SHOWN: Final = 20  # approvals or decisions; `acts pending --json` and `acts show --json` list all
 MAX_REASON: Final = 300
 MAX_VALUE: Final = 2_000  # characters of one parameter
+# Meta-properties that say what would be called, and with what
+_SHOWN_META: Final = ("_scopes", "_each")
 _PAST: Final = {APPROVE: "approved", REJECT: "rejected", EDIT: "edited"}
 
 
@@ -55,7 +57,9 @@ def approval_lines(
     for approval in listed[:MAX_SHOWN]:
         until = f", until {approval.deadline}" if approval.deadline else ""
         verb = "wait" if approval.what == "scopes" else "waits"
-        text = f"{approval} (version {approval.version}) {verb} for a decision since {approval.since}{until}"
+        count = approval.about.get("elements")
+        subject = f"{approval} for each of {count:,} elements" if isinstance(count, int) else str(approval)
+        text = f"{subject} (version {approval.version}) {verb} for a decision since {approval.since}{until}"
         lines.append(clean(f"{STATE_MARKS['awaiting']} {text}"))
         if approval.call is not None:
             rows = parameter_lines(approval, MAX_VALUE)
@@ -74,11 +78,11 @@ def approval_lines(
 
 
 def parameter_lines(approval: PendingApproval, limit: int) -> list[str]:
-    """The parameters and scopes of a pending Call, a line each of at most ``limit`` characters of JSON."""
+    """The parameters, list and scopes of a pending Call, a line each of at most ``limit`` characters of JSON."""
     call = approval.about.get(WITH)
     if approval.call is None or not isinstance(call, Mapping):
         return []
-    parameters = {k: v for k, v in call.items() if k not in META or k == "_scopes"}
+    parameters = {k: v for k, v in call.items() if k not in META or k in _SHOWN_META}
     rows = [f"{clean(k, 60)}  {clean(truncate(compact_json(v), limit))}" for k, v in parameters.items()]
     return rows or ["no parameters"]
 

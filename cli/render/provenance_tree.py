@@ -12,7 +12,8 @@ from rich.text import Text
 from rich.tree import Tree
 
 from acts.language.errors import truncate
-from acts.language.references import Path, contains_reference
+from acts.language.reference_uses import contains_reference
+from acts.language.references import Path
 from acts.language.tools import META
 from acts.provenance import message_authors as authors
 from acts.provenance.message_authors import Author
@@ -74,7 +75,7 @@ def _add_call(branch: Tree, source: Source, parent: str | None) -> None:
     if len(parameters) > MAX_PARAMETERS:
         branch.add(_text((f"… and {len(parameters) - MAX_PARAMETERS} more parameters", "dim")))
     for read in source.reads:
-        if read.parameter == "_scopes":
+        if read.parameter in META:
             _add_read(branch, read, parent)
     if source.origin.saw_all:
         branch.add(_text(("was shown all data as of the start of its plan", "dim")))
@@ -105,7 +106,7 @@ def _source_line(source: Source, trace: ValueTrace, parent: str | None) -> Text:
     origin = source.origin
     text = _text((_author(source, parent), _style(outside=origin.outside)))
     if origin.call is not None and (origin.word != authors.REQUEST or origin.is_literal):
-        name = origin.id or str(origin.call.get("_tool"))
+        name = source.id or str(origin.call.get("_tool"))
         text = _text((f"{name}  ", "bold"), (_executor(origin), _style(outside=origin.outside)))
     for fact in [*_facts(source), *([] if source.wrote == [trace.path] else [_paths(source.wrote)])]:
         text.append(clean(f"  {fact}", 300), "dim")

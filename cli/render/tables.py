@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from acts.language.errors import truncate
-from acts.views.state_marks import CALL_STATES, STATE_MARKS, UNKNOWN_MARK
+from acts.views.state_marks import CALL_STATES, STATE_MARKS, UNKNOWN_MARK, element_counts_text
 from cli.command_errors import MessageBlock, message
 from cli.console import clean, clean_lines, console, count_text
 from cli.render.pending_view import print_decisions, rejection_text
@@ -69,19 +69,23 @@ def call_name(call: Mapping[str, Any], key: str = "id") -> str:
 
 
 def describe_call(call: Mapping[str, Any]) -> str:
-    """The error of a call, what it waits for, or which attempt of it runs."""
+    """The error of a call, why it was skipped, what it waits for, its elements, or which attempt of it runs."""
     error = call.get("error")
     if isinstance(error, Mapping):
         return clean(f"{error.get('code')}: {error.get('message')}", MAX_NOTE)
     if isinstance(error, str):
         return clean(error, MAX_NOTE)
+    if isinstance(call.get("reason"), str):
+        return clean(call["reason"], MAX_NOTE)
     if isinstance(call.get("waitsFor"), list):
         return clean(f"waits for {', '.join(map(str, call['waitsFor']))}", MAX_NOTE)
     if call.get("taskQueue"):
         return clean(f'waits for a worker of the task queue "{call["taskQueue"]}"', MAX_NOTE)
     if call.get("attempt"):
         return clean(f"attempt {call['attempt']}, after: {call.get('lastFailure') or 'a failure'}", MAX_NOTE)
-    return "waits for a decision" if call.get("state") == "awaiting" else ""
+    if call.get("state") == "awaiting":
+        return "waits for a decision"
+    return element_counts_text(call.get("elements"))
 
 
 def _select_rows(rows: Sequence[Mapping[str, Any]], limit: int | None) -> tuple[list[Mapping[str, Any]], Counter[str]]:

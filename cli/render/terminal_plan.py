@@ -55,6 +55,7 @@ def _call_line(call: Mapping[str, Any]) -> str:
         words.append(f"[{call['kind']}]")
     if call.get("background"):
         words.append("[background]")
+    words += [f"{word} {call[word]}" for word in ("each", "when") if word in call]
     if mixed := mixed_states(states or {}):
         words.append(f"[{mixed}]")
     if "writes" in call:

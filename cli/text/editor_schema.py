@@ -36,6 +36,7 @@ _SETTINGS: Final = {
     "maxParallel": "How many calls run at once (default 100, at most 2000).",
     "instancesPerChild": "How many instances one child workflow executes (default 1).",
     "missing": '"fail" (default), or "wait" for a message that is provided from outside.',
+    "stream": "Whether an agent's calls start while the planner still writes. Default: true.",
     "resolve": 'When delegates are loaded: "runtime" (default) or "upfront".',
     "plan": "Confirm the plan; the default for lazy plans.",
     "calls": "Confirm each call (true), or those of the tools named.",
@@ -63,6 +64,8 @@ _META: Final = {
     "_outputPath": "Where the result goes: †state.x; a && b writes both, a || b leaves open which.",
     "_outputMethod": f"How it is written: {METHODS_TEXT}.",
     "_errorPath": "Where a failure goes, as {code, message}.",
+    "_when": "The call is skipped unless this holds: †state.x, !†state.x, †state.n >= 3, †a && (†b || †c).",
+    "_each": "The call runs once for each element of this list: †item is the element, †index its position.",
     "_instance": "The instance that the call runs in.",
     "_reasoningForCall": "Why the call is made; for people.",
     "_approval": "true: a human confirms each call.",
@@ -204,13 +207,18 @@ def _calls() -> Schema:
         "_outputPath": "string",
         "_errorPath": "string",
         "_instance": ["string", "null"],
+        "_when": ["string", "boolean"],
+        "_each": ["string", "array"],
     }
     in_call: Schema = {key: {"type": type_, "description": _META[key]} for key, type_ in types.items()}
     in_call["_outputMethod"] = {"enum": list(METHODS), "description": _META["_outputMethod"]}
     in_call["_scopes"] = {"type": "array", "items": {"type": "string"}, "description": _META["_scopes"]}
     parameters = {"type": "object", "properties": {**meta, "_options": _options()}}
     required = {"type": "array", "items": {"type": "string"}}
-    text = "A tool with values. A string that begins with † refers to something: †state.user.name."
+    text = (
+        "A tool with values. A string that begins with † refers to something: †state.user.name. "
+        "Inside a longer text: Dear †{state.user.name}."
+    )
     names = {"anyOf": [{"pattern": "^(?!_)"}, {"enum": list(META)}]}
     return {
         "Schema": {"type": ["object", "boolean", "null"], "description": "A JSON Schema (2020-12)."},

@@ -281,8 +281,8 @@ async def test_words_of_a_tool_cannot_pose_as_anything_else_in_a_prompt(
         result = await ended(handle)
     assert result["output"] == evil
     (words,) = spy.words("tick 2")
-    assert "</system>" not in words
-    assert "<system>" in words
-    for tag in ("state", "data", "error", "call", "plan", "user"):
-        assert words.count(f"</{tag}>") == words.count(f"\n</{tag}>")
-    assert words.count("<\\/system>") > 5
+    for tag in ("system", "state", "error", "call", "plan", "user"):
+        assert f"</{tag}>" not in words
+        assert f"<{tag}>" not in words
+    assert words.count("</data>") == words.count("<data path=")
+    assert words.count("\\u003csystem>") > 5

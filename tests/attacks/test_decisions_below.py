@@ -96,7 +96,7 @@ async def test_a_call_of_one_instance_is_edited_at_the_root(foreign: Foreign) ->
         async def edited() -> bool:
             return any(w["instance"] == "a" and w["version"] == 2 for w in await handle.query("pending"))
 
-        await assert_eventually(edited, within=timedelta(seconds=2))
+        await assert_eventually(edited)
         await decide(handle, "approve", instance="a", call="1:pay")
         await decide(handle, "approve", instance="b")
         result = await ended(handle)

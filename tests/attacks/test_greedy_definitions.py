@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -27,7 +26,7 @@ async def waiting(handle: Handle) -> list[dict[str, Json]]:
         listed: list[dict[str, Json]] = await handle.query("pending")
         return listed
 
-    return await assert_eventually(found, within=timedelta(seconds=2))
+    return await assert_eventually(found)
 
 
 async def decide(handle: Handle, decision: str, **more: Json) -> None:

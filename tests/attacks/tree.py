@@ -84,7 +84,7 @@ class Spy:
         async def ask_and_record(
             adapter: Scripted, request: ModelRequest, on_call: CallReceiver | None = None
         ) -> ModelResponse:
-            words = [b.text for b in (*request.system, *request.user)]
+            words = [b.text for b in (*request.system, *(b for turn in request.turns for b in turn.blocks))]
             words += [f"{t.answer}\n{t.reply}" for t in request.repairs]
             self.schemas.append(json.dumps(request.schema, ensure_ascii=False))
             self.shown.append((activity.info().workflow_id or "", request.topic, "\n".join(words)))

@@ -102,6 +102,21 @@ GOOD: list[Any] = [
             ],
         }
     ),
+    context(
+        {
+            "type": "plan",
+            "plan": [
+                {
+                    "_tool": "t",
+                    "_when": "†state.n >= 3",
+                    "_each": "†state.list",
+                    "n": "†item.n",
+                    "text": "Dear †{item}",
+                },
+                {"_tool": "t", "_when": False, "_each": ["a", {"b": "†state.c"}]},
+            ],
+        }
+    ),
     context({"type": "error", "data": {"call": {}, "error": "e"}}),
     context({"type": "error"}),
     # every setting
@@ -171,6 +186,11 @@ BAD_CALLS: list[Any] = [
     {"_tool": "t", "_outputMethod": "append"},
     {"_tool": "t", "_scopes": "state"},
     {"_tool": "t", "_instance": 1},
+    {"_tool": "t", "_when": 1},
+    {"_tool": "t", "_when": None},
+    {"_tool": "t", "_each": 3},
+    {"_tool": "t", "_each": {"a": 1}},
+    {"_tool": "t", "_each": None},
 ]
 
 

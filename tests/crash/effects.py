@@ -76,6 +76,15 @@ async def weigh(call: dict[str, Json], tool: Json, context: Json) -> Json:
 
 
 @activity.defn
+async def report(call: dict[str, Json], tool: Json, context: Json) -> Json:
+    """An effect, and then the result that its Call names, or the failure."""
+    await effect(call, 0)
+    if "fail" in call:
+        raise ApplicationError(call["fail"], type="declined", non_retryable=True)
+    return call["result"]
+
+
+@activity.defn
 async def gated(call: dict[str, Json], tool: Json, context: Json) -> int:
     """As ``add_one``, but it does not return before there is a file ``<EFFECTS>.open``."""
     result = await effect(call, call["value"] + 1)
@@ -87,7 +96,7 @@ async def gated(call: dict[str, Json], tool: Json, context: Json) -> int:
 
 async def serve(address: str, queue: str) -> None:
     client = await Client.connect(address)
-    async with Worker(client, task_queue=queue, activities=[add_one, total, decline, weigh]):
+    async with Worker(client, task_queue=queue, activities=[add_one, total, decline, weigh, report]):
         sys.stdout.write("foreign worker\n")
         sys.stdout.flush()
         await asyncio.Event().wait()

@@ -45,7 +45,7 @@ class Model:
             head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
             length = re.search(r"content-length: (\d+)", head)
             body = json.loads(await reader.readexactly(int(length[1]) if length else 0))
-            key = self._key("\n".join(_texts(body["messages"])))
+            key = self._key(_told(body["messages"]))
             self.asked[key] += 1
             writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n")
             if key in self.cut:
@@ -69,6 +69,13 @@ class Model:
     def _write(writer: asyncio.StreamWriter, events: list[tuple[str | None, Json]]) -> None:
         for _, data in events:
             writer.write(f"data: {data if isinstance(data, str) else json.dumps(data)}\n\n".encode())
+
+
+def _told(messages: list[Json]) -> str:
+    """What a request says; that for a Solution ends with its tick, which is how often the model has answered."""
+    text = "\n".join(_texts(messages))
+    tick = 1 + sum(message["role"] == "assistant" for message in messages)
+    return f"{text}\nTick {tick}:" if "by planning calls of tools" in text else text
 
 
 def _texts(part: Json) -> Iterable[str]:

@@ -1,6 +1,6 @@
 """``kill -9`` in the middle of batches: each instance comes to what it does in a calm run, and nothing happens twice.
 
-A batch of 60 instances of a plan of five Calls. By the last digit of its number an instance fails (3), waits for a
+A batch of 30 instances of a plan of five Calls. By the last digit of its number an instance fails (3), waits for a
 person (7) or runs through. Once with a child for each instance, once with five instances in each child.
 """
 
@@ -18,7 +18,7 @@ from tests.support import assert_eventually
 from tests.workflow.foreign import Handle, call, ended, tool
 
 Json = Any
-SIZE = 60
+SIZE = 30
 PER_CHILD = (1, 5)
 PATIENCE = timedelta(seconds=60)
 END_SECONDS = 90  # it needs ten; a workflow task that a worker took with it is missed after 10 s

@@ -455,7 +455,7 @@ async def test_foreign_calls_wait_for_the_worker_of_the_other_queue(
 
     async def both_wait() -> bool:
         calls = [call["state"] for call in (await handle.query(STATUS))["calls"]]
-        return calls == ["running", "running", "pending"]
+        return calls == ["ready", "ready", "pending"]
 
     await assert_eventually(both_wait, within=timedelta(seconds=RESULT_SECONDS))
     program = ROOT / "examples" / "foreign" / "worker.py"

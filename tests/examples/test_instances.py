@@ -10,7 +10,7 @@ from temporalio.client import Client
 
 from acts.language.messages import read_request
 from acts.language.wire import AGENT
-from acts.planner.prompt import render_planner_prompt
+from acts.planner.prompt import PlannerView, render_planner_prompt
 from tests.examples.running import (
     ActsWorker,
     Handle,
@@ -88,8 +88,9 @@ def test_the_plan_of_moderation_is_the_one_that_its_script_makes() -> None:
 
 def test_moderation_tells_its_planner_what_an_instance_is() -> None:
     request = read_request(load("examples/moderation/plan.yaml"))
-    prompt = render_planner_prompt(request.context, {}, None, mode="eager", step="plan", tick=1)
-    assert "_instance" in prompt.system[0]
+    prompt = render_planner_prompt(request.context, (), PlannerView({}))
+    assert "_instance" in prompt.system[0].text
+    assert 'instance="c100"' in prompt.turns[0].text
 
 
 async def test_moderation_plans_once_for_a_hundred_comments(client: Client, worker: ActsWorker) -> None:

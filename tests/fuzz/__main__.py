@@ -28,8 +28,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from acts.language import schemas
-from acts.language.byte_cache import ByteCache
+from acts.language.compiled_schema import clear_caches
 from tests.fuzz import tasks
 from tests.fuzz.hostile_json import Source
 
@@ -85,7 +84,7 @@ def run_case(number: int, report: Report, profile: cProfile.Profile | None = Non
         except Exception as error:  # noqa: BLE001 - making an input is no part of what is tested
             report.end = f"no further input: {type(error).__name__}"
             return
-        _clear_caches()  # the input may have been made with what is now timed
+        clear_caches()  # the input may have been made with what is now timed
         start = time.process_time()
         try:
             if profile is not None:
@@ -102,11 +101,6 @@ def run_case(number: int, report: Report, profile: cProfile.Profile | None = Non
             if profile is not None:
                 profile.disable()
             report.steps.append((label, time.process_time() - start))
-
-
-def _clear_caches() -> None:
-    schemas._compiled_schemas = ByteCache(schemas._COMPILED_BYTES)
-    schemas._verdicts = ByteCache(schemas._VERDICT_BYTES)
 
 
 def run_isolated(number: int) -> Report:

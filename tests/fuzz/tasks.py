@@ -23,7 +23,7 @@ from acts.machines.plan_setup import PlanSetup
 from acts.machines.run_commands import AskOutput, AskSolution, StartActivity, StartDelegate, StartPlanRun
 from acts.plan.validate import validate, validate_parsed
 from acts.planner.answer_schema import compose_latent_schema, compose_solution_schema
-from acts.planner.prompt import render_planner_prompt
+from acts.planner.prompt import PlannerView, render_planner_prompt
 from acts.simulation.simulate import simulate
 from acts.tree.records import Capabilities, ContextRef, TreePosition
 from acts.views.run_views import AgentView, PlanView, forecast_plan
@@ -186,7 +186,7 @@ def agent_case(source: Source) -> Iterator[Step]:
     yield (
         "prompt",
         lambda: render_planner_prompt(
-            loop.request.context, loop.tools, output_schema(loop.request.schema), mode=loop.mode, step="plan", tick=1
+            loop.request.context, loop.turn_log.turns, PlannerView(loop.tools, loop.mode, "plan")
         ),
     )
     yield (

@@ -110,7 +110,13 @@ async def raw_server() -> AsyncIterator[RawServer]:
 # -- streams of the providers -------------------------------------------------------
 
 
+# A client takes half a millisecond for each piece: an answer of 2 MB in pieces of a few letters would take minutes
+MAX_PIECES = 2_000
+
+
 def split(text: str, size: int = 7) -> list[str]:
+    """The pieces in which a text is streamed."""
+    size = max(size, len(text) // MAX_PIECES)
     return [text[i : i + size] for i in range(0, len(text), size)]
 
 

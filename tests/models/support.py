@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from activities.providers.anthropic import Anthropic
-from activities.providers.interface import Adapter, ModelError, ModelRequest, ModelResponse, PromptBlock
+from activities.providers.interface import Adapter, ModelError, ModelRequest, ModelResponse, ModelTurn, PromptBlock
 from activities.providers.openai import OpenAI
 from tests.models import rawserver
 from tests.models.rawserver import RawServer, Reply
@@ -67,7 +67,7 @@ def model_request(**fields: Any) -> ModelRequest:
     defaults: dict[str, Any] = {
         "model": "claude-opus-5-5",
         "system": (PromptBlock("rules"), PromptBlock("tools", is_cached=True)),
-        "user": (PromptBlock("state"), PromptBlock("do it")),
+        "turns": (ModelTurn("user", (PromptBlock("state"), PromptBlock("do it"))),),
         "schema": SCHEMA,
         "cache_key": "run-1",
     }

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from activities.providers.interface import ModelError, PromptBlock, RepairTurn, TokenCounts
+from activities.providers.interface import ModelError, ModelTurn, PromptBlock, RepairTurn, TokenCounts
+from activities.providers.openai import OpenAI
 from tests.models.rawserver import RawServer, Reply
-from tests.models.support import APIS, PLAN, SCHEMA, TEXT, WIRE, Api, CallRecorder, ask, error_of
+from tests.models.support import APIS, PLAN, SCHEMA, TEXT, WIRE, Api, CallRecorder, ask, error_of, model_request
 
 
 @pytest.fixture(params=APIS.values(), ids=APIS.keys())
@@ -106,25 +107,76 @@ async def test_of_several_messages_the_last_one_is_the_answer(raw: RawServer, mo
 # -- what only one API has -------------------------------------------------------
 
 
-async def test_anthropic_gets_the_last_four_cache_breakpoints_and_no_temperature(raw: RawServer) -> None:
+def conversation(*texts: str) -> tuple[ModelTurn, ...]:
+    """Turns of one block, the user's first and each of the user's marked."""
+    roles = ["user" if i % 2 == 0 else "assistant" for i in range(len(texts))]
+    pairs = zip(roles, texts, strict=True)
+    return tuple(ModelTurn(role, (PromptBlock(text, is_cached=role == "user"),)) for role, text in pairs)
+
+
+async def test_anthropic_gets_a_mark_after_the_system_text_and_after_the_last_two_turns(raw: RawServer) -> None:
     api = APIS["anthropic"]
     raw.reply_with(api.reply())
-    await ask(
-        api,
-        system=(PromptBlock("a", is_cached=True), PromptBlock("b", is_cached=True), PromptBlock(" ", is_cached=True)),
-        user=(
-            PromptBlock("c", is_cached=True),
-            PromptBlock("d"),
-            PromptBlock("e", is_cached=True),
-            PromptBlock("f", is_cached=True),
-        ),
-        temperature=0.5,
-    )
-    blocks = [*raw.body["system"], *raw.body["messages"][0]["content"]]
-    assert [b["text"] for b in blocks] == ["a", "b", "c", "d", "e", "f"]
-    assert [b["text"] for b in blocks if "cache_control" in b] == ["b", "c", "e", "f"]
+    system = (PromptBlock("a"), PromptBlock("b", is_cached=True), PromptBlock(" ", is_cached=True))
+    await ask(api, system=system, turns=conversation("c", "{1}", "d", "{2}", "e"), temperature=0.5)
+    assert [(b["text"], "cache_control" in b) for b in raw.body["system"]] == [("a", False), ("b", True)]
+    turns = raw.body["messages"]
+    assert [(t["role"], t["content"]) for t in turns[1::2]] == [("assistant", "{1}"), ("assistant", "{2}")]
+    blocks = [block for turn in turns[::2] for block in turn["content"]]
+    assert [(b["text"], "cache_control" in b) for b in blocks] == [("c", False), ("d", True), ("e", True)]
     assert "temperature" not in raw.body
     assert raw.body["max_tokens"] == 32_000
+
+
+MARK = {"mode": "explicit"}
+
+
+async def test_openai_gets_a_breakpoint_after_every_turn_of_the_user_and_makes_none_of_its_own(
+    raw: RawServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("responses", "chat"):
+        api = openai(monkeypatch, name)
+        raw.reply_with(api.reply())
+        await ask(api, turns=conversation("c", "{1}", "d"))
+        assert raw.body["prompt_cache_options"] == MARK
+        sent = raw.body["input"] if name == "responses" else raw.body["messages"][1:]
+        assert [part.get("prompt_cache_breakpoint") for turn in sent[::2] for part in turn["content"]] == [MARK, MARK]
+        assert sent[1]["content"] == "{1}"
+        assert sent[1].get("phase") == ("final_answer" if name == "responses" else None)
+
+
+@pytest.mark.parametrize("model", ["gpt-5.5", "gpt-4o", "gpt-oss:20b", "my-own"])
+@pytest.mark.parametrize("name", ["responses", "chat"])
+async def test_a_model_without_breakpoints_gets_none(
+    raw: RawServer, monkeypatch: pytest.MonkeyPatch, name: str, model: str
+) -> None:
+    api = openai(monkeypatch, name)
+    raw.reply_with(api.reply())
+    await api.build().ask(model_request(model=model, turns=conversation("c", "{1}", "d")))
+    assert "breakpoint" not in json.dumps(raw.body)
+    assert "prompt_cache_options" not in raw.body
+
+
+async def test_a_server_that_rejects_breakpoints_gets_none_from_then_on(
+    raw: RawServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api, adapter = openai(monkeypatch, "chat"), OpenAI()
+    text = "Unknown parameter: 'messages[1].content[0].prompt_cache_breakpoint'."
+    raw.reply_with(Reply(body={"error": {"message": text}}, status=400), api.reply(), api.reply())
+    await ask(api, adapter, turns=conversation("c"))
+    await ask(api, adapter, turns=conversation("c"))
+    assert ["breakpoint" in json.dumps(request.body) for request in raw.requests] == [True, False, False]
+
+
+@pytest.mark.parametrize(("model", "is_in_words"), [("gpt-6-sol", False), ("openai/gpt-5.5", False), ("llama4", True)])
+async def test_a_model_that_does_not_see_the_schema_gets_it_in_words_too(
+    raw: RawServer, monkeypatch: pytest.MonkeyPatch, model: str, *, is_in_words: bool
+) -> None:
+    api = openai(monkeypatch, "chat")
+    raw.reply_with(api.reply())
+    await api.build().ask(model_request(model=model))
+    assert raw.body["response_format"]["json_schema"]["strict"]
+    assert ('"const":"refund"' in raw.body["messages"][0]["content"]) == is_in_words
 
 
 async def test_the_input_of_anthropic_is_the_sum_of_fresh_and_cached_tokens(raw: RawServer) -> None:

@@ -77,8 +77,8 @@ async def test_an_agent_runs_through_the_sdk_against_an_independent_fake(
     aimock.reset()
     monkeypatch.setenv("ANTHROPIC_BASE_URL", aimock.base_url)
     monkeypatch.setenv("OPENAI_BASE_URL", f"{aimock.base_url}/v1")
-    aimock.on_message("Tick 1:", {"content": on_the_wire(FIRST, api), "usage": COUNTS}, chunkSize=9)
-    aimock.on_message("Tick 2:", {"content": on_the_wire(LAST, api), "usage": COUNTS}, chunkSize=5)
+    aimock.on_message('"amount":50', {"content": on_the_wire(FIRST, api), "usage": COUNTS}, chunkSize=9)
+    aimock.on_message("<outcomes>", {"content": on_the_wire(LAST, api), "usage": COUNTS}, chunkSize=5)
     async with foreign.serving(refund):
         result = await ended(await start(api, foreign))
     assert result["output"] == {"confirmation": "refund-50"}

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from activities.providers.interface import ModelError, PromptBlock, TokenCounts
+from activities.providers.interface import ModelError, ModelTurn, PromptBlock, TokenCounts
 from tests.models.support import APIS, PLAN, WIRE, Api, CallRecorder, ask
 
 COUNTS = {"input_tokens": 11, "output_tokens": 7, "prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18}
@@ -44,7 +44,7 @@ async def test_a_plan_is_streamed_call_by_call(aimock: Any, api: Api) -> None:
 
 async def test_system_and_user_arrive_where_the_provider_looks_for_them(aimock: Any, api: Api) -> None:
     aimock.on_system_message("rules", {"content": json.dumps(WIRE)}, user_message="state")
-    assert (await ask(api, user=(PromptBlock("state"),))).value == PLAN
+    assert (await ask(api, turns=(ModelTurn("user", (PromptBlock("state"),)),))).value == PLAN
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ class Contexts:
 
     async def read(self, *_: Any) -> PromptContext:
         assert TOOL is not None
-        return PromptContext({"sum": TOOL}, messages=[parse_message({"type": "text", "text": "Add."})])
+        return PromptContext({"sum": TOOL}, max_ticks=50, messages=[parse_message({"type": "text", "text": "Add."})])
 
 
 @pytest.fixture(autouse=True)
@@ -88,7 +88,7 @@ async def test_a_repair_turn_is_made_where_it_is_allowed_and_stays_within_what_i
 async def test_a_repair_turn_shows_the_answer_and_its_fault(raw: RawServer) -> None:
     raw.reply_with(reply(NO_JSON), reply(json.dumps(SOLUTION)))
     await run(solution_request())
-    answer, fault = raw.body["messages"][-2:]
+    *_, answer, fault = raw.body["messages"]
     assert answer == {"role": "assistant", "content": NO_JSON}
     assert fault["role"] == "user"
     assert "its answer cannot be read" in fault["content"]

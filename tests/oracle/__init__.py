@@ -13,21 +13,36 @@ What the protocol leaves open, and what is assumed here (each marked OPEN below,
 * ``merge`` accepts two objects or two lists, ``assign`` two objects; anything else is of the wrong kind;
 * a failure before anything ran (references, schema) is written to the error path too, with the Call's method;
 * a Call with an ``_errorPath`` alone is waited for, and writes nothing when it succeeds;
-* where alternatives share paths, a Message fits the one that covers all of it;
+* where several alternatives are as good, or of none every path is held, a Message means the one that covers it;
 * a dependency took another outcome when it did not write a path that overlaps a missing one;
 * when a later global write replaces the list that an instance pushed onto, the instance's message is applied as if
   nothing were there;
-* a scope that leads into a list keeps the index in the list, with null before it.
+* a scope that leads into a list keeps the index in the list, with null before it;
+* in a condition, `&&` and `||` ask of each operand whether it holds: it yields a value other than false;
+* the result of an element is a value as it is, a Message too; the list of all goes to the first alternative;
+* an expression of `†item` and a path of the context is withheld when it is absent for some element.
 
 Not modelled: schemas, approval, ``missing: "wait"``, agents.
 """
 
 from __future__ import annotations
 
-from tests.oracle.expressions import ABSENT, Malformed, Where, alternatives, evaluate, parse, paths, resolve
+from tests.oracle.expressions import (
+    ABSENT,
+    Malformed,
+    Where,
+    alternatives,
+    evaluate,
+    holds,
+    parse,
+    parse_condition,
+    paths,
+    resolve,
+    yields,
+)
 from tests.oracle.folding import DATA_LIKE, Entry, Refused, deep_merge, entry, get, put, read_messages, view
 from tests.oracle.ordering import Cycle, unsatisfied
-from tests.oracle.serial_run import SOME_TEXT, Outcome, instances_of, run
+from tests.oracle.serial_run import SOME_TEXT, Outcome, call_of, instances_of, run
 
 __all__ = [
     "ABSENT",
@@ -40,12 +55,15 @@ __all__ = [
     "Refused",
     "Where",
     "alternatives",
+    "call_of",
     "deep_merge",
     "entry",
     "evaluate",
     "get",
+    "holds",
     "instances_of",
     "parse",
+    "parse_condition",
     "paths",
     "put",
     "read_messages",
@@ -53,4 +71,5 @@ __all__ = [
     "run",
     "unsatisfied",
     "view",
+    "yields",
 ]

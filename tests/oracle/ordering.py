@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import Any
 
-from tests.oracle.expressions import ABSENT, Where, alternatives, expressions, parse, paths
+from tests.oracle.expressions import (
+    ABSENT,
+    Where,
+    alternatives,
+    expressions,
+    parse,
+    parse_condition,
+    paths,
+    trees_of,
+)
 from tests.oracle.folding import Entry, get, read_messages, view
 
 META = {
     *("_tool", "_output", "_activity", "_delegate", "_scopes", "_outputPath", "_outputMethod", "_errorPath"),
-    *("_instance", "_reasoningForCall", "_approval", "_options"),
+    *("_instance", "_reasoningForCall", "_approval", "_options", "_when", "_each"),
 }
+# Of a Call with _each: its element and the position, in no context
+ELEMENT = ("item", "index")
 
 
 class Cycle(Exception):
@@ -32,9 +44,18 @@ class Call:
     error: int | None
     method: str
     latent: bool
+    when: Any = None  # a tree
+
+    @property
+    def each(self) -> bool:
+        return "_each" in self.raw
+
+    def paths(self, tree: Any) -> list[Where]:
+        """Those of the context."""
+        return [p for p in paths(tree) if not (self.each and p[0] in ELEMENT)]
 
     def reading(self) -> list[Where]:
-        return [p for tree in self.reads for p in paths(tree)] + self.scopes
+        return [p for tree in self.reads for p in self.paths(tree)] + self.scopes
 
     def writing(self) -> list[Where]:
         return [p for outcome in self.outcomes for p in outcome]
@@ -70,19 +91,23 @@ def read_call(raw: dict[str, Any], position: int, tools: dict[str, dict[str, Any
         own = alternatives(parse(whole["_errorPath"]))[0]
         error = next((i for i, o in enumerate(outcomes) if set(o) == set(own)), len(outcomes))
         outcomes = outcomes if error < len(outcomes) else [*outcomes, own]
+    when = whole.get("_when")
+    when = parse_condition(when if isinstance(when, str) else json.dumps(when)) if "_when" in whole else None
+    texts = [*expressions(parameters), *expressions(whole.get("_each"))]
     return Call(
         id=f"{position + 1}:{raw['_tool']}",
         raw=raw,
         tool=tool,
         instance=whole.get("_instance"),
         parameters=parameters,
-        reads=[parse(text) for text in expressions(parameters)],
+        reads=[*(tree for text in texts for tree in trees_of(text)), *([] if when is None else [when])],
         scopes=[parse(s if s.startswith("†") else "†" + s)[1] for s in whole.get("_scopes", [])],
         outcomes=outcomes,
         choices=choices,
         error=error,
         method=whole.get("_outputMethod", "set"),
         latent=not tool.get("_activity") and "_delegate" not in whole,
+        when=when,
     )
 
 
@@ -109,10 +134,12 @@ def plan_order(calls: list[Call], entries: list[Entry]) -> list[int]:
         for tree in call.reads:
 
             def is_provided(where: Where, position: int = position, call: Call = call) -> bool:
+                if call.each and where[0] in ELEMENT:
+                    return True
                 return has_value(entries, call, where) or any(feeds(calls[j], call, [where]) for j in range(position))
 
             if not any(all(is_provided(p) for p in option) for option in alternatives(tree)):  # OPEN
-                before |= {j for j in range(position + 1, len(calls)) if feeds(calls[j], call, paths(tree))}
+                before |= {j for j in range(position + 1, len(calls)) if feeds(calls[j], call, call.paths(tree))}
         edges.append(before)
     order: list[int] = []
     while len(order) < len(calls):
@@ -131,9 +158,13 @@ def unsatisfied(request: dict[str, Any]) -> list[str]:
     for rank, position in enumerate(order):
         call = calls[position]
         for tree in call.reads:
+            if tree is call.when:
+                continue  # it is false, and no mistake
             options = alternatives(tree)
             possible = {
-                p: has_value(entries, call, p) or any(feeds(calls[j], call, [p]) for j in order[:rank])
+                p: (call.each and p[0] in ELEMENT)
+                or has_value(entries, call, p)
+                or any(feeds(calls[j], call, [p]) for j in order[:rank])
                 for option in options
                 for p in option
             }

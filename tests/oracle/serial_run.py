@@ -5,9 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.oracle.expressions import ABSENT, Where, evaluate, expressions, parse, paths, render, resolve
+from tests.oracle.expressions import (
+    ABSENT,
+    Where,
+    evaluate,
+    expressions,
+    holds,
+    parse,
+    paths,
+    render,
+    resolve,
+    trees_of,
+    yields,
+)
 from tests.oracle.folding import DATA_LIKE, Entry, Refused, get, put, view
-from tests.oracle.ordering import Call, feeds, overlap, plan_order, read_plan
+from tests.oracle.ordering import ELEMENT, Call, feeds, overlap, plan_order, read_plan
 
 # The texts of the engine's own failures are not compared
 SOME_TEXT = "…"
@@ -61,18 +73,24 @@ class _Turn:
 
     def run(self, results: dict[str, Any]) -> str:
         call = self.call
-        if call.latent and "_output" in call.raw and self.has_literal_output():
+        if call.when is not None and not holds(call.when, self.read):
+            return "skipped"
+        if call.latent and not call.each and "_output" in call.raw and self.has_literal_output():
             return self.write([(p, call.raw["_output"]) for p in call.outcomes[0]]) if call.outcomes else "completed"
         if call.latent and not call.outcomes:
             return "skipped"
-        missing = [text for text in expressions(call.parameters) if evaluate(parse(text), self.read) is ABSENT]
+        return self.run_each(results) if call.each else self.run_once(results)
+
+    def run_once(self, results: dict[str, Any]) -> str:
+        call = self.call
+        missing = [text for text in expressions(call.parameters) if yields(text, self.read) is ABSENT]
         if missing:
             return "skipped" if self.is_withheld(missing) else self.fail("UnresolvedReference")
         self.out.started[call.id] = (resolve(call.parameters, self.read), self.scoped())
         if not call.outcomes:
             return "detached"
         result = results[call.id]
-        if isinstance(result, dict) and set(result) == {"$fail"}:
+        if is_failure(result):
             return self.fail(result["$fail"]["type"], result["$fail"]["message"])
         try:
             writes = self.place_result(result)
@@ -80,19 +98,67 @@ class _Turn:
             return self.fail(refused.code)
         return self.write(writes)
 
+    def run_each(self, results: dict[str, Any]) -> str:
+        """The Call once per element, one after another; one result."""
+        call = self.call
+        texts = expressions(call.parameters)
+        shared = [text for text in texts if not self.is_of_element(text)]
+        missing = [t for t in [*expressions(call.raw["_each"]), *shared] if yields(t, self.read) is ABSENT]
+        if missing:
+            return "skipped" if self.is_withheld(missing) else self.fail("UnresolvedReference")
+        each = call.raw["_each"]
+        items = evaluate(parse(each), self.read) if isinstance(each, str) else resolve(each, self.read)
+        if not isinstance(items, list):
+            return self.fail("WrongKind")
+        mixed = [t for t in texts if self.is_of_element(t) and any(map(call.paths, trees_of(t)))]
+        missing = [t for t in mixed if any(yields(t, self.reader(*pair)) is ABSENT for pair in enumerate(items))]
+        if missing and self.is_withheld(missing):  # OPEN
+            return "skipped"
+        ends = [self.run_element(index, item, results) for index, item in enumerate(items)]
+        errors = [{"index": i, **end["$fail"]} for i, end in enumerate(ends) if is_failure(end)]
+        values = [None if is_failure(end) else end for end in ends]
+        if errors:
+            return self.fail("eachFailed", SOME_TEXT, {"errors": errors, "results": values})
+        if not call.outcomes and items:
+            return "detached"
+        return self.write([(p, values) for p in call.outcomes[0]] if call.choices else [])
+
+    def is_of_element(self, text: str) -> bool:
+        return any(p[0] in ELEMENT for tree in trees_of(text) for p in paths(tree))
+
+    def reader(self, index: int, item: Any) -> Any:
+        own = {"item": item, "index": index}
+        return lambda where: get(own[where[0]], where[1:]) if where[0] in own else self.read(where)
+
+    def run_element(self, index: int, item: Any, results: dict[str, Any]) -> Any:
+        """Its result, or ``{"$fail": {"code", "message"}}``."""
+        id_ = f"{self.call.id}[{index}]"
+        try:
+            parameters = resolve(self.call.parameters, self.reader(index, item))
+        except KeyError:
+            return {"$fail": {"code": "UnresolvedReference", "message": SOME_TEXT}}
+        self.out.started[id_] = (parameters, self.scoped())
+        result = results.get(id_, results.get(self.call.id))
+        if not self.call.outcomes:
+            return None  # nobody waits for it
+        if is_failure(result):
+            return {"$fail": {"code": result["$fail"]["type"], "message": result["$fail"]["message"]}}
+        return result
+
     def has_literal_output(self) -> bool:
         """Eager: an ``_output`` counts when it depends only on Calls whose ``_output`` counts."""
         by_id = {c.id: c for c in self.earlier}
 
         def is_literal(id_: str) -> bool:
             call = by_id[id_]
-            return call.latent and "_output" in call.raw and all(is_literal(d) for d in self.out.depends[id_])
+            is_given = call.latent and "_output" in call.raw and not call.each
+            return is_given and all(is_literal(d) for d in self.out.depends[id_])
 
         return all(is_literal(d) for d in self.out.depends[self.call.id])
 
     def is_withheld(self, missing: list[str]) -> bool:
         """A dependency was skipped, failed, or took another outcome than what is missing."""
-        missing_paths = [p for text in missing for p in paths(parse(text))]
+        missing_paths = [p for text in missing for tree in trees_of(text) for p in self.call.paths(tree)]
         for call in self.earlier:
             if call.id not in self.out.depends[self.call.id]:
                 continue
@@ -136,19 +202,23 @@ class _Turn:
             return all(any(p[0] == kind and leaf[: len(p) - 1] == p[1:] for p in outcome) for leaf in leaves(payload))
 
         matching = [outcome for outcome in choices if any(holds(p) for p in outcome)]
+        complete = [outcome for outcome in matching if all(holds(p) for p in outcome)]
         if len(matching) > 1:
-            matching = [outcome for outcome in matching if covers(outcome)]  # OPEN
+            matching = [o for o in complete if len(o) == max(map(len, complete))] or matching
+            covering = [outcome for outcome in matching if covers(outcome)]  # OPEN
+            matching = covering if len(covering) == 1 else matching
         if len(matching) != 1 or not covers(matching[0]):
             raise Refused("OutsideOutputPath")
         outcome = matching[0]
         first = next(get(payload, p[1:]) for p in outcome if holds(p))
         return [(p, get(payload, p[1:]) if holds(p) else first) for p in outcome]
 
-    def fail(self, code: str, message: str = SOME_TEXT) -> str:
+    def fail(self, code: str, message: str = SOME_TEXT, details: Any = None) -> str:
         id_, call = self.call.id, self.call
         failed_before = id_ in self.out.errors
         if not failed_before:
-            self.out.errors[id_] = {"code": code, "message": message}
+            more = {} if details is None else {"details": details}
+            self.out.errors[id_] = {"code": code, "message": message, **more}
         if call.error is None or failed_before:
             return "failed"
         return self.write([(p, self.out.errors[id_]) for p in call.outcomes[call.error]])
@@ -180,6 +250,15 @@ class _Turn:
             "_outputMethod": self.call.method,
         }
         return out if self.call.instance is None else {**out, "_instance": self.call.instance}
+
+
+def call_of(id_: str) -> str:
+    """The id of the Call of an element: ``2:act`` of ``2:act[0]``."""
+    return id_.partition("[")[0]
+
+
+def is_failure(result: Any) -> bool:
+    return isinstance(result, dict) and set(result) == {"$fail"}
 
 
 def _overlay(old: Any, new: Any) -> Any:

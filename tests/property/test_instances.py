@@ -19,6 +19,7 @@ from acts.plan.planned_call import UNIT
 from acts.plan.validate import ValidatedPlan, validate_parsed, validate_request
 from acts.tree.batches import Batch, expand_template, needs_children, split_into_children
 from acts.views.results import build_result
+from tests import oracle
 from tests.property.drive import NOW, Drive, identify
 from tests.strategies import Case, cases, orders
 
@@ -58,8 +59,9 @@ class Batched:
             self._end(self.drive.running[place])
 
     def _end(self, id_: str) -> None:
-        rank = next(r for r, n in enumerate(self.drive.walk.nodes) if n.id == id_)
-        node = self.drive.walk.nodes[rank]
+        ids = [n.id for n in self.drive.walk.nodes]
+        rank = ids.index(id_) if id_ in ids else self.drive.rank(id_)
+        node = self.drive.walk.states.node(rank)
         if node.kind != UNIT:
             self.drive.finish(id_)
             return
@@ -75,7 +77,8 @@ class InstanceDrive(Drive):
     """A walk in which Calls of several instances may have the same id."""
 
     def rank(self, id_: str) -> int:
-        return next(r for r, n in enumerate(self.walk.nodes) if n.id == id_)
+        rows = self.walk.rows.values()
+        return next(row for row in rows if self.walk.states.node(row).id == id_)
 
 
 def result_of(walk: Walk) -> Json:
@@ -167,8 +170,9 @@ class KeyedDrive:
         while self.running:
             rank = self.running.pop((order[turn % len(order)] if order else 0) % len(self.running))
             turn += 1
-            result = self.results.get(self.walk.nodes[rank].id)
-            if self.walk.nodes[rank].is_detached:
+            node = self.walk.states.node(rank)
+            result = self.results.get(node.id, self.results.get(oracle.call_of(node.id)))
+            if node.is_detached:
                 self._take(self.walk.detached(rank, NOW))
             elif isinstance(result, dict) and set(result) == {"$fail"}:
                 self._take(self.walk.failed(rank, CallError(result["$fail"]["type"], result["$fail"]["message"]), NOW))

@@ -16,7 +16,10 @@ from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
 from acts.language.errors import InvalidRequest
-from acts.language.references import Path, evaluate, parse
+from acts.language.expression_parser import parse
+from acts.language.reference_uses import parse_marked
+from acts.language.references import Path, evaluate
+from acts.language.tools import META
 from acts.language.values import ABSENT, get
 from acts.machines.call_report import calls
 from acts.plan.context_log import END, Log
@@ -232,9 +235,11 @@ def test_the_references_of_a_call_lead_to_what_it_was_started_with(case: Case, o
         assert sorted(set(followed)) == sorted(set(expected))
         for reference in source.reads:
             seen = {v.path: value_at(v) for v in reference.values}
-            if reference.at != "_scopes":
-                assert evaluate(parse(reference.text), seen.__getitem__) == at_place(parameters, reference.at)
-            else:
+            if reference.parameter not in META:
+                tree = parse_marked(reference.text)
+                assert not isinstance(tree, str)
+                assert evaluate(tree, seen.__getitem__) == at_place(parameters, reference.at)
+            elif reference.parameter == "_scopes":
                 (path, value) = next(iter(seen.items()))
                 held = {m.get("kind", m["type"]): m[m["type"]] for m in scoped}
                 assert value is ABSENT or get(held[path.kind], path.names) == value
@@ -253,7 +258,7 @@ def alone(trail: ProvenanceIndex, context: list[Json], index: int) -> Source | N
     if not mine:
         return None
     if mine[0].again:
-        return next(s for s in sources(trace) if s.origin.start == mine[0].origin.start and not s.again)
+        mine = [s for s in sources(trace) if s.origin.start == mine[0].origin.start and not s.again]
     return mine[0]
 
 
@@ -289,7 +294,7 @@ def test_no_call_is_told_twice_and_what_is_outside_is_said(
     path = Path(where[0], where[1:])
     for instance in (None, *trail.instances):
         whole = trail.why(path, instance, limits=EVERYTHING)
-        starts = [s.origin.start for s in sources(whole) if s.reads]
+        starts = [(s.origin.start, s.element) for s in sources(whole) if s.reads]
         assert len(starts) == len(set(starts))
         assert not any(s.cut for s in sources(whole))
         assert whole.outside == any(trail.author(s.message).outside for s in whole.sources)

@@ -55,7 +55,9 @@ def begin(case: Case, **config: Any) -> tuple[Drive, oracle.Outcome]:
 @given(cases())
 def test_a_plan_is_refused_exactly_when_no_order_or_no_source_exists(case: Case) -> None:
     # other problems, e.g. an _output under a branching path, are not about order
-    fatal = [p for p in validate(case.request) if p.code in ("cycle", "unknownReference")]
+    found = [p for p in validate(case.request) if p.code in ("cycle", "unknownReference")]
+    fatal = [p for p in found if p.fatal]
+    assert all(p.pointer.endswith("/_when") for p in found if not p.fatal)
     try:
         lacking = oracle.unsatisfied(case.request)
     except oracle.Cycle:
@@ -112,16 +114,16 @@ def test_pausing_and_carrying_over_at_any_time_change_nothing(case: Case, order:
             case "pause":
                 drive.perform(drive.walk.pause())
             case "resume":
-                drive.perform(drive.walk.resume())
+                drive.perform(drive.walk.resume(NOW))
             case "drain":
-                drive.perform(drive.walk.drain(on=True))
+                drive.perform(drive.walk.drain(NOW, on=True))
             case "go":
-                drive.perform(drive.walk.drain(on=False))
+                drive.perform(drive.walk.drain(NOW, on=False))
             case "carry" if drive.walk.quiet:
                 drive.carry_over()
             case "report" if drive.running:
                 drive.finish_next(order)
-    drive.perform([*drive.walk.drain(on=False), *drive.walk.resume()])
+    drive.perform([*drive.walk.drain(NOW, on=False), *drive.walk.resume(NOW)])
     drive.finish_all(order)
     assert_equal_to_the_serial_run(drive, expected)
 
@@ -187,7 +189,7 @@ def test_a_drained_walk_comes_to_rest(case: Case) -> None:
     """Once the Calls that were started before a drain have reported, the walk can be carries_over over."""
     drive, expected = begin(case)
     while drive.running:
-        drive.perform(drive.walk.drain(on=True))
+        drive.perform(drive.walk.drain(NOW, on=True))
         for id_ in list(drive.running):
             drive.finish(id_)
         assert not drive.running

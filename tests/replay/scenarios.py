@@ -80,7 +80,7 @@ async def retries(user: Foreign) -> Handle:
 
 @scenario
 async def timeout(user: Foreign) -> Handle:
-    lost = tool("lost", activity="lost", options={"taskQueue": "nobody", "timeout": "50ms"})
+    lost = tool("lost", activity="lost", options={"taskQueue": "nobody", "timeout": "50ms", "queueTimeout": "50ms"})
     handle = await plan(user, "timeout", call("lost", "†state.ok || †state.failed"), context=[lost])
     await came_to(handle)
     return handle
@@ -193,7 +193,7 @@ async def cancellation(user: Foreign) -> Handle:
 SUMMARIZE = tool("summarize", activity=None, text={"type": "string"})
 REPLAN = [
     {"when": {"tick": 1}, "solution": {"calls": [call("refuse", "†state.a"), call("echo", "†state.b", value="word")]}},
-    {"when": {"tick": 2, "says": ["<error>"]}, "text": "not JSON"},
+    {"when": {"tick": 2, "says": ['"outcome":"failed"']}, "text": "not JSON"},
     {"when": {"tick": 3}, "solution": {
         "calls": [call("summarize", "†state.short", text="†state.b"), call("echo", "†state.c", value="†state.short")],
         "output": {"short": "†state.c"},

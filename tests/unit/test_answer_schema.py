@@ -14,7 +14,7 @@ from jsonschema.exceptions import best_match
 from referencing import Registry
 
 from acts.language.messages import output_schema, read_request
-from acts.language.references import resolve
+from acts.language.reference_uses import resolve
 from acts.language.sampling import sample
 from acts.language.schemas import subschemas
 from acts.language.tools import META, Tool, read_tool
@@ -108,6 +108,22 @@ T = {"_tool": "t"}
         (explicit(n={"enum": ["a"], "nullable": True}), "eager", {**T, "n": None}, True),
         (explicit(n={"type": "string", "maxLength": 2}), "eager", {**T, "n": "†state.long"}, True),
         (explicit(n={"type": ["integer", "null"]}), "eager", {**T, "n": "†state.n"}, True),
+        (explicit(n={"type": "string", "format": "uri"}), "eager", {**T, "n": "mailto:†{state.n}"}, True),
+        (explicit(n={"type": ["string", "null"], "maxLength": 9}), "eager", {**T, "n": "mailto:†{state.n}"}, True),
+        (explicit(n={"type": "string", "maxLength": 9}), "eager", {**T, "n": "mailto:somebody"}, False),
+        (explicit(n={"enum": ["a", "b"]}), "eager", {**T, "n": "a †{state.n}"}, False),
+        (explicit(n={"type": "integer"}), "eager", {**T, "n": "a †{state.n}"}, False),
+        (explicit(), "eager", {**T, "_when": "†state.a >= 5 && !†state.b", "_each": "†state.list"}, True),
+        (explicit(), "eager", {**T, "_when": "always"}, False),
+        (explicit(), "eager", {**T, "_each": "state.list"}, False),
+        (explicit(), "eager", {**T, "_each": 3}, False),
+        (explicit(_when=False), "eager", {**T, "_when": "†state.a"}, False),
+        (explicit(_each=False), "eager", {**T, "_each": "†state.a"}, False),
+        (explicit(_each=False), "eager", {**T, "_when": "†state.a"}, True),
+        (explicit(_when={"const": "†state.a"}), "eager", {**T, "_when": "†state.b"}, False),
+        (explicit(_each="†state.list"), "eager", {**T, "_each": "†state.other"}, False),
+        (explicit(_each={"enum": ["†state.a"]}), "eager", {**T, "_each": "†state.a"}, True),
+        (explicit(_each={"enum": ["†state.a"]}), "eager", {**T, "_each": "†state.b"}, False),
         (explicit(n={"type": "array", "items": {"type": "integer"}}), "eager", {**T, "n": [1, "†state.n"]}, True),
         (explicit(n={"type": "array", "items": {"type": "integer"}}), "eager", {**T, "n": [1, "n"]}, False),
         (explicit(n={"prefixItems": [{"type": "integer"}], "items": False}), "eager", {**T, "n": ["†state.n"]}, True),
@@ -131,6 +147,23 @@ def test_a_call_has_what_its_tool_leaves_to_the_author_and_nothing_else(
     accepted: bool,  # noqa: FBT001 - a case
 ) -> None:
     assert accepts(compose(tool, mode=mode), call) is accepted
+
+
+def test_lists_and_conditions_cost_each_tool_two_references_to_shared_definitions() -> None:
+    schema = compose(*(tool_of({"properties": WRITES}, f"t{i}", served=True) for i in range(3)))
+    assert list(schema["$defs"]) == ["tool_t0", "condition", "tool_t1", "tool_t2", "reference"]
+    for i in range(3):
+        properties = schema["$defs"][f"tool_t{i}"]["properties"]
+        assert properties["_when"] == {"$ref": "#/$defs/condition"}
+        assert properties["_each"] == {"$ref": "#/$defs/reference"}
+    none = compose(explicit(_when=False, _each=False))
+    assert set(none["$defs"]) == {"tool_t", "reference"}
+
+
+def test_a_tool_may_have_the_name_of_a_definition() -> None:
+    tool = tool_of({"properties": {**WRITES, "n": {"$ref": "#/$defs/condition"}}, "$defs": {"condition": TEXT}})
+    schema = compose(tool)
+    assert accepts(schema, {**T, "n": "x", "_when": "†state.a"})
 
 
 @pytest.mark.parametrize(

@@ -245,6 +245,20 @@ def test_a_deadline_counts_on_after_continue_as_new() -> None:
     assert new.approvals.pending == [before]
 
 
+def test_what_waited_in_the_run_before_can_be_decided_in_the_first_task_of_the_next() -> None:
+    machine = WaitingRun(ROOT, TreePosition(), [], Approve())
+    now = "2026-01-01T00:00:00.000Z"
+    machine.approvals.open("call", 1, machine.approve, now, call="1:pay")
+    machine.approvals.flush()
+    again = machine.renewed()
+    again.approvals.open("call", 1, machine.approve, now, call="1:pay")
+    again.approvals.decide({}, "approve", now)
+    assert again.approvals.pending == []
+    again.approvals.open("call", 1, machine.approve, now, call="1:pay")  # it waits once more, and nobody has seen that
+    again.approvals.decide({}, "approve", now)
+    assert [w.call for w in again.approvals.pending] == ["1:pay"]
+
+
 def test_a_call_that_an_edit_moved_and_that_has_not_opened_yet_keeps_its_deadline_in_the_next_run() -> None:
     machine = WaitingRun(ROOT, TreePosition(), [], Approve(**UNTIL))
     now = "2026-01-01T00:00:00.000Z"

@@ -226,8 +226,8 @@ def test_reads_are_found_in_parameters_at_any_depth_and_nowhere_else() -> None:
     assert node.parameters == {"x": "†state.v", "y": [{"z": "†state.v || †state"}], "w": "††state"}
     assert node.escapes == ((("w",), "†state"),)
     values = {Path("state", ("v",)): ABSENT, Path("state"): {"n": 1}}
-    parameters, missing = node.resolve_parameters(values.__getitem__)
-    assert parameters == {"x": "†state.v", "y": [{"z": {"n": 1}}], "w": "†state"}
+    sent, missing = node.resolve(values.__getitem__)
+    assert {**node.call, "x": "†state.v", "y": [{"z": {"n": 1}}], "w": "†state"} == sent
     assert [use.at for use in missing] == [("x",)]
 
 

@@ -104,13 +104,14 @@ def drive_through_every_stage() -> Drive:
             call("skipped", "†state.s", x="†state.f"),
             call("completed", "†state.c"),
             call("detached"),
+            call("collecting", "†state.e", _each=[1, 2]),
             call("ready", "†state.r"),
         ],
         results={"applying": 1, "failed": fails(), "completed": 1},
     )
     for schema in made["request"]["context"][0]["tool"].values():
         schema["properties"]["_approval"] = {"type": "boolean"}
-    drive = Drive({**made["request"], "config": {"missing": "wait", "maxParallel": 5}}, made["results"])
+    drive = Drive({**made["request"], "config": {"missing": "wait", "maxParallel": 6}}, made["results"])
     drive.perform(drive.walk.decide(drive.rank("5:rejected"), "reject", "no", NOW))
     drive.perform(drive.walk.pause())
     for id_ in ("7:failed", "9:completed", "10:detached", "2:applying"):
@@ -139,6 +140,7 @@ def test_a_report_that_does_not_fit_the_stage_of_its_call_changes_nothing(report
 def test_a_snapshot_is_the_same_after_a_report_that_was_ignored() -> None:
     drive = drive_through_every_stage()
     drive.finish("1:running")
+    drive.finish("11:collecting[0]")
     before = copy.deepcopy(drive.walk.snapshot())
     for report in REPORTS.values():
         for rank, run in enumerate(drive.walk.calls):
@@ -161,13 +163,20 @@ def walk_through_the_table() -> None:
     drive = drive_through_every_stage()
     drive.perform(drive.walk.provide(data_message({"type": "input", "late": 1}), NOW))
     drive.perform(drive.walk.decide(drive.rank("4:awaiting"), "approve", "", NOW))
-    drive.perform(drive.walk.resume())
+    drive.perform(drive.walk.resume(NOW))
     drive.finish_all()
     drive = drive_through_every_stage()
     drive.perform(drive.walk.cancel(NOW))
-    drive.perform(drive.walk.failed(drive.rank("1:running"), CallError("cancelled", "stopped"), NOW))
+    for id_ in ("1:running", "11:collecting[0]"):
+        drive.perform(drive.walk.failed(drive.rank(id_), CallError("cancelled", "stopped"), NOW))
+    drive = drive_through_every_stage()
+    drive.walk.postponed(drive.rank("1:running"), NOW)
+    drive = drive_through_every_stage()
+    drive.walk.exhaust(CallError("LimitExceeded", "full"), NOW)
     drive = drive_through_every_stage()
     drive.perform(drive.walk.decide(drive.rank("4:awaiting"), "fail", "too late", NOW))
+    each = [call("a", _each=[1]), call("b", "†state.b", _each=[]), call("c", "†state.c", _each=[1], x="†item.x")]
+    Drive(row("elements", each)["request"], {}).finish_all()
     literal = [call("think", "†state.t", _output=1), call("think2", _output=2), call("a", "†state.a", x="†state.t.b")]
     Drive(row("literal", literal)["request"], {})
     drive = Drive(row("edited", [call("a", "†state.a")])["request"], {})
@@ -187,7 +196,7 @@ def test_every_row_of_the_table_is_taken_by_some_walk(monkeypatch: pytest.Monkey
     move = CallStates.move
 
     def noted(states: CallStates, rank: int, event: str) -> bool:
-        stage = states.by_rank[rank].stage
+        stage = states.call(rank).stage
         moved = move(states, rank, event)
         if moved:
             rows.add((stage, event))

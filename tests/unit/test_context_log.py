@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from acts.language.expression_parser import parse
 from acts.language.output_methods import METHODS
-from acts.language.references import Path, parse
+from acts.language.references import Path
 from acts.language.values import ABSENT, deep_merge, get, list_index
 from acts.plan.context_log import END, START, Log
 from tests import oracle

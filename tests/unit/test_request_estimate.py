@@ -9,7 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acts.language.messages import Instruction, Message, ToolMessage
+from activities.providers.schema_bridge import to_wire
+from acts.language.messages import Instruction, ToolMessage, parse_message
+from acts.machines.request_size import ContextBytes
+from acts.planner.answer_schema import compose_latent_schema, compose_solution_schema
 from acts.planner.prompt import Prompt
 from acts.planner.request_estimate import (
     DEFAULT_MAX_OUTPUT_TOKENS,
@@ -24,34 +27,40 @@ def json_bytes(value: Any) -> int:
     return len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode())
 
 
-def without_provenance(message: Message) -> dict[str, Any]:
-    return {k: v for k, v in message.raw.items() if k not in ("_call", "_date")}
-
-
-def prompt_bytes(prompt: Prompt) -> int:
-    return sum(len(block.encode()) for block in (*prompt.system, *prompt.user))
+def sent_bytes(prompt: Prompt, schema: Any) -> int:
+    """The bytes of a request: its prompt, and the schema in the dialect that makes it longest."""
+    return len(prompt.text.encode()) + max(json_bytes(to_wire(schema, d).schema) for d in ("anthropic", "openai"))
 
 
 @pytest.mark.parametrize("name", PLANNERS)
-def test_the_estimate_of_a_planner_s_prompt_is_at_least_its_size_and_at_most_twice_that(name: str) -> None:
+def test_the_estimate_of_a_planner_s_request_is_at_least_its_size_and_at_most_twice_that(name: str) -> None:
     loop = PLANNERS[name]()
-    messages = [without_provenance(m) for m in loop.request.context if not isinstance(m, ToolMessage)]
+    schema = compose_solution_schema(
+        loop.tools, loop.output_schema, mode=loop.mode, instances=loop.request.instances()
+    )  # fmt: skip
+    real = sent_bytes(planner(loop), schema)
     schemas = [*(tool.schema for tool in loop.tools.values()), loop.output_schema]
-    real = prompt_bytes(planner(loop))
-    assert real <= estimate_prompt_bytes(json_bytes(messages), json_bytes(schemas)) <= 2 * real
+    shown = ContextBytes().count(loop.request.context, loop.turn_log.turns)
+    shown -= sum(json_bytes(m.raw) for m in loop.request.context if isinstance(m, ToolMessage))
+    assert real <= estimate_prompt_bytes(shown, json_bytes(schemas)) <= 2 * real
 
 
 @pytest.mark.parametrize("name", LATENT)
-def test_the_estimate_of_a_latent_call_s_prompt_is_at_least_its_size_and_at_most_twice_that(name: str) -> None:
+def test_the_estimate_of_a_latent_call_s_request_is_at_least_its_size_and_at_most_twice_that(name: str) -> None:
     case = LATENT[name]()
-    if case.scoped is None:
-        messages = [without_provenance(m) for m in case.messages if m.raw.get("type") not in ("tool", "plan", "error")]
-    else:
+    listed = (m for m in case.messages if m.raw.get("type") not in ("tool", "plan", "error"))
+    messages = [{k: v for k, v in m.raw.items() if k not in ("_call", "_date")} for m in listed]
+    if case.scoped is not None:
         messages = [*(m.raw for m in case.messages if isinstance(m, Instruction)), *case.scoped]
     call = {k: v for k, v in case.call.items() if k not in ("_id", "_outputPath")}
-    real = prompt_bytes(case.prompt())
+    real = sent_bytes(case.prompt(), compose_latent_schema(case.tool, case.paths)[0])
     estimate = estimate_prompt_bytes(json_bytes([*messages, call]), json_bytes(case.tool.schema), latent=True)
     assert real <= estimate <= 2 * real
+
+
+def test_a_large_value_is_estimated_as_it_is_shown() -> None:
+    message = parse_message({"type": "state", "state": {"text": "x" * 10_000_000}})
+    assert ContextBytes().count([message]) < 5_000
 
 
 @pytest.mark.parametrize(

@@ -59,6 +59,23 @@ PLACED: list[tuple[str, Any, int, dict[str, Any]]] = [
         1,
         {"†state.b": 1, "†state.c": 2},
     ),
+    # alternatives that are subsets of each other
+    ("†state.a || †state.b || †state.a && †state.b", {"type": "state", "state": {"a": 1}}, 0, {"†state.a": 1}),
+    ("†state.a || †state.b || †state.a && †state.b", {"type": "state", "state": {"b": 2}}, 1, {"†state.b": 2}),
+    (
+        "†state.a || †state.b || †state.a && †state.b",
+        {"type": "state", "state": {"a": 1, "b": 2}},
+        2,
+        {"†state.a": 1, "†state.b": 2},
+    ),
+    ("†state.a && †state.b || †state.a", {"type": "state", "state": {"a": 1}}, 1, {"†state.a": 1}),
+    (
+        "†state.a && †state.b || †state.a && †state.c",
+        {"type": "state", "state": {"a": 1, "c": 2}},
+        1,
+        {"†state.a": 1, "†state.c": 2},
+    ),
+    ("†state.a.x || †state.a", {"type": "state", "state": {"a": {"x": 1, "y": 2}}}, 1, {"†state.a": {"x": 1, "y": 2}}),
     # inline, or with anything beside it: a value
     ("†state.a || †state.b", {"type": "state", "b": 1}, 0, {"†state.a": {"type": "state", "b": 1}}),
     (
@@ -87,6 +104,10 @@ def test_a_result_takes_an_outcome(path: str, result: Any, outcome: int, written
 
 
 OUTSIDE: list[tuple[str, Any]] = [
+    ("†state.a && †state.b || †state.a && †state.c", {"type": "state", "state": {"a": 1}}),
+    ("†state.a || †state.a && †state.b", {"type": "state", "state": {"a": 1, "c": 1}}),
+    ("†state.a || †state.b && †state.c", {"type": "state", "state": {"a": 1, "b": 1}}),
+    ("†state.a.x || †state.a", {"type": "state", "state": {"a": {"x": 1}}}),
     ("†state.a || †state.b", {"type": "state", "state": {"a": 1, "b": 1}}),
     ("†state.a || †state.b", {"type": "state", "state": {"c": 1}}),
     ("†state.a || †state.b", {"type": "state", "state": {}}),

@@ -377,6 +377,23 @@ def anonymous(activity: str) -> DelegateMachine:
     return AnonymousDelegate("r/1:d", own, own.position, prepared, Capabilities(), SOURCE)
 
 
+HOSTILE = {
+    "start": "†state.secret", "inside": "Dear †{state.secret}", "text": "it is in †input.start", "open": "a †{ b",
+    "escaped": "††{x} ††", "deep": {"†state.x": ["†{index}"]}, "null": None, 'a "key".[0]': "††x", "": 1,
+}  # fmt: skip
+
+
+def test_an_anonymous_delegate_reads_no_value_as_a_reference_and_no_control_of_its_tool() -> None:
+    meta = {"_each": {"const": "†state.list"}, "_when": {"const": "†state.ready"}, "_activity": {"const": "t"}}
+    schema = {"type": "object", "properties": {"_tool": {"const": "t"}, **meta}, "_when": "†state.ready"}
+    call = AnonymousCall(tool="t", toolSchema=schema, served=True, id="key", path="†state.x")
+    own = own_input("anonymous", call=call).model_copy(update={"input": HOSTILE})
+    prepared = validate_parsed(read_request(anonymous_request(own)), {}, ["t"])
+    machine = AnonymousDelegate("r/1:d", own, own.position, prepared, Capabilities(), SOURCE)
+    (start,) = machine.handle(Begin(), NOW)
+    assert start.call == {"_tool": "t", "_outputPath": "†state.x", **HOSTILE, "_id": "key"}
+
+
 def written(value: Any) -> ChildEnded:
     message = {"type": "state", "state": {"output": value}, "_outputPath": "†state.output"}
     return ChildEnded("plan", {"status": "completed", "context": [message], "errors": [], "calls": []})

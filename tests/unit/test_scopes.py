@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from acts.language.references import Path, parse
+from acts.language.expression_parser import parse
+from acts.language.references import Path
 from acts.language.scopes import scoped_context
 from acts.language.values import ABSENT, get
 

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from acts.language.config import MAX_PARALLEL
 from acts.language.errors import MAX_PROBLEMS_REPORTED, InvalidRequest, Problem, summary
-from acts.plan.validate import MAX_CALLS, MAX_PARALLEL, validate, validate_request
+from acts.plan.validate import MAX_CALLS, validate, validate_request
 from tests.cases import ROWS, Row, call, own, state, thought, tool
 from tests.property.drive import NOW, identify
 from tests.strategies import Case, cases, collisions

@@ -266,7 +266,7 @@ def test_a_paused_walk_takes_results_and_starts_nothing() -> None:
     drive.finish("1:a")
     assert drive.running == []
     assert drive.state("1:a") == "completed"
-    drive.perform(drive.walk.resume())
+    drive.perform(drive.walk.resume(NOW))
     assert drive.running == ["2:b"]
 
 
@@ -276,7 +276,7 @@ def test_a_pause_is_carried_over() -> None:
     drive.finish("1:a")
     drive.carry_over()
     assert drive.running == []
-    drive.perform(drive.walk.resume())
+    drive.perform(drive.walk.resume(NOW))
     drive.finish_all()
     assert drive.walk.state() == {"a": 1, "b": 2}
 
@@ -293,7 +293,7 @@ def test_more_than_ten_calls_are_carried_over_in_plan_order(failing: int) -> Non
     plan = [call(name, "†state.l", "push") for name in names]
     results = {n: fails() if i < failing else i for i, n in enumerate(names)} | {"end": 1}
     drive = begin(*plan, call("end", "†state.end", x="†state.l"), results=results)
-    drive.perform(drive.walk.drain(on=True))
+    drive.perform(drive.walk.drain(NOW, on=True))
     drive.finish_all()
     drive.carry_over()
     drive.finish_all()
@@ -308,7 +308,7 @@ def test_a_result_that_waits_for_a_call_not_yet_started_does_not_hold_up_a_drain
         call("push", "†state.l", "push"),
         results={"first": 1, "later": [0], "push": 5},
     )
-    drive.perform(drive.walk.drain(on=True))
+    drive.perform(drive.walk.drain(NOW, on=True))
     drive.finish("1:first")
     drive.finish("3:push")
     assert drive.walk.quiet
@@ -342,7 +342,7 @@ def test_an_approved_call_runs_and_a_rejected_one_does_not() -> None:
 
 def test_an_approval_is_carried_over() -> None:
     drive = begin(call("a", "†state.a"), config={"approve": {"calls": True}}, results={"a": 1})
-    drive.perform(drive.walk.drain(on=True))
+    drive.perform(drive.walk.drain(NOW, on=True))
     drive.perform(drive.walk.decide(0, "approve", "", NOW))
     drive.carry_over()
     assert drive.questions == ["1:a"]
@@ -372,3 +372,35 @@ def test_cancelling_settles_what_has_not_started_and_keeps_what_is_done() -> Non
     assert drive.state("2:b") == "cancelled"
     assert drive.final_statuses == ["cancelled"]
     assert drive.walk.state() == {"a": 1}
+
+
+# -- no room -------------------------------------------------------------------------
+
+
+def test_a_call_that_was_postponed_starts_again_in_its_turn_and_with_the_same_values() -> None:
+    drive = Drive(row("two", [call("a", "†state.a", x=1), call("b", "†state.b")])["request"], {})
+    drive.perform(drive.walk.drain(NOW, on=True))
+    first = drive.started.pop("1:a")
+    drive.running.remove("1:a")
+    drive.perform(drive.walk.postponed(drive.rank("1:a"), NOW))
+    assert drive.state("1:a") == "ready"
+    assert "1:a" not in drive.started
+    drive.perform(drive.walk.drain(NOW, on=False))
+    assert drive.started["1:a"] == first
+    drive.finish_all()
+    assert drive.final_statuses == ["completed"]
+
+
+def test_a_walk_that_can_record_nothing_more_keeps_what_completed_and_fails_with_the_reason() -> None:
+    plan = [call("a", "†state.a"), call("b", "†state.b"), call("c", "†state.c", x="†state.b")]
+    made = row("three", plan, results={"a": 1})
+    drive = Drive(made["request"], made["results"])
+    drive.finish("1:a")
+    drive.perform(drive.walk.exhaust(CallError("LimitExceeded", "full"), NOW))
+    assert drive.final_statuses == ["failed"]
+    assert {id_: drive.state(id_) for id_ in ("1:a", "2:b", "3:c")} == {
+        "1:a": "completed", "2:b": "failed", "3:c": "skipped",
+    }  # fmt: skip
+    assert drive.walk.state() == {"a": 1}
+    assert drive.walk.calls[drive.rank("2:b")].error == {"code": "LimitExceeded", "message": "full"}
+    assert drive.walk.completed(drive.rank("2:b"), 2, NOW) == []  # it comes too late

@@ -37,7 +37,7 @@ def test_a_call_awaits_missing_input_and_starts_when_it_is_provided() -> None:
 
 def test_provided_messages_are_carried_over() -> None:
     drive = begin_without_input()
-    drive.perform(drive.walk.drain(on=True))
+    drive.perform(drive.walk.drain(NOW, on=True))
     drive.perform(drive.walk.provide(data_message({"type": "input", "late": "here"}), NOW))
     drive.carry_over()
     assert drive.running == ["1:a"]

@@ -41,10 +41,10 @@ async def engine_on(server: DevServer, queue: str, delegates: Path | None = None
 
 
 @contextmanager
-def renewing_server(events: int) -> Iterator[DevServer]:
+def renewing_server(events: int, *more: str) -> Iterator[DevServer]:
     """A server that suggests a new run after so many events instead of 4,096."""
     setting = f"limit.historyCount.suggestContinueAsNew={events}"
-    with dev_server(ui=False, extra_args=("--dynamic-config-value", setting)) as running:
+    with dev_server(ui=False, extra_args=("--dynamic-config-value", setting, *more)) as running:
         yield running
 
 

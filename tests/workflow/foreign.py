@@ -122,10 +122,10 @@ async def result_of_failed(handle: Handle, *, within: float = RESULT_SECONDS) ->
     return result
 
 
-async def came_to(handle: Handle) -> dict[str, Any]:
+async def came_to(handle: Handle, *, within: float = RESULT_SECONDS) -> dict[str, Any]:
     """The result of a run, be it that of its failure."""
     try:
-        return await ended(handle)
+        return await ended(handle, within=within)
     except WorkflowFailureError:
         return await result_of_failed(handle)
 

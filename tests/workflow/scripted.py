@@ -64,7 +64,7 @@ class Stage:
         script.started[id_] = ({k: v for k, v in call.items() if not k.startswith("_")}, context)
         script.identities.append(call["_id"])
         await asyncio.sleep(script.delays.get(id_, 0))
-        result = script.results.get(id_)
+        result = script.results.get(id_, script.results.get(id_.partition("[")[0]))  # one for all elements
         if isinstance(result, dict) and set(result) == {"$fail"}:
             raise ApplicationError(result["$fail"]["message"], type=result["$fail"]["type"], non_retryable=True)
         return result
@@ -78,7 +78,8 @@ class Stage:
         result = await came_to(handle)
         for call in result["calls"]:
             if call["state"] == "detached":
-                await self._has_ended(f"{id_}/{call['id']}")
+                elements = [f"[{i}]" for i in range(call["elements"]["total"])] if "elements" in call else [""]
+                await asyncio.gather(*(self._has_ended(f"{id_}/{call['id']}{element}") for element in elements))
         return result, handle
 
     async def _has_ended(self, id_: str) -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import base64
+import random
+from collections import Counter
 from typing import Any
 
 from temporalio import activity
+from temporalio.exceptions import ApplicationError
 
 
 @activity.defn
@@ -20,6 +24,32 @@ async def count(call: dict[str, Any], tool: dict[str, Any], context: list[Any]) 
 @activity.defn
 async def big(call: dict[str, Any], tool: dict[str, Any], context: list[Any]) -> str:
     return "x" * int(call["n"])
+
+
+_runs: Counter[str] = Counter()
+
+
+@activity.defn(name="countedBig")
+async def counted_big(call: dict[str, Any], tool: dict[str, Any], context: list[Any]) -> dict[str, Any]:
+    """A large text, and how often this Call has run."""
+    _runs[call["_id"]] += 1
+    return {"text": "x" * int(call["n"]), "runs": _runs[call["_id"]]}
+
+
+@activity.defn
+async def noise(call: dict[str, Any], tool: dict[str, Any], context: list[Any]) -> str:
+    """What cannot be compressed."""
+    return base64.b64encode(random.randbytes(int(call["n"]) * 3 // 4)).decode()  # noqa: S311 - no secret
+
+
+@activity.defn
+async def small(call: dict[str, Any], tool: dict[str, Any], context: list[Any]) -> int:
+    return int(call["n"])
+
+
+@activity.defn
+async def loud(call: dict[str, Any], tool: dict[str, Any], context: list[Any]) -> None:
+    raise ApplicationError("no", "x" * int(call["n"]), type="loud", non_retryable=True)
 
 
 TOOLS = {

@@ -129,7 +129,10 @@ async def test_steps_of_one_call_keep_the_whole_plan_in_sight(agents: Agents, fo
     async with foreign.serving(history, refund):
         result = await agents.run(
             {"calls": plan, "output": "too early"},
-            ({"tick": 2, "says": ["<plan>", '"_tool":"refund"', '"orders":5']}, {"calls": plan[1:], "output": "paid"}),
+            (
+                {"tick": 2, "says": ["<outcomes>", '"_tool":"refund"', '"orders":5']},
+                {"calls": plan[1:], "output": "paid"},
+            ),
             context=[INPUT, foreign.tool("history"), foreign.tool("refund")],
             step="call",
         )

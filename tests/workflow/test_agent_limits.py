@@ -317,7 +317,7 @@ async def test_an_agent_goes_on_where_it_was_when_its_worker_is_another(
             handle = await own.start(
                 {"calls": [call("quick", "†state.first", x="first")]},
                 {"calls": [call("hold", "†state.a", x="†state.first")]},
-                ({"tick": 3, "says": ['"a":"first"']}, {"output": {"a": "†state.a"}}),
+                ({"tick": 3, "says": ['"†state.a":"first"']}, {"output": {"a": "†state.a"}}),
                 context=[foreign.tool("hold"), foreign.tool("quick")],
             )
             await gate.reached.wait()

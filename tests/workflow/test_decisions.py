@@ -254,9 +254,9 @@ async def test_a_lazy_agent_replans_with_the_reason_of_a_rejection(agents: Agent
     async with foreign.serving(echo):
         handle = await agents.start(
             {"calls": [call("echo", "†state.a", value="dear")]},
-            ({"tick": 2, "says": ["<plan>", "dear", "too dear for us"]},
+            ({"tick": 2, "says": ['"outcome":"rejected"', "dear", "too dear for us"]},
              {"calls": [call("echo", "†state.a", value="cheap")]}),
-            ({"tick": 3, "says": ["<decision>", "fine"]}, {"output": "†state.a"}),
+            ({"tick": 3, "says": ["†decision", "fine"]}, {"output": "†state.a"}),
             context=[foreign.tool("echo"), {"type": "plan", "plan": [], "mode": "lazy"}],
         )  # fmt: skip
         (wait,) = await pending(handle)

@@ -791,7 +791,7 @@ async def test_a_call_that_is_rejected_is_an_error_for_the_planner(
     async with working(server, user):
         handle = await agents.start(
             {"calls": [write(1), write("†state.a", "b")]},
-            ({"tick": 2, "says": ["<error>", "too dear"]}, {"output": 0}),
+            ({"tick": 2, "says": ['"outcome":"rejected"', "too dear"]}, {"output": 0}),
             context=[user.tool("echo")], approve={"calls": True},
         )  # fmt: skip
         await waiting_for(handle, "1:echo")

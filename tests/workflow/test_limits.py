@@ -15,6 +15,7 @@ from tests.workflow.foreign import (
     Foreign,
     call,
     ended,
+    of_type,
     result_of_failed,
     states,
     status,
@@ -96,14 +97,19 @@ async def test_an_input_too_large_to_record_fails_its_call_alone(foreign: Foreig
 # -- large results -------------------------------------------------------------------
 
 
-async def test_a_state_above_two_megabytes_is_left_out_and_can_be_asked_for(foreign: Foreign) -> None:
+async def test_of_a_state_above_two_megabytes_what_fits_is_recorded_and_the_rest_can_be_asked_for(
+    foreign: Foreign,
+) -> None:
     async with foreign.serving(text, length):
         plan = [call("text", f"†state.x{i}", letter="x", count=900_000) for i in range(4)]
         handle = await foreign.start(foreign.request(*plan, call("length", "†data.n", value="†state.x3")))
         result = await ended(handle)
     assert result["status"] == "completed"
-    assert set(result["omitted"]["bytes"]) >= {"state", "context"}
-    assert result["omitted"]["bytes"]["state"] > 3_600_000
+    assert list(states(result)) == [f"{i}:text" for i in range(1, 5)] + ["5:length"]
+    assert list(result["state"]) == ["x0"]
+    assert result["omitted"]["bytes"]["state"] > 2_700_000
+    (cut,) = [c for c in result["omitted"]["cut"] if c["at"] == "/state/x3"]
+    assert len((await handle.query(cut["query"], cut["argument"]))["value"]) == 900_000
     for i in range(4):
         found = await handle.query("context", {"path": f"†state.x{i}"})
         assert len(found["value"]) == 900_000
@@ -147,17 +153,46 @@ async def test_many_failures_with_large_details_still_end_the_run(foreign: Forei
     assert len((await status(handle))["calls"]) == 121
 
 
-@pytest.mark.parametrize(("count", "size"), [(1, 3_000_000), (4, 1_500_000)])
-async def test_local_results_too_large_to_record_fail_their_calls(foreign: Foreign, count: int, size: int) -> None:
-    tools = [tool("big", activity="big", options={"local": True, "retry": {"maxAttempts": 1}})]
+# -- local activities ----------------------------------------------------------------
+
+
+def local(name: str) -> Json:
+    return tool(name, activity=name, options={"local": True, "retry": {"maxAttempts": 1}})
+
+
+async def test_a_local_result_that_no_payload_can_hold_fails_its_call(foreign: Foreign) -> None:
     async with foreign.serving(echo):
-        plan = [call("big", f"†data.x{i}", n=size, _errorPath=f"†data.e{i}") for i in range(count)]
-        handle = await foreign.start(foreign.request(*plan, call("echo", "†state.good", value=1), context=tools))
-        result = await ended(handle)
+        plan = [call("big", "†data.x", n=3_000_000, _errorPath="†data.e"), call("echo", "†state.good", value=1)]
+        result = await ended(await foreign.start(foreign.request(*plan, context=[local("big")])))
     assert result["state"] == {"good": 1}
-    assert states(result)["1:big"] == "completed"
-    if count == 1:
-        assert result["calls"][0]["error"]["code"] in ("PayloadTooLarge", "PayloadsTooLarge")
+    assert result["calls"][0]["error"]["code"] in ("PayloadTooLarge", "PayloadsTooLarge")
+
+
+async def test_large_local_results_arrive_one_task_each_and_their_activities_run_once(foreign: Foreign) -> None:
+    plan = [call("countedBig", f"†data.x{i}", n=1_400_000) for i in range(4)]
+    handle = await foreign.start(foreign.request(*plan, context=[local("countedBig")]))
+    result = await ended(handle)
+    assert result["status"] == "completed"
+    for i in range(4):
+        found = await handle.query("context", {"path": f"†data.x{i}.text"})
+        assert len(found["value"]) == 1_400_000
+        assert (await handle.query("context", {"path": f"†data.x{i}.runs"}))["value"] == 1
+    assert len(await of_type(handle, "ACTIVITY_TASK_SCHEDULED")) == 4
+
+
+async def test_a_thousand_local_calls_take_a_few_tasks_and_no_ordinary_activity(foreign: Foreign) -> None:
+    plan = [call("small", f"†data.n{i}", n=i) for i in range(1_000)]
+    handle = await foreign.start(foreign.request(*plan, context=[local("small")], maxParallel=1_000))
+    result = await ended(handle, within=NOBODY_NEEDS_SO_LONG)
+    assert result["status"] == "completed"
+    assert await of_type(handle, "ACTIVITY_TASK_SCHEDULED") == []
+    assert len(await of_type(handle, "MARKER_RECORDED")) == 1_000
+
+
+async def test_a_local_failure_with_large_details_reaches_its_error_path(foreign: Foreign) -> None:
+    plan = [call("loud", f"†data.x{i}", n=1_200_000, _errorPath=f"†state.e{i}") for i in range(2)]
+    result = await ended(await foreign.start(foreign.request(*plan, context=[local("loud")])))
+    assert [result["state"][f"e{i}"]["code"] for i in range(2)] == ["loud", "loud"]
 
 
 # -- many calls ---------------------------------------------------------------------
@@ -165,10 +200,10 @@ async def test_local_results_too_large_to_record_fail_their_calls(foreign: Forei
 
 @pytest.mark.slow
 async def test_ten_thousand_calls(foreign: Foreign) -> None:
-    """A fan-out, thoughts that came with their answers, readers of both, and a join."""
-    plan = [call("echo", f"†state.n{i}", value=i) for i in range(1_500)]
-    plan += [call("think", f"†data.t{i}", _output=i) for i in range(8_400)]
-    plan += [call("echo", f"†state.m{i}", value=[f"†state.n{i * 15}", f"†data.t{i}"]) for i in range(99)]
+    """A fan-out wider than ``maxParallel``, thoughts that came with their answers, readers of both, and a join."""
+    plan = [call("echo", f"†state.n{i}", value=i) for i in range(600)]
+    plan += [call("think", f"†data.t{i}", _output=i) for i in range(9_300)]
+    plan += [call("echo", f"†state.m{i}", value=[f"†state.n{i * 6}", f"†data.t{i}"]) for i in range(99)]
     plan += [call("length", "†user.sum", value="†input.word", _scopes=["†state.m98"])]
     context = [tool("think", activity=""), {"type": "input", "word": "word"}]
     async with foreign.serving(echo, length, max_concurrent_activities=500):
@@ -176,10 +211,10 @@ async def test_ten_thousand_calls(foreign: Foreign) -> None:
         handle = await foreign.start(request)
         result = await ended(handle, within=NOBODY_NEEDS_SO_LONG)
     assert result["status"] == "completed"
-    assert result["state"]["n1499"] == 1499
-    assert result["state"]["m98"] == [1470, 98]
-    seen = {"type": "state", "state": {"m98": [1470, 98]}}
+    assert result["state"]["n599"] == 599
+    assert result["state"]["m98"] == [588, 98]
+    seen = {"type": "state", "state": {"m98": [588, 98]}}
     sum_ = {"path": "†user.sum", "value": 4 + len(json.dumps(seen))}
     assert await handle.query("context", {"path": "†user.sum"}) == sum_
-    assert await handle.query("context", {"path": "†data.t8399"}) == {"path": "†data.t8399", "value": 8399}
+    assert await handle.query("context", {"path": "†data.t9299"}) == {"path": "†data.t9299", "value": 9299}
     assert list(states(await status(handle)).values()) == ["completed"] * 10_000

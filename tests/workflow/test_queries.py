@@ -141,7 +141,7 @@ async def test_nothing_is_looked_up_where_the_request_decides_everything(foreign
     async with foreign.serving(echo):
         handle = await foreign.start(foreign.request(call("echo", "†state.a", value=1)))
         await ended(handle)
-    assert await of_type(handle, "MARKER_RECORDED") == []
+    assert not [marker for marker in await of_type(handle, "MARKER_RECORDED") if "acts.registry" in str(marker)]
 
 
 async def test_an_unknown_registered_name_is_refused_with_those_there_are(foreign: Foreign) -> None:

@@ -41,9 +41,8 @@ if TYPE_CHECKING:
     from acts.machines.run_commands import StartActivity
     from acts.plan.planned_call import PlannedCall
 
-# A workflow task records the results of its local Activities in one message of at most 4 MiB, beside
-# MAX_TASK_BYTES of commands. Above this number, a ``local`` Activity runs as an ordinary one
-MAX_LOCAL: Final = 8
+# A longer wait before another attempt of a local Activity is a timer, so that its workflow task can end
+MAX_LOCAL_WAIT: Final = timedelta(milliseconds=100)
 # Larger details of a failure are dropped: results and prompts contain them
 MAX_DETAILS_BYTES: Final = 64 * 1024
 
@@ -61,8 +60,7 @@ class ActivityCalls:
         self._tools: dict[str, tuple[RawValue, int]] = {}  # by name: what is the same for each Call, with its size
         self._options: dict[str, dict[str, Any]] = {}
         empty = encode([])
-        self._no_context = empty, payload_bytes(empty)
-        self._local_running = 0
+        self._context: tuple[list[dict[str, Any]], RawValue, int] = [], empty, payload_bytes(empty)
 
     def arguments(self, command: StartActivity) -> tuple[list[RawValue], int]:
         """The three arguments of an Activity (Call, Tool, scopes), and their size in bytes.
@@ -75,10 +73,11 @@ class ActivityCalls:
             schema = encode(tool.schema)
             self._tools[tool.name] = schema, payload_bytes(schema)
         schema, schema_bytes = self._tools[tool.name]
-        context, context_bytes = self._no_context
-        if command.context:
+        own, context, context_bytes = self._context
+        if command.context is not own and (command.context or own):  # all elements of a Call have the same
             context = encode(command.context)
             context_bytes = payload_bytes(context)
+            self._context = command.context, context, context_bytes
         call = encode(command.call)
         args, total = [call, schema, context], payload_bytes(call) + schema_bytes + context_bytes
         if total > MAX_PAYLOAD_BYTES:
@@ -87,38 +86,28 @@ class ActivityCalls:
         return args, total
 
     def start(self, node: PlannedCall, args: list[RawValue]) -> workflow.ActivityHandle[Any]:
-        """Schedule the Call's Activity.
-
-        Raises:
-            CallError: the Activity is ``local``, and this worker does not have it.
-        """
-        tool, name = node.tool, str(node.tool.activity)
-        if self.is_local(node):
-            return self._start_local(node, name, args)
+        """Schedule the Call's Activity."""
+        tool = node.tool
         return workflow.start_activity(
-            name, args=args, result_type=RawValue, activity_id=short_id(node.key), summary=node.label,
+            str(tool.activity), args=args, result_type=RawValue, activity_id=short_id(node.key), summary=node.label,
             **self._options_of(tool),
         )  # fmt: skip
 
-    def is_local(self, node: PlannedCall) -> bool:
-        """True when the Activity is to run in the workflow task: ``local`` is set, and fewer than MAX_LOCAL run."""
-        return node.tool.options.local and self._local_running < MAX_LOCAL
+    def start_local(self, node: PlannedCall, args: list[RawValue]) -> workflow.ActivityHandle[Any]:
+        """Run the Call's Activity in this workflow task.
 
-    def _start_local(self, node: PlannedCall, name: str, args: list[RawValue]) -> workflow.ActivityHandle[Any]:
+        Raises:
+            CallError: this worker does not have it.
+        """
+        tool = node.tool
         try:
-            handle = workflow.start_local_activity(
-                name, args=args, result_type=RawValue, activity_id=short_id(node.key), summary=node.label,
-                start_to_close_timeout=timedelta(seconds=node.tool.options.timeout),
-                retry_policy=self._options_of(node.tool)["retry_policy"],
+            return workflow.start_local_activity(
+                str(tool.activity), args=args, result_type=RawValue, activity_id=short_id(node.key),
+                summary=node.label, start_to_close_timeout=timedelta(seconds=tool.options.timeout),
+                retry_policy=self._options_of(tool)["retry_policy"], local_retry_threshold=MAX_LOCAL_WAIT,
             )  # fmt: skip
         except ValueError as error:  # raised by the SDK for an Activity that this worker does not have
             raise CallError(NOT_SERVED, truncate(str(error), 300)) from None
-        self._local_running += 1
-        handle.add_done_callback(self._local_ended)
-        return handle
-
-    def _local_ended(self, _: Any) -> None:
-        self._local_running -= 1
 
     def _options_of(self, tool: Tool) -> dict[str, Any]:
         options = self._options.get(tool.name)

@@ -87,6 +87,10 @@ class Children:
             cancellation_type=workflow.ChildWorkflowCancellationType.ABANDON,
         )  # fmt: skip
 
+    def forget(self, type_: str, name: str) -> None:
+        """This one is not started after all."""
+        self._running.pop((type_, name), None)
+
     async def run(
         self, type_: str, name: str, arg: RawValue, label: str, started: Callable[[str], None],
         seconds: float | None = None,

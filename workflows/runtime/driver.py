@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from temporalio import workflow
 
 from acts.language.errors import CallError, truncate
-from acts.language.wire import CANCELLED, INSTANCE, MAX_PAYLOAD_BYTES, PROVIDE
+from acts.language.wire import CANCELLED, INSTANCE, PROVIDE
 from acts.machines.agent_run import AgentRun
 from acts.machines.approval_effects import AnswerUpdate, CancelTimer, StartTimer
 from acts.machines.approvals import iso
@@ -31,12 +31,14 @@ from acts.machines.events import (
     ChildEnded,
     DecisionReceived,
     Event,
+    HistoryFull,
     PauseRequested,
     Provided,
     RecordDelivered,
     RecordLost,
     RecordReceived,
     ResumeRequested,
+    StartPostponed,
     StartsHeld,
     StartsReleased,
     TimerFired,
@@ -59,12 +61,8 @@ from acts.machines.run_commands import (
 from acts.simulation.billable_actions import CONTINUE_AS_NEW, TIMER, ActionCount
 from workflows.runtime.children import Children
 from workflows.runtime.outbox import Outbox
-from workflows.runtime.payloads import (
-    encode,
-    encode_record,
-    encode_state,
-    payload_bytes,
-)
+from workflows.runtime.payloads import encode, encode_record, encode_state
+from workflows.runtime.start_queue import StartQueue
 from workflows.runtime.task_room import TaskRoom
 from workflows.runtime.tasks_in_flight import TasksInFlight
 
@@ -76,8 +74,12 @@ if TYPE_CHECKING:
     from acts.machines.run_machine import RunMachine
     from acts.tree.wire_format import VersionedRecord
     from workflows.runtime.lifeline import Lifeline
+    from workflows.runtime.tasks_in_flight import StartCommand
 
     Performer = Callable[["Driver", Any], Coroutine[Any, Any, None]]
+
+# Any time will do: the server rounds it up to its own step, which is 1 ms in ours and a second by default
+SLICE_PAUSE: Final = timedelta(milliseconds=1)
 
 
 # What people and other programs can bring about by themselves
@@ -103,8 +105,11 @@ class Driver:
         self.lifetime = Lifetime(is_cron=workflow.info().cron_schedule is not None)
         self._carry, self._answer = carry, answer
         self._lifeline = lifeline
-        self.tasks = TasksInFlight(run, self.children, actions, room, inbox.append)
+        self.tasks = TasksInFlight(run, self.children, actions, inbox.append, self._start_again)
+        self.starts = StartQueue(self.tasks, self.children, self.lifetime, room, takes_back=run.takes_back_starts)
         self._timers: dict[str, asyncio.Task[None]] = {}
+        self._slice_timer: asyncio.Task[None] | None = None
+        self._size = self._history()
         self._commands: deque[RunCommand] = deque()
 
     # -- the loop --------------------------------------------------------------------------------
@@ -128,16 +133,25 @@ class Driver:
 
     async def _loop(self, is_over: Callable[[], bool]) -> None:
         while not is_over():
-            await workflow.wait_condition(lambda: bool(self.inbox) or self._may_renew())
-            held = self._hold()
+            await workflow.wait_condition(self._has_work)
+            self._size = self._history()
+            is_held = self._hold(self._size)
             await self._empty_inbox()
             await self._perform_all(self.run.flush(_now()))
-            if held:
+            if is_held:
                 await self._empty_outbox()
             if not self.inbox and self.run.finished is None:
-                await self._renew()
-            if held:
+                await self._renew(self._history())  # what was on its way may have taken other tasks
+            if is_held:
                 await self._handle(StartsReleased())
+
+    def _has_work(self) -> bool:
+        if self.inbox:
+            return True
+        if not self.starts and not self._is_quiet():
+            return False
+        history = self._history()
+        return self.starts.has_new_task(history) or (self._is_quiet() and self.lifetime.is_due(history))
 
     async def _empty_outbox(self) -> None:
         """What is on its way would be lost with the run that sent it."""
@@ -177,6 +191,7 @@ class Driver:
         while self._commands:
             await _PERFORMERS[type(self._commands[0])](self, self._commands[0])
             self._commands.popleft()
+        self._send_starts()
 
     async def _end(self) -> None:
         """Nothing is left undone: handlers have answered, and what is on its way to other runs has arrived."""
@@ -193,7 +208,7 @@ class Driver:
     async def _cancel(self) -> None:
         """Reach everything in flight, and wait until each has said how it ended."""
         self.inbox.append(CancelRequested())
-        for command in self._commands:  # cut off by the cancellation
+        for command in (*self._commands, *self.starts.take_all()):  # cut off by the cancellation
             self._void(command)
         self._commands.clear()
         self.tasks.cancel()
@@ -206,6 +221,40 @@ class Driver:
             key = command.node.key
             is_child = isinstance(command, (StartDelegate, StartInstances))
             self.inbox.append(ChildEnded(key, None, error) if is_child else CallFailed(key, error))
+
+    # -- starts ----------------------------------------------------------------------------------------
+
+    async def _start(self, command: StartCommand) -> None:
+        """Start it now if there is room: commands reach the server in the machine's order, as replay expects."""
+        self.starts.add(command)
+        self._send_starts()
+
+    def _start_again(self, command: StartActivity) -> None:
+        """A local activity has done its work, and an ordinary one is to return what it came to."""
+        self._size = self._history()
+        self.starts.add(command)
+        self._send_starts()
+
+    def _send_starts(self) -> None:
+        """Start what there is room for; what there is none for goes back, or waits for the next workflow task."""
+        if not self.starts or self.run.is_cancelling or self.run.finished is not None:
+            return
+        self.starts.send(self._size)
+        if self.starts.is_out_of_room:
+            self._hold_starts()
+        elif self.starts and (self._slice_timer is None or self._slice_timer.done()):
+            self.actions.record(TIMER)
+            sleep = workflow.sleep(SLICE_PAUSE, summary="the next workflow task starts more calls")
+            self._slice_timer = asyncio.create_task(sleep)
+            self._slice_timer.add_done_callback(lambda _: self.tasks.local.begin_task())
+
+    def _hold_starts(self) -> None:
+        """Start nothing more until ``StartsReleased``; what waits for a workflow task goes back to the machine."""
+        self.inbox.append(StartsHeld())
+        if self.run.takes_back_starts:
+            for command in self.starts.take_all():
+                if not isinstance(command, (AskSolution, StartPlanRun)):  # of runs that take nothing back
+                    self.inbox.append(StartPostponed(command.node.key))
 
     # -- signals, timers, updates ----------------------------------------------------------------------
 
@@ -265,6 +314,9 @@ class Driver:
         if timer is not None and not timer.done():
             timer.cancel()
 
+    async def _check_queues(self, command: CheckQueues) -> None:
+        self.tasks.check_queues(command)
+
     async def _answer_update(self, command: AnswerUpdate) -> None:
         self._answer(command)
 
@@ -283,39 +335,43 @@ class Driver:
             self._lifeline.signals,
         )  # fmt: skip
 
-    def _may_renew(self) -> bool:
-        """True when a run that only waits has a long history all the same, of messages that changed nothing."""
-        return self._is_quiet() and self.lifetime.is_due(self._history())
-
     def _is_quiet(self) -> bool:
         quiet = self.run.can_continue_as_new and not self.run.is_cancelling and self.outbox.is_empty
         return quiet and not self.tasks.in_flight and workflow.all_handlers_finished()
 
-    def _hold(self) -> bool:
-        if self.run.is_cancelling or not self.lifetime.should_hold(
-            self._history(), self.run.in_flight, len(self.inbox)
-        ):
+    def _hold(self, history: HistorySize) -> bool:
+        if self.run.is_cancelling or not self.lifetime.should_hold(history, self.run.in_flight, len(self.inbox)):
             return False
         self.inbox.appendleft(StartsHeld())
         return True
 
-    async def _renew(self) -> None:
-        """Continue as new when it is time and nothing is in flight; else make such a moment."""
-        history = self._history()
-        if self.run.is_cancelling or not self.lifetime.is_due(history):
+    async def _renew(self, history: HistorySize) -> None:
+        """Continue as new when it is time and nothing is in flight; else make such a moment, or end."""
+        if self.run.is_cancelling:
             return
-        if self._is_quiet():
-            actions = {**self.actions.to_json(), CONTINUE_AS_NEW: self.actions.events.get(CONTINUE_AS_NEW, 0) + 1}
-            state = encode_state(self._carry(actions))
-            if payload_bytes(state) <= MAX_PAYLOAD_BYTES:
-                workflow.continue_as_new(state)
-            self.lifetime.stay(history)
+        is_due = self.lifetime.is_due(history)
+        if is_due and self._is_quiet():
+            await self._renew_now(history)
+        elif self.lifetime.must_end(history):
+            await self._handle(HistoryFull(_full_text(history)))
+        elif is_due:
+            await self._drain(history)
+
+    async def _renew_now(self, history: HistorySize) -> None:
+        actions = {**self.actions.to_json(), CONTINUE_AS_NEW: self.actions.events.get(CONTINUE_AS_NEW, 0) + 1}
+        state = encode_state(self._carry(actions))
+        if state is not None:
+            workflow.continue_as_new(state)
+        if self.lifetime.stay(history) and not self.lifetime.must_end(history):
             self.inbox.append(StartsReleased())
-            return
+        else:
+            await self._handle(HistoryFull(_full_text(history)))
+
+    async def _drain(self, history: HistorySize) -> None:
         seconds = self.lifetime.drain_seconds(history)
         if seconds is None:
             return
-        self.inbox.append(StartsHeld())
+        self._hold_starts()
         if seconds:
             await self._perform_all([StartTimer(DRAIN_TIMER, seconds, DRAIN_TIMER)])
 
@@ -329,15 +385,17 @@ def _date_at(nanoseconds: int) -> str:
     return iso(datetime.fromtimestamp(nanoseconds / 1e9, UTC))
 
 
+def _full_text(history: HistorySize) -> str:
+    return (
+        f"the history of this run is full ({history.bytes:,} bytes in {history.events:,} events), and what it has is "
+        "too large to be carried into a new run: keep large data outside and pass references to it"
+    )
+
+
+_STARTS: Final = (StartActivity, AskOutput, AskSolution, StartDelegate, StartInstances, StartPlanRun, StartBackground)
 _PERFORMERS: Final[dict[type, Performer]] = {
-    StartActivity: lambda driver, command: driver.tasks.start_activity(command),
-    AskOutput: lambda driver, command: driver.tasks.ask_output(command),
-    AskSolution: lambda driver, command: driver.tasks.ask_solution(command),
-    StartDelegate: lambda driver, command: driver.tasks.start_delegate(command),
-    StartInstances: lambda driver, command: driver.tasks.start_instances(command),
-    StartPlanRun: lambda driver, command: driver.tasks.start_plan(command),
-    StartBackground: lambda driver, command: driver.tasks.start_background(command),
-    CheckQueues: lambda driver, command: driver.tasks.check_queues(command),
+    **dict.fromkeys(_STARTS, Driver._start),  # noqa: SLF001 - the table of this class
+    CheckQueues: Driver._check_queues,  # noqa: SLF001
     SignalChildren: Driver._signal_children,  # noqa: SLF001
     SendRecord: Driver._send_record,  # noqa: SLF001
     StartTimer: Driver._start_timer,  # noqa: SLF001

@@ -5,7 +5,8 @@ encoding, broken JSON) would fail the workflow task or the run; here they are dr
 keeps its type and message.
 
 A refusal reports invalid input. The Web UI shows a stack trace and a cause below its message, where
-they add nothing, so a refusal raised in a workflow has neither. All other failures keep both.
+they add nothing, so a refusal raised in a workflow has neither. The same holds for the outcome of a local
+activity that is deferred, of which many travel in one message. All other failures keep both.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from temporalio.api.failure.v1 import Failure
 from temporalio.converter import DefaultFailureConverter, PayloadConverter
 from temporalio.exceptions import ApplicationError
 
-from acts.language.wire import INVALID_REQUEST, REFUSED
+from acts.language.wire import INVALID_REQUEST, LOCAL_DEFERRED, REFUSED
 
 _REFUSALS: Final = frozenset({INVALID_REQUEST, REFUSED})
 
@@ -27,7 +28,9 @@ class LenientFailureConverter(DefaultFailureConverter):
 
     def to_failure(self, exception: BaseException, payload_converter: PayloadConverter, failure: Failure) -> None:
         """Encode an exception; a refusal keeps only its message, type and details."""
-        if isinstance(exception, ApplicationError) and exception.type in _REFUSALS and workflow.in_workflow():
+        if isinstance(exception, ApplicationError) and (
+            exception.type == LOCAL_DEFERRED or (exception.type in _REFUSALS and workflow.in_workflow())
+        ):
             exception = _without_traceback(exception)
         super().to_failure(exception, payload_converter, failure)
 

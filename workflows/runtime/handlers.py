@@ -45,17 +45,16 @@ from acts.simulation.billable_actions import CHILD_WORKFLOW, SIGNAL, UPDATE, WOR
 from acts.tree.child_ids import is_workflow_id
 from acts.tree.records import DecisionAnswer, StreamedCalls
 from acts.tree.wire_format import RecordError, VersionedRecord
+from acts.views.result_cuts import MAX_RESULT, without_details
 from workflows.runtime.driver import Driver
 from workflows.runtime.lifeline import Lifeline
 from workflows.runtime.payloads import (
-    MAX_RESULT,
     NOTHING,
     decode,
     decode_or_none,
     decode_signal,
     encode,
     raw,
-    without_details,
 )
 from workflows.runtime.provided import data_message, split_target
 from workflows.runtime.queue_checks import watch_queues
@@ -113,12 +112,12 @@ class RunWorkflow:
         ``actions`` are those of the runs before this one; none: it is the first.
         """
         self._actions.add(actions or {CHILD_WORKFLOW if run.position.ancestors else WORKFLOW: 1})
-        await watch_queues(run, self._actions, is_first_run=not actions)
         self._view = view
         self._lifeline.token = run.position.token
         self._driver = driver = Driver(run, self._inbox, carry, self._answer, self._actions, self._lifeline)
         for text in self._early_notes:
             run.note(text)
+        await watch_queues(run, self._actions, is_first_run=not actions)
         await driver.drive()
         return self._actions
 
@@ -130,7 +129,7 @@ class RunWorkflow:
             await self._driver.send_and_wait(self._driver.run.report_cancelled(report))
 
     def page(self) -> str | None:
-        """The page of the run in the Web UI; None before the run knows what it does."""
+        """The page for the Web UI as of now, rendered when somebody reads it; None before the run has begun."""
         return None if self._view is None else self._view.page()
 
     def _answer(self, answer: AnswerUpdate) -> None:

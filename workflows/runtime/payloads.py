@@ -1,7 +1,7 @@
 """JSON and records in and out of Temporal payloads, with their sizes known before anything is sent.
 
 A payload above 2 MiB cannot be recorded: a workflow that tries retries its task for ever. One that sends
-more than 4 MiB in one task is terminated. So this file encodes, looks at the size, and refuses or trims.
+more than 4 MiB in one task is terminated. So this file encodes, looks at the size, and refuses.
 
 A record travels as readable JSON with its type in the payload's metadata, which tells it from a Request:
 a workflow takes one argument. What all children of a batch have in common, and what a run carries into the
@@ -23,19 +23,13 @@ from acts.tree.instance_payload import SHARED_KEY, TYPE_KEY, join_instance_input
 from acts.tree.records import InstanceInput
 from acts.tree.wire_format import RecordError, VersionedRecord
 
-# All commands of one workflow task travel in one gRPC message of at most 4 MiB
+# All commands of one workflow task travel in one gRPC message of at most 4 MiB; one command alone has at most 2 MiB
 MAX_TASK_BYTES: Final = 2 * 1024 * 1024
-# The result of one local activity; eight of them fit into a task beside the above
-MAX_LOCAL_RESULT: Final = 192 * 1024
-# A result that is larger loses its bulkiest parts (queries still have them)
-MAX_RESULT: Final = 1536 * 1024
-# Of a batch: above this, each instance's own run has its result
-MAX_BATCH_RESULT: Final = 1024 * 1024
-# Errors that a trimmed result still names
-MAX_ERRORS: Final = 500
 
 _JSON: Final = {"encoding": b"json/plain"}
 _COMPRESSED: Final = b"binary/plain"
+# How much is compressed before its size is looked at
+_CHUNK: Final = 1024 * 1024
 NOTHING: Final = RawValue(Payload())
 R = TypeVar("R", bound=VersionedRecord)
 
@@ -132,10 +126,26 @@ def encode_record(record: VersionedRecord) -> RawValue:
     return RawValue(Payload(metadata=metadata, data=_within_limit(write_json(data))))
 
 
-def encode_state(state: VersionedRecord) -> RawValue:
-    """What a run carries into the next, compressed: a large plan and its results must fit."""
+def encode_state(state: VersionedRecord) -> RawValue | None:
+    """What a run carries into the next, compressed: a large plan and its results must fit. None if they do not."""
+    data = _compress(write_json(state.to_json()))
+    if data is None:
+        return None
     metadata = {"encoding": _COMPRESSED, TYPE_KEY: type(state).__name__.encode()}
-    return RawValue(Payload(metadata=metadata, data=zlib.compress(write_json(state.to_json()), 6)))
+    return RawValue(Payload(metadata=metadata, data=data))
+
+
+def _compress(data: bytes) -> bytes | None:
+    """The data compressed; None as soon as it is clear that it does not fit one payload."""
+    compressor, out, size = zlib.compressobj(6), list[bytes](), 0
+    for start in range(0, len(data), _CHUNK):
+        out.append(compressor.compress(data[start : start + _CHUNK]))
+        size += len(out[-1])
+        if size > MAX_PAYLOAD_BYTES:
+            return None
+    out.append(compressor.flush())
+    packed = b"".join(out)
+    return packed if len(packed) <= MAX_PAYLOAD_BYTES else None
 
 
 def record_type(value: RawValue) -> str:
@@ -184,8 +194,8 @@ def encode_or_compress(value: Any) -> RawValue:
     try:
         return encode(value)
     except CallError:
-        packed = zlib.compress(write_json(value), 6)
-        if len(packed) > MAX_PAYLOAD_BYTES:
+        packed = _compress(write_json(value))
+        if packed is None:
             raise
         return RawValue(Payload(metadata={"encoding": _COMPRESSED}, data=packed))
 
@@ -200,36 +210,3 @@ def decode_result(value: RawValue) -> Any:
 def decode_detail(value: Any) -> Any:
     """The same for the detail of a failure, which the SDK has decoded already."""
     return read_json(zlib.decompress(value)) if isinstance(value, bytes) else value
-
-
-def encode_result(result: dict[str, Any], how: str) -> RawValue:
-    """A result as one payload that fits: the bulkiest parts go first, and ``omitted`` says so."""
-    data = write_json(result)
-    limit = MAX_BATCH_RESULT if "instances" in result else MAX_RESULT
-    return raw(data if len(data) <= limit else write_json(_trimmed(result, how)))
-
-
-def _trimmed(result: dict[str, Any], how: str) -> dict[str, Any]:
-    out = dict(result)
-    omitted: dict[str, int] = {}
-    if "instances" in out and len(write_json(out)) > MAX_BATCH_RESULT:
-        for key, kept in (
-            ("instances", {i: {"status": item["status"]} for i, item in out["instances"].items()}),
-            ("context", [m for m in out["context"] if "_instance" not in m]),
-        ):
-            omitted[key] = len(write_json(out[key]))
-            out[key] = kept
-            out["omitted"] = {"bytes": omitted, "how": f"{how}; each instance's child has its own result"}
-    for key, empty in (("context", []), ("calls", []), ("state", {}), ("errors", None)):
-        if len(write_json(out)) <= MAX_RESULT:
-            break
-        omitted[key] = len(write_json(out[key]))
-        out[key] = without_details(out[key]) if empty is None else empty
-        out["omitted"] = {"bytes": omitted, "how": how}
-    return out
-
-
-def without_details(errors: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Errors without their details, the first of very many."""
-    short = ({k: v for k, v in e.items() if k != "details"} for e in errors[:MAX_ERRORS])
-    return [{**e, "message": truncate(str(e.get("message", "")))} for e in short]

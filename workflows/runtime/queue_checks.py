@@ -37,7 +37,7 @@ async def watch_queues(run: RunMachine, actions: ActionCount, *, is_first_run: b
     """
     info = workflow.info()
     queues = tuple(queue for queue in run.foreign_queues if queue != info.task_queue)
-    if not queues or not workflow.patched("queue-watch"):  # histories of earlier versions have no checks
+    if not queues:
         return
     run.queue_watch.queues = queues
     if is_first_run:

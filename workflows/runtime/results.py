@@ -10,7 +10,8 @@ from acts.language.errors import CallError
 from acts.language.strict_json import write_json
 from acts.language.wire import APPROVAL_TIMEOUT, BUDGET_SPENT, PLAN_FAILED, RESULT_TOO_LARGE
 from acts.tree.records import Accounting
-from workflows.runtime.payloads import encode, encode_or_compress, encode_result, raw
+from acts.views.result_cuts import cut_result
+from workflows.runtime.payloads import encode, encode_or_compress, raw
 
 if TYPE_CHECKING:
     from temporalio.common import RawValue
@@ -22,24 +23,24 @@ if TYPE_CHECKING:
     from acts.simulation.billable_actions import ActionCount
     from acts.views.run_views import AgentView, PlanView
 
-HOW: Final = "ask the query context for pages: {offset, limit} or {path}"
 # Failures inside a delegate that its parent is given
 MAX_ERRORS: Final = 20
 
 
 def accounting(run: RunMachine, actions: ActionCount) -> dict[str, Any]:
-    """What the work of this run adds to the run above: requests that the root has not heard of, and actions."""
-    return Accounting(settled=run.budget.take_unreported(), actions=actions.to_json()).to_json()
+    """What the work of this run adds to the run above: requests that the root has not heard of, actions, permits."""
+    permits = run.permits.take_all()
+    return Accounting(settled=run.budget.take_unreported(), actions=actions.to_json(), permits=permits).to_json()
 
 
 def plan_result(run: PlanRun, view: PlanView, actions: ActionCount) -> RawValue:
     """The result of a Plan that a person started."""
-    result = encode_result(view.result(actions.total), HOW)
+    result = cut_result(view.result(actions.total), view.first_message)
     if run.approvals.expired is not None and not run.is_approved:
-        raise ApplicationError(run.approvals.expired, result, type=APPROVAL_TIMEOUT, non_retryable=True)
+        raise _failure(run.approvals.expired, result, APPROVAL_TIMEOUT)
     if run.finished == "failed":
-        raise ApplicationError(view.failure_text, result, type=PLAN_FAILED, non_retryable=True)
-    return result
+        raise _failure(view.failure_text, result, PLAN_FAILED)
+    return raw(write_json(result))
 
 
 def _failure(message: str, result: Any, type_: str) -> ApplicationError:
@@ -78,7 +79,7 @@ def cancelled_report(run: PlanRun, view: PlanView) -> dict[str, Any]:
 
 def agent_result(run: AgentRun, view: AgentView) -> RawValue:
     """The result of an Agent."""
-    result = encode_result(view.result(), HOW)
+    result = raw(write_json(cut_result(view.result(), view.first_message)))
     if run.failure is None:
         return result
     raise ApplicationError(run.failure.message, result, type=run.failure.code, non_retryable=True)

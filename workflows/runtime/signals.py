@@ -29,6 +29,9 @@ from acts.language.wire import (
     NOT_JSON,
     PAUSE,
     PENDING_CHANGED,
+    PERMIT_GRANT,
+    PERMIT_REQUEST,
+    PERMIT_RETURN,
     PLAN_EXTENSION,
     PROMPT_CONTEXT,
     PROVIDE,
@@ -38,6 +41,7 @@ from acts.language.wire import (
     STREAMED_CALLS,
     SUPERSEDED,
 )
+from acts.tree.permit_records import PermitGrant, PermitRequest, PermitReturn
 from acts.tree.records import (
     BudgetGrant,
     BudgetReport,
@@ -80,6 +84,9 @@ TREE_SIGNALS: Final[Mapping[str, type[TreeSignal]]] = {
     BUDGET_REQUEST: BudgetRequest,
     BUDGET_GRANT: BudgetGrant,
     BUDGET_REPORT: BudgetReport,
+    PERMIT_REQUEST: PermitRequest,
+    PERMIT_GRANT: PermitGrant,
+    PERMIT_RETURN: PermitReturn,
     RUN_ENDED: RunEnded,
     CANCELLED_REPORT: CancelledReport,
     SUPERSEDED: Superseded,

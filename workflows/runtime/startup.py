@@ -41,7 +41,7 @@ async def complete_position(position: TreePosition, start: RawValue) -> TreePosi
     """
     info = workflow.info()
     if not position.identity:
-        identity = root_identity(info.namespace, info.workflow_id, await _origin())
+        identity = root_identity(info.workflow_id, await _origin())
         position = position.model_copy(update={"identity": identity})
     if position.is_root and not position.token:
         token = tree_token(position.identity, start.payload.data)

@@ -27,16 +27,23 @@ class TaskRoom:
         self._task_events, self._task_bytes = -1, 0
         self._turn = asyncio.Lock()
 
+    @property
+    def used(self) -> int:
+        """The bytes that the current task carries so far."""
+        self.add(0)
+        return self._task_bytes
+
     async def make(self, size: int) -> None:
         """Return when a command of ``size`` bytes fits into the current task."""
         async with self._turn:
-            self._count(0)
-            if self._task_bytes and self._task_bytes + size > MAX_TASK_BYTES:
+            used = self.used
+            if used and used + size > MAX_TASK_BYTES:
                 await workflow.sleep(timedelta(milliseconds=1), summary="large inputs go in several tasks")
                 self._actions.record(TIMER)
-            self._count(size)
+            self.add(size)
 
-    def _count(self, size: int) -> None:
+    def add(self, size: int) -> None:
+        """Count a command of ``size`` bytes that the current task carries."""
         events = workflow.info().get_current_history_length()
         if events != self._task_events:
             self._task_events, self._task_bytes = events, 0

@@ -1,19 +1,21 @@
 """What a run has in flight: activities, requests to the model, children. What each comes to is one event.
 
-Nothing here decides what an outcome means: an error becomes the event that says so.
+Nothing here decides what an outcome means: an error becomes the event that says so. When something is sent is
+for ``start_queue`` to say: ``prepare`` gives it a ``Start`` whose size is known.
 """
 
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from temporalio import workflow
-from temporalio.exceptions import is_cancelled_exception
+from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
 
 from acts.language.errors import CallError
-from acts.language.wire import CANCELLED, DELEGATE, INSTANCE, PLAN, QUEUES
+from acts.language.wire import CANCELLED, DELEGATE, INSTANCE, LOCAL_DEFERRED, PLAN, QUEUES
 from acts.machines.events import (
     CallCompleted,
     CallDetached,
@@ -25,85 +27,148 @@ from acts.machines.events import (
     ModelFailed,
     QueuesChecked,
 )
+from acts.machines.lifetime import ExpectedResults
+from acts.machines.run_commands import (
+    AskOutput,
+    AskSolution,
+    StartActivity,
+    StartBackground,
+    StartDelegate,
+    StartInstances,
+    StartPlanRun,
+)
 from acts.simulation.billable_actions import ACTIVITY, CHILD_WORKFLOW, ActionCount
 from acts.tree.records import Accounting
 from workflows.runtime import model_calls
 from workflows.runtime.activity_calls import ActivityCalls, call_error
 from workflows.runtime.children import Children, ended_abruptly, failure_detail
+from workflows.runtime.local_outcomes import LocalLane
 from workflows.runtime.payloads import decode, decode_result, encode_record, payload_bytes
 from workflows.runtime.queue_checks import start_check
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from temporalio.common import RawValue
+
     from acts.language.config import Options
     from acts.machines.queue_watch import CheckQueues
-    from acts.machines.run_commands import (
-        AskOutput,
-        AskSolution,
-        StartActivity,
-        StartBackground,
-        StartDelegate,
-        StartInstances,
-        StartPlanRun,
-    )
     from acts.machines.run_machine import RunMachine
     from acts.plan.planned_call import PlannedCall
     from acts.tree.wire_format import VersionedRecord
-    from workflows.runtime.task_room import TaskRoom
+
+    Task = asyncio.Task[Any]
+
+StartCommand = StartActivity | AskOutput | AskSolution | StartDelegate | StartInstances | StartBackground | StartPlanRun
+# What a command and its event take beside their payloads: ids, types, a label, timeouts, a retry policy
+COMMAND_BYTES: Final = 384
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What is ready to be sent. ``size`` is what it adds to the message of its workflow task, in bytes.
+
+    ``source`` is what its result is expected to be like. A local one adds nothing before it ends.
+    """
+
+    source: str
+    size: int
+    send: Callable[[], None]
+    is_local: bool = False
 
 
 class TasksInFlight:
-    """The tasks of one run, by their keys in ``in_flight``; ``emit`` takes the event of each that ends."""
+    """The tasks of one run, by their keys in ``in_flight``; ``emit`` takes the event of each that ends.
+
+    ``defer`` takes the command of a local activity whose outcome an ordinary one is to return.
+    """
 
     def __init__(
-        self, run: RunMachine, children: Children, actions: ActionCount, room: TaskRoom, emit: Callable[[Event], None]
-    ) -> None:
-        self.in_flight: dict[str, asyncio.Task[Any]] = {}
-        self._run, self._children, self._actions, self._emit = run, children, actions, emit
-        self._room = room
+        self, run: RunMachine, children: Children, actions: ActionCount, emit: Callable[[Event], None],
+        defer: Callable[[StartActivity], None],
+    ) -> None:  # fmt: skip
+        self.in_flight: dict[str, Task] = {}
+        self.expected = ExpectedResults()
+        self.local = LocalLane()
+        self._run, self._children, self._actions, self._emit, self._defer = run, children, actions, emit, defer
         self._activities = ActivityCalls()
+        self._deferred: set[str] = set()
 
     def cancel(self) -> None:
         """Cancel everything; each ends with an event."""
         for task in list(self.in_flight.values()):
             task.cancel()
 
+    def prepare(self, command: StartCommand) -> Start | None:
+        """What this command sends; None for one that cannot be sent: its failure is emitted."""
+        try:
+            return _PREPARERS[type(command)](self, command)
+        except CallError as error:
+            if isinstance(command, AskSolution):
+                raise  # it has no parameters that could be too large
+            if isinstance(command, (StartDelegate, StartInstances, StartPlanRun)):
+                self._children.forget(*child_name(command))
+                key = command.name if isinstance(command, StartPlanRun) else command.node.key
+                self._emit(ChildEnded(key, None, error, is_unstarted=True))
+            else:
+                self._emit(CallFailed(command.node.key, error))
+            return None
+
     # -- activities and requests to the model ------------------------------------------------------
 
-    async def start_activity(self, command: StartActivity) -> None:
+    def _activity(self, command: StartActivity) -> Start:
+        node = command.node
+        args, size = self._activities.arguments(command)
+        if node.tool.options.local and node.key not in self._deferred and self.local.has_room():
+            return Start(node.tool.name, 0, partial(self._start_local, command, args), is_local=True)
+        self._deferred.discard(node.key)
+        return Start(node.tool.name, size + COMMAND_BYTES, partial(self._start_activity, node, args))
+
+    def _start_activity(self, node: PlannedCall, args: list[RawValue]) -> None:
+        task = self._activities.start(node, args)
+        self._actions.record(ACTIVITY)
+        self._watch(node.key, task, partial(self._activity_ended, node), node.tool.name)
+
+    def _start_local(self, command: StartActivity, args: list[RawValue]) -> None:
         node = command.node
         try:
-            args, size = self._activities.arguments(command)
-            await self._room.make(size)
-            is_local = self._activities.is_local(node)
-            task = self._activities.start(node, args)
+            task = self._activities.start_local(node, args)
         except CallError as error:
             self._emit(CallFailed(node.key, error))
             return
-        self._count_activity(is_local=is_local)
-        self._watch(node.key, task, partial(self._activity_ended, node))
+        self._actions.record_local_activity(workflow.info().get_current_history_length())
+        self.local.start()
+        self.in_flight[node.key] = task
+        task.add_done_callback(partial(self._local_ended, command))
 
-    def _activity_ended(self, node: PlannedCall, task: asyncio.Task[Any]) -> Event:
+    def _local_ended(self, command: StartActivity, task: Task) -> None:
+        node = command.node
+        self.in_flight.pop(node.key, None)
+        self.local.end(_result_bytes(task) or 0)
+        if _is_deferred(task):
+            self._deferred.add(node.key)
+            self._defer(command)
+        else:
+            self._emit(self._activity_ended(node, task))
+
+    def _activity_ended(self, node: PlannedCall, task: Task) -> Event:
         try:
             value = task.result()
             return CallCompleted(node.key, None if value is None else decode(value))
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - its failure is its outcome
             return CallFailed(node.key, call_error(error, node.tool.options, workflow.info().task_queue))
 
-    async def ask_output(self, command: AskOutput) -> None:
-        node = command.node
-        try:
-            request = model_calls.output_request(self._run, command)
-        except CallError as error:
-            self._emit(CallFailed(node.key, error))
-            return
-        await self._room.make(payload_bytes(request))
-        task = model_calls.start_request(request, node.key, node.label)
-        self._count_activity(is_local=False)
-        self._watch(node.key, task, partial(self._output_ended, node.key))
+    def _output_request(self, command: AskOutput) -> Start:
+        request = model_calls.output_request(self._run, command)
+        send = partial(self._ask_output, command.node, request)
+        return Start(command.node.tool.name, payload_bytes(request) + COMMAND_BYTES, send)
 
-    def _output_ended(self, key: str, task: asyncio.Task[Any]) -> Event:
+    def _ask_output(self, node: PlannedCall, request: RawValue) -> None:
+        task = model_calls.start_request(request, node.key, node.label)
+        self._actions.record(ACTIVITY)
+        self._watch(node.key, task, partial(self._output_ended, node.key), node.tool.name)
+
+    def _output_ended(self, key: str, task: Task) -> Event:
         try:
             answer = decode(task.result())
             return CallCompleted(key, answer["output"], answer["path"], answer["usage"])
@@ -112,73 +177,74 @@ class TasksInFlight:
             # The details of a model's failure are what it cost
             return CallFailed(key, CallError(failure.code, failure.message), model_calls.usage_of(error))
 
-    async def ask_solution(self, command: AskSolution) -> None:
-        name = f"tick-{command.tick}"
+    def _solution_request(self, command: AskSolution) -> Start:
         request = model_calls.solution_request(self._run, command)
-        task = model_calls.start_request(request, name, f"tick {command.tick}")
-        self._count_activity(is_local=False)
-        self._watch(name, task, self._solution_ended)
+        send = partial(self._ask_solution, command, request)
+        return Start(PLAN, payload_bytes(request) + COMMAND_BYTES, send)
 
-    def _solution_ended(self, task: asyncio.Task[Any]) -> Event:
+    def _ask_solution(self, command: AskSolution, request: RawValue) -> None:
+        name = f"tick-{command.tick}"
+        task = model_calls.start_request(request, name, f"tick {command.tick}")
+        self._actions.record(ACTIVITY)
+        self._watch(name, task, self._solution_ended, PLAN)
+
+    def _solution_ended(self, task: Task) -> Event:
         try:
             return ModelAnswered(decode(task.result()))
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - the machine decides
             failure = call_error(error, model_calls.OPTIONS, workflow.info().task_queue)
             return ModelFailed(failure, model_calls.usage_of(error))
 
-    async def check_queues(self, command: CheckQueues) -> None:
-        self._count_activity(is_local=True)
-        self._watch(QUEUES, start_check(command.queues), _queues_checked)
+    def check_queues(self, command: CheckQueues) -> None:
+        """Ask which task queues have workers."""
+        self._actions.record_local_activity(workflow.info().get_current_history_length())
+        self._watch(QUEUES, start_check(command.queues), _queues_checked, "")
 
-    def _watch(self, key: str, task: asyncio.Task[Any], to_event: Callable[[asyncio.Task[Any]], Event]) -> None:
-        """What the task comes to is an event."""
+    def _watch(self, key: str, task: Task, to_event: Callable[[Task], Event], source: str) -> None:
+        """What the task comes to is an event, which only a new workflow task brings."""
 
-        def ended(task: asyncio.Task[Any]) -> None:
+        def ended(task: Task) -> None:
             self.in_flight.pop(key, None)
+            self.expected.ended(source, _result_bytes(task))
+            self.local.begin_task()
             self._emit(to_event(task))
 
         self.in_flight[key] = task
+        self.expected.started(source)
         task.add_done_callback(ended)
-
-    def _count_activity(self, *, is_local: bool) -> None:
-        if is_local:
-            self._actions.record_local_activity(workflow.info().get_current_history_length())
-        else:
-            self._actions.record(ACTIVITY)
 
     # -- children ------------------------------------------------------------------------------------
 
-    async def start_delegate(self, command: StartDelegate) -> None:
+    def _delegate(self, command: StartDelegate) -> Start:
         options = command.node.tool.options
         seconds = options.timeout if "timeout" in options.model_fields_set else None
-        node = command.node
-        await self._start_child(DELEGATE, node.key, node.key, command.input, node.label, options, seconds)
+        return self._child(command, command.node.key, command.node.label, options, seconds)
 
-    async def start_instances(self, command: StartInstances) -> None:
-        node = command.node
-        await self._start_child(INSTANCE, node.members[0], node.key, command.input, node.label)
+    def _instances(self, command: StartInstances) -> Start:
+        return self._child(command, command.node.key, command.node.label)
 
-    async def start_plan(self, command: StartPlanRun) -> None:
-        await self._start_child(PLAN, command.name, command.name, command.input, command.label)
+    def _plan(self, command: StartPlanRun) -> Start:
+        return self._child(command, command.name, command.label)
 
-    async def _start_child(
-        self, type_: str, name: str, key: str, record: VersionedRecord, label: str,
+    def _child(
+        self, command: StartDelegate | StartInstances | StartPlanRun, key: str, label: str,
         options: Options = model_calls.OPTIONS, seconds: float | None = None,
-    ) -> None:  # fmt: skip
-        try:
-            arg = encode_record(record)
-        except CallError as error:
-            self._emit(ChildEnded(key, None, error, is_unstarted=True))
-            return
-        await self._room.make(payload_bytes(arg))
-        self._children.expect(type_, name)
-        run = self._children.run(type_, name, arg, label, lambda id_: self._child_started(key, id_), seconds)
-        self._watch(key, asyncio.create_task(run), partial(self._child_ended, key, options))
+    ) -> Start:  # fmt: skip
+        record: VersionedRecord = command.input
+        arg = encode_record(record)
+        type_, name = child_name(command)
+
+        def send() -> None:
+            started = partial(self._child_started, key)
+            run = asyncio.create_task(self._children.run(type_, name, arg, label, started, seconds))
+            self._watch(key, run, partial(self._child_ended, key, options), type_)
+
+        return Start(type_, payload_bytes(arg) + COMMAND_BYTES, send)
 
     def _child_started(self, key: str, workflow_id: str) -> None:
         self._emit(ChildStarted(key, workflow_id))
 
-    def _child_ended(self, key: str, options: Options, task: asyncio.Task[Any]) -> Event:
+    def _child_ended(self, key: str, options: Options, task: Task) -> Event:
         try:
             report = decode_result(task.result())
             return ChildEnded(key, report, accounting=self._account_for(report))
@@ -198,21 +264,19 @@ class TasksInFlight:
         self._actions.add(None if accounting is None else accounting.actions)
         return accounting
 
-    async def start_background(self, command: StartBackground) -> None:
+    def _background(self, command: StartBackground) -> Start:
+        arg = encode_record(command.input)
+        return Start(command.node.tool.name, payload_bytes(arg) + COMMAND_BYTES, partial(self._detach, command, arg))
+
+    def _detach(self, command: StartBackground, arg: RawValue) -> None:
         node = command.node
-        try:
-            arg = encode_record(command.input)
-        except CallError as error:
-            self._emit(CallFailed(node.key, error))
-            return
-        await self._room.make(payload_bytes(arg))
         # It reports nothing: its start, and what it starts, count here
         self._actions.record(CHILD_WORKFLOW, 1 if command.input.delegate is None else 2)
         self._actions.record(ACTIVITY, 1 if command.input.delegate is None else 0)
         task = asyncio.create_task(self._children.start_background(node.key, arg, node.label))
-        self._watch(node.key, task, partial(self._background_started, node))
+        self._watch(node.key, task, partial(self._background_started, node), "")
 
-    def _background_started(self, node: PlannedCall, task: asyncio.Task[Any]) -> Event:
+    def _background_started(self, node: PlannedCall, task: Task) -> Event:
         try:
             task.result()
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - its failure is its outcome
@@ -220,8 +284,42 @@ class TasksInFlight:
         return CallDetached(node.key)
 
 
-def _queues_checked(task: asyncio.Task[Any]) -> Event:
+def _queues_checked(task: Task) -> Event:
     try:
         return QueuesChecked(task.result())
     except (Exception, asyncio.CancelledError):  # noqa: BLE001 - then nothing is known, and nothing is shown
         return QueuesChecked({})
+
+
+def child_name(command: StartDelegate | StartInstances | StartPlanRun) -> tuple[str, str]:
+    """The type and the name of the child that a command starts."""
+    if isinstance(command, StartPlanRun):
+        return PLAN, command.name
+    if isinstance(command, StartInstances):
+        return INSTANCE, command.node.members[0]
+    return DELEGATE, command.node.key
+
+
+def _result_bytes(task: Task) -> int | None:
+    """The bytes of the payload that a task returned; None for one that failed, or returned none."""
+    if task.cancelled() or task.exception() is not None:
+        return None
+    payload = getattr(task.result(), "payload", None)
+    return None if payload is None else payload.ByteSize()
+
+
+def _is_deferred(task: Task) -> bool:
+    error = None if task.cancelled() else task.exception()
+    cause = error.__cause__ if isinstance(error, ActivityError) else error
+    return isinstance(cause, ApplicationError) and cause.type == LOCAL_DEFERRED
+
+
+_PREPARERS: Final[dict[type, Callable[[TasksInFlight, Any], Start]]] = {
+    StartActivity: TasksInFlight._activity,  # noqa: SLF001 - the table of this class
+    AskOutput: TasksInFlight._output_request,  # noqa: SLF001
+    AskSolution: TasksInFlight._solution_request,  # noqa: SLF001
+    StartDelegate: TasksInFlight._delegate,  # noqa: SLF001
+    StartInstances: TasksInFlight._instances,  # noqa: SLF001
+    StartPlanRun: TasksInFlight._plan,  # noqa: SLF001
+    StartBackground: TasksInFlight._background,  # noqa: SLF001
+}

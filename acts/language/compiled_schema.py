@@ -1,0 +1,172 @@
+"""Schemas made ready for checks, and the verdicts on those that cannot be; both cached, in caches bounded in bytes.
+
+``CompiledSchema.accepts`` is the fast way of ``schemas``: it asks ``jsonschema-rs``, which cannot be stopped, only
+where the load of the schema and the size of the value say that the answer takes milliseconds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+import jsonschema_rs
+
+from acts.language.byte_cache import ByteCache
+from acts.language.errors import TooComplex, truncate
+from acts.language.patterns import OPTIONS
+from acts.language.schema_forms import with_null
+from acts.language.schema_graph import SchemaError, SchemaGraph
+from acts.language.schema_load import Load, measure_load
+from acts.language.strict_json import write_json
+from acts.language.values import Json, defect
+from acts.language.work_meter import MAX_CHECK_STEPS, WorkMeter
+
+# Steps to read one schema: 20,000 subschemas with their references, patterns and load
+MAX_SCHEMA_STEPS: Final = 400_000
+# Bytes of all compiled schemas of a process; the estimate of one is by its subschemas, measured at 2 kB each in both
+# libraries together, and by its text
+_COMPILED_BYTES: Final = 64 * 1024 * 1024
+_SUBSCHEMA_BYTES: Final = 2_000
+_TEXT_FACTOR: Final = 12
+# Bytes of all verdicts, some 300 each
+_VERDICT_BYTES: Final = 4 * 1024 * 1024
+_VERDICT_SIZE: Final = 300
+# Up to this load every value may take the fast way, unmeasured: 2 MiB of the smallest parts take a third of a second
+_FREE_LOAD: Final = 16
+# Looks of the fast library in one check, at 20 to 40 ns each
+_MAX_FAST_LOOKS: Final = 4_000_000
+# Positions of patterns times characters in one check, at 8 ns each at worst
+_MAX_FAST_POSITIONS: Final = 20_000_000
+# Keywords of an object whose properties can be checked one by one
+_FLAT: Final = frozenset({
+    "type", "properties", "required", "additionalProperties", "title", "description", "default", "examples",
+    "$defs", "definitions", "$schema", "$comment",
+})  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Why a schema cannot be used (None: it can), whether a limit is the reason, and the steps that took."""
+
+    reason: str | None
+    is_too_complex: bool
+    steps: int
+
+
+class CompiledSchema:
+    """A schema, ready to check with. ``size`` is an estimate of its bytes."""
+
+    def __init__(self, schema: Json, text_bytes: int) -> None:
+        meter = WorkMeter("reading the schema", MAX_SCHEMA_STEPS)
+        self.schema = with_null(schema)
+        self.graph = SchemaGraph(self.schema, meter)
+        self.load = measure_load(self.graph, meter)
+        self.size = len(self.graph.nodes) * _SUBSCHEMA_BYTES + text_bytes * _TEXT_FACTOR + 2 * self.graph.pattern_bytes
+        self.steps = meter.spent
+
+    @cached_property
+    def is_flat(self) -> bool:
+        """True for an object without keywords that look at several properties together: almost every Tool."""
+        schema = self.schema
+        if not isinstance(schema, dict) or schema.get("type") != "object" or not _FLAT.issuperset(schema):
+            return False
+        return isinstance(schema.get("additionalProperties", True), bool)
+
+    @cached_property
+    def fast(self) -> Any:
+        """The validator of the fast library, or None where it does not take the schema."""
+        schema = self.schema
+        if isinstance(schema, dict) and "$schema" in schema:  # read as 2020-12, whatever it says
+            schema = {k: v for k, v in schema.items() if k != "$schema"}
+        try:
+            return jsonschema_rs.Draft202012Validator(schema, retriever=_refuse, pattern_options=OPTIONS)
+        except (ValueError, TypeError, RecursionError):
+            return None
+
+    def accepts(self, value: Json) -> bool:
+        """True when the fast library accepts a value; False where it does not, or is not asked."""
+        if self.load is None or not _is_bounded(self.load, value) or self.fast is None:
+            return False
+        try:
+            return bool(self.fast.is_valid(value))
+        except (ValueError, TypeError, OverflowError):
+            return False  # the evaluation says why
+
+
+def _is_bounded(load: Load, value: Json) -> bool:
+    """True when the fast library checks a value within milliseconds, or a third of a second at the very worst."""
+    if load.looks <= _FREE_LOAD and load.characters <= _FREE_LOAD:
+        return True
+    most_parts = _MAX_FAST_LOOKS // load.looks
+    most_characters = _MAX_FAST_POSITIONS // load.characters if load.characters else None
+    stack, parts, characters = [value], 0, 0
+    while stack:
+        part = stack.pop()
+        parts += 1
+        if isinstance(part, dict):
+            stack.extend(part.values())
+            characters += sum(map(len, part)) if most_characters is not None else 0
+        elif isinstance(part, list):
+            stack.extend(part)
+        elif isinstance(part, str):
+            characters += len(part)
+        if parts + len(stack) > most_parts or (most_characters is not None and characters > most_characters):
+            return False
+    return True
+
+
+_compiled_schemas: Final[ByteCache[CompiledSchema]] = ByteCache(_COMPILED_BYTES)
+_verdicts: Final[ByteCache[Verdict]] = ByteCache(_VERDICT_BYTES)
+
+
+def clear_caches() -> None:
+    """Forget all that was compiled, as in a fresh process."""
+    _compiled_schemas.clear()
+    _verdicts.clear()
+
+
+def compile_schema(schema: Json, key: bytes, text_bytes: int) -> CompiledSchema:
+    """The compiled schema; ``key`` is ``key_of`` its JSON text, of ``text_bytes``.
+
+    Raises:
+        ValueError, TooComplex: the schema cannot be used.
+    """
+
+    def build() -> tuple[CompiledSchema, int]:
+        compiled = CompiledSchema(schema, text_bytes)
+        return compiled, compiled.size
+
+    return _compiled_schemas.get_or_build(key, build)
+
+
+def judge_schema(schema: Json) -> Verdict:
+    """Whether a schema can be used. Cached: it takes up to milliseconds, and the same Tools come again and again."""
+    try:
+        text = write_json(schema)
+    except (RecursionError, TypeError, ValueError) as error:
+        return Verdict(f"a schema is JSON: {truncate(str(error), 200)}", is_too_complex=False, steps=1)
+    return _verdicts.get_or_build(key_of(text), lambda: (_judge(schema, len(text)), _VERDICT_SIZE))
+
+
+def _judge(schema: Json, text_bytes: int) -> Verdict:
+    base = text_bytes // 100
+    broken = defect(schema)
+    if broken:
+        return Verdict(f"{broken[0] or 'the schema'}: {broken[1]}", is_too_complex=False, steps=base)
+    try:
+        return Verdict(None, is_too_complex=False, steps=base + CompiledSchema(schema, text_bytes).steps)
+    except TooComplex as error:
+        return Verdict(str(error), is_too_complex=True, steps=MAX_CHECK_STEPS // 10)
+    except SchemaError as error:
+        return Verdict(str(error), is_too_complex=False, steps=base)
+
+
+def key_of(text: bytes) -> bytes:
+    """The key of a schema in the caches, from its JSON text."""
+    return hashlib.blake2b(text, digest_size=16).digest()
+
+
+def _refuse(uri: str) -> Any:
+    raise ValueError(f"{uri} is not fetched")

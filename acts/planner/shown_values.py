@@ -1,0 +1,123 @@
+r"""Values as a model is shown them: JSON that cannot pose as anything else, and large values in part.
+
+Laws of this file: pure, equal input gives equal text. Data is JSON in which no ``<`` begins a closing tag or one of
+our tags (it is written ``\u003c``, which JSON reads as the same text); free text keeps every ``<`` but those of our
+tags. What stands between the tags, and where, is not decided here.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Final
+
+from acts.language.errors import truncate
+from acts.language.references import Path
+from acts.language.strict_json import json_size
+from acts.language.values import Json, type_name
+
+# Bytes of compact JSON: some 40,000 tokens. A value up to this size may have to be read; a larger one is passed on by
+# its reference, and what a planner needs of it is the shape
+LARGE_VALUE_BYTES: Final = 128 * 1024
+# What is shown of a large value: this part of the limit, within these bounds
+_BEGINNING: Final = 16
+_LEAST_BEGINNING_BYTES: Final = 64
+_MOST_BEGINNING_BYTES: Final = 2048
+# An object of more keys than these is a table: its beginning is shown, not each of its keys
+_MAX_KEYS: Final = 64
+# Items of a list whose keys are described: enough to meet the optional ones
+_SAMPLE_ITEMS: Final = 50
+# Characters of a key in the beginning of a large object
+_MAX_KEY: Final = 100
+IN_PART: Final = "(in part)"
+
+TAGS: Final = (
+    "text", "data", "outcomes", "problems", "earlier", "plan", "error", "call", "tool", "tools", "state", "input",
+    "system", "developer", "user", "assistant", "instructions", "rules", "output",
+)  # fmt: skip
+"""Names of tags that are ours, or that a reader could take for ours."""
+_OWN: Final = rf"\s*(?:{'|'.join(TAGS)})\b"
+_IN_JSON: Final = re.compile(rf"<(?=\s*[/\\]|{_OWN})", re.IGNORECASE)
+_IN_TEXT: Final = re.compile(rf"<(?=\s*/?{_OWN})", re.IGNORECASE)
+
+
+def data_json(value: Any) -> str:
+    """Compact JSON in which no tag of ours begins or ends."""
+    return _IN_JSON.sub("\\\\u003c", json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+
+
+def escape_text(text: str) -> str:
+    """Free text in which no tag of ours begins or ends: their ``<`` is written ``&lt;``."""
+    return _IN_TEXT.sub("&lt;", text)
+
+
+def in_part(value: Json, path: Path | None, limit: int = LARGE_VALUE_BYTES) -> Json:
+    """The value itself up to ``limit`` bytes of JSON; of a larger one its shape, its beginning and its reference.
+
+    ``path`` is where a Call can read all of it; None: nowhere.
+    """
+    size = json_size(value)
+    if size <= limit:
+        return value
+    if isinstance(value, dict) and len(value) <= _MAX_KEYS:
+        for share in (2, 8, 32):
+            parts = {k: in_part(v, _below(path, k), limit // share) for k, v in value.items()}
+            if json_size(parts) <= limit:
+                return parts
+    return _digest(value, path, size, min(max(limit // _BEGINNING, _LEAST_BEGINNING_BYTES), _MOST_BEGINNING_BYTES))
+
+
+def _below(path: Path | None, name: str) -> Path | None:
+    return None if path is None else Path(path.kind, (*path.names, name))
+
+
+def _digest(value: Json, path: Path | None, size: int, room: int) -> Json:
+    """``{"(in part)": shape, "begins": …, "keys"?: …, "whole"?: reference}``; ``room`` bytes for the beginning."""
+    more: dict[str, Json] = {} if path is None else {"whole": str(path)}
+    if isinstance(value, str):
+        text = f"a text of {len(value):,} characters"
+        return {IN_PART: text, "begins": value.encode()[:room].decode(errors="ignore"), **more}
+    if isinstance(value, list):
+        text = f"a list of {len(value):,} items, {size:,} bytes"
+        keys = _describe_items(value)
+        begins = _first_items(value, path, room)
+        return {IN_PART: text, "begins": begins, **({"keys": keys} if keys else {}), **more}
+    if isinstance(value, dict):
+        text = f"an object of {len(value):,} keys, {size:,} bytes"
+        return {IN_PART: text, "begins": _first_keys(value, path, room), **more}
+    return {IN_PART: f"a number of {size:,} digits", **more}
+
+
+def _first_items(value: list[Json], path: Path | None, room: int) -> list[Json]:
+    out: list[Json] = []
+    for index, item in enumerate(value):
+        shown = in_part(item, _below(path, str(index)), room // 2)
+        room -= json_size(shown)
+        if out and room < 0:
+            break
+        out.append(shown)
+    return out
+
+
+def _first_keys(value: dict[str, Json], path: Path | None, room: int) -> dict[str, Json]:
+    out: dict[str, Json] = {}
+    for key, item in value.items():
+        shown = in_part(item, _below(path, key), room // 2)
+        room -= json_size(shown) + len(key.encode())
+        if out and room < 0:
+            break
+        out[_short_key(key)] = shown
+    return out
+
+
+def _describe_items(value: list[Json]) -> dict[str, str]:
+    """The keys of the objects in a list, each with its type; ``{}`` where the items are no objects, or have many."""
+    types: dict[str, dict[str, None]] = {}
+    for item in value[:_SAMPLE_ITEMS]:
+        for key, part in item.items() if isinstance(item, dict) else ():
+            types.setdefault(_short_key(key), {})[type_name(part)] = None
+    return {key: " or ".join(names) for key, names in types.items()} if len(types) <= _MAX_KEYS else {}
+
+
+def _short_key(key: str) -> str:
+    return truncate(key, _MAX_KEY)

@@ -1,0 +1,303 @@
+"""Seeded kills and resets for a given time: ``python -m tests.crash.soak --seconds 60 --seed 1``.
+
+Plans, agents, trees of delegates, batches and waiting runs go on while workers and the server are killed with
+``kill -9`` and runs are reset. At the end nothing may be lost, no ``_id`` may have two effects, no logical Call two
+``_id``s, no run may hang, and each result must be what the serial oracle says, or what is known of its kind. It prints
+a summary, and exits with 1 when something is not so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import logging
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any, TypeVar
+
+from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError
+from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError
+
+from tests.crash.resets import keys_of, reset, reset_points, runs_of, type_of
+from tests.crash.soak_runs import Scenario, scenario, write_files
+from tests.crash.test_kill import Program, World
+
+Json = Any
+T = TypeVar("T")
+WIDTH = 8  # runs under way at a time: two cores are busy with them
+PAUSE_SECONDS = (0.05, 1.0)  # between two attacks
+WEIGHTS = {"engine": 5, "engine-2": 5, "foreign": 2, "server": 2, "everything": 1, "reset": 6}
+END_SECONDS = 90  # for the last runs to end; they need 20, a workflow task that died with its worker 10 more
+CALL_SECONDS = 8.0  # for one request to the server, which may be down
+POLL_SECONDS = 0.05
+OVER = (WorkflowExecutionStatus.RUNNING,)
+
+
+@dataclass
+class Summary:
+    attacks: Counter[str] = field(default_factory=Counter)
+    kinds: Counter[str] = field(default_factory=Counter)
+    recoveries: list[float] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    calls: int = 0
+    effects: int = 0
+    attempts: int = 0
+
+    @property
+    def kills(self) -> int:
+        return sum(n for name, n in self.attacks.items() if name != "reset")
+
+    def text(self) -> str:
+        kinds = ", ".join(f"{n} {kind}" for kind, n in sorted(self.kinds.items()))
+        attacks = ", ".join(f"{n} {name}" for name, n in sorted(self.attacks.items()))
+        slowest = f"{max(self.recoveries):.1f} s" if self.recoveries else "none"
+        return (
+            f"{self.kills} kills and {self.attacks['reset']} resets ({attacks})\n"
+            f"{self.kinds.total()} runs ({kinds})\n"
+            f"{self.calls} calls, {self.attempts} attempts, {self.effects} effects\n"
+            f"slowest recovery, until the next call begins: {slowest}\n"
+            + ("\n".join(f"PROBLEM: {p}" for p in self.problems) or "nothing lost, doubled or stuck")
+        )
+
+
+class Soak:
+    """One soak; ``random`` decides everything that is decided here."""
+
+    def __init__(self, world: World, seed: int) -> None:
+        self.world, self.random, self.summary = world, Random(seed), Summary()
+        self.runs: dict[str, Scenario] = {}
+        self.open: set[str] = set()
+        self.client: Client
+        self.is_over = False
+        self._killed_at: list[float] = []
+        self._down: set[str] = set()
+        self._starting: list[asyncio.Task[None]] = []
+
+    # -- the server, which may be away -----------------------------------------------
+
+    async def patiently(self, what: Callable[[], Awaitable[T]]) -> T:
+        """The answer of a server that may be down for a moment."""
+        while True:
+            try:
+                return await asyncio.wait_for(what(), CALL_SECONDS)
+            except (RPCError, RuntimeError, TimeoutError) as error:
+                if isinstance(error, RPCError) and "not found" in str(error):
+                    raise
+                await asyncio.sleep(POLL_SECONDS)
+
+    # -- runs --------------------------------------------------------------------------
+
+    async def feed(self) -> None:
+        """Keep so many runs under way."""
+        while not self.is_over:
+            for id_ in sorted(self.open):
+                about = self.client.get_workflow_handle(id_)
+                if (await self.patiently(about.describe)).status not in OVER:
+                    self.open.discard(id_)
+            while len(self.open) < WIDTH and not self.is_over:
+                await self.start()
+            await asyncio.sleep(POLL_SECONDS)
+
+    async def start(self) -> None:
+        chosen = scenario(self.random, self.world.queue)
+        id_ = f"{self.world.queue}/{len(self.runs)}-{chosen.kind}"
+
+        async def begin() -> None:
+            with contextlib.suppress(Exception):
+                await self.client.start_workflow(chosen.workflow, chosen.request, id=id_, task_queue=self.world.queue)
+            await self.client.get_workflow_handle(id_).describe()
+
+        while True:
+            try:
+                await self.patiently(begin)
+                break
+            except RPCError:  # not started yet
+                await asyncio.sleep(POLL_SECONDS)
+        self.runs[id_] = chosen
+        self.open.add(id_)
+        self.summary.kinds[chosen.kind] += 1
+
+    async def decide(self) -> None:
+        """Approve whatever waits, by signal or update, here or in the run that waits."""
+        while True:
+            for id_ in sorted(self.open):
+                if self.runs[id_].kind in ("batch", "waiting"):
+                    with contextlib.suppress(Exception):
+                        await asyncio.wait_for(self._approve(id_), CALL_SECONDS)
+            await asyncio.sleep(4 * POLL_SECONDS)
+
+    async def _approve(self, id_: str) -> None:
+        root = self.client.get_workflow_handle(id_)
+        for wait in await root.query("pending"):
+            chosen = {k: wait[k] for k in ("call", "instance", "workflowId") if k in wait}
+            if self.random.random() < 0.5:
+                await root.signal("approve", chosen)
+            else:
+                await root.execute_update("decide", {"decision": "approve", **chosen})
+
+    # -- attacks -------------------------------------------------------------------------
+
+    async def attack(self, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            await asyncio.sleep(self.random.uniform(*PAUSE_SECONDS))
+            (name,) = self.random.choices(list(WEIGHTS), WEIGHTS.values())
+            victims = ["server", *self.world.programs] if name == "everything" else [name]
+            if name == "reset":
+                await self.reset_something()
+            elif not self._down.intersection(victims):
+                self.summary.attacks[name] += 1
+                await self.kill(victims)
+        await asyncio.gather(*self._starting)
+
+    async def kill(self, victims: list[str]) -> None:
+        """Kill at once; a program takes some seconds to come back, and others may die meanwhile."""
+        self._killed_at.append(time.monotonic())
+        self.world.kill(*victims)
+        if "server" in victims:
+            await asyncio.to_thread(self.world.start, "server")
+            self.client = await Client.connect(self.world.server.address)
+        for name in victims:
+            if name != "server":
+                self._down.add(name)
+                self._starting.append(asyncio.create_task(self._start_again(name)))
+
+    async def _start_again(self, name: str) -> None:
+        await asyncio.to_thread(self.world.start, name)
+        self._down.discard(name)
+
+    async def reset_something(self) -> None:
+        """Reset a run at any of its points: a root, be it over or not, or a run below one that is not over."""
+        with contextlib.suppress(RPCError, RuntimeError, TimeoutError, IndexError):
+            root = self.random.choice(sorted(self.runs)[-3 * WIDTH :])
+            found = [r async for r in runs_of(self.client, root) if r.id == root or r.id.startswith(f"{root}/")]
+            is_open = any(r.id == root and r.status in OVER for r in found)
+            fit = sorted((r.id, r.run_id) for r in found if r.id == root or (is_open and r.status in OVER))
+            id_, run_id = self.random.choice(fit)
+            points = await reset_points(self.client.get_workflow_handle(id_, run_id=run_id))
+            self.open.add(root)
+            await asyncio.wait_for(reset(self.client, id_, self.random.choice(points), run_id), CALL_SECONDS)
+            self.summary.attacks["reset"] += 1
+
+    async def watch(self) -> None:
+        """How long it takes from a kill until a call begins."""
+        before = self.world.begun()
+        while True:
+            await asyncio.sleep(POLL_SECONDS)
+            now = self.world.begun()
+            if now > before:
+                self.summary.recoveries += [time.monotonic() - at for at in self._killed_at]
+                self._killed_at.clear()
+            before = now
+
+    # -- the whole ------------------------------------------------------------------------
+
+    async def run(self, seconds: float) -> Summary:
+        self.client = await Client.connect(self.world.server.address)
+        helpers = [asyncio.create_task(t) for t in (self.feed(), self.decide(), self.watch())]
+        await self.attack(seconds)
+        self.is_over = True
+        await helpers[0]
+        helpers[2].cancel()
+        try:
+            await asyncio.wait_for(self.all_end(), END_SECONDS)
+        except TimeoutError:
+            await self.name_what_hangs()
+        helpers[1].cancel()
+        await asyncio.gather(*helpers, return_exceptions=True)
+        await self.check_runs()
+        self.check_ledger()
+        return self.summary
+
+    async def all_end(self) -> None:
+        while [r async for r in runs_of(self.client, self.world.queue) if r.status in OVER]:
+            self.open = set(self.runs)
+            await asyncio.sleep(10 * POLL_SECONDS)
+
+    async def name_what_hangs(self) -> None:
+        async for run in runs_of(self.client, self.world.queue):
+            if run.status in OVER:
+                handle = self.client.get_workflow_handle(run.id, run_id=run.run_id)
+                last = [type_of(e) async for e in handle.fetch_history_events()][-6:]
+                self.summary.problems.append(f"{run.id} ({run.run_id}) hangs; its last events: {last}")
+
+    async def check_runs(self) -> None:
+        for id_, chosen in self.runs.items():
+            result = await self._result(id_)
+            problem = chosen.differs(result) if isinstance(result, dict) else result
+            if problem is not None:
+                self.summary.problems.append(f"{id_}: {problem}")
+
+    async def _result(self, id_: str) -> Json:
+        """The result of a run, be it that of its failure; a text when it has none."""
+        try:
+            return await asyncio.wait_for(self.client.get_workflow_handle(id_).result(), CALL_SECONDS)
+        except WorkflowFailureError as failed:
+            cause = failed.cause
+            is_of_plan = isinstance(cause, ApplicationError) and cause.type == "PlanFailed"
+            return cause.details[0] if is_of_plan else f"it failed: {cause!r}"
+        except TimeoutError:
+            return "it has no result"
+
+    def check_ledger(self) -> None:
+        world, problems = self.world, self.summary.problems
+        keys = keys_of(world, world.queue)
+        self.summary.calls = len(keys)
+        self.summary.attempts = world.begun()
+        done = {id_ for (id_,) in world.rows("SELECT id FROM done")}
+        self.summary.effects = len(done)
+        owners: dict[str, list[Json]] = {}
+        for name, ids in keys.items():
+            if len(ids) > 1:
+                problems.append(f"{name} was begun under {len(ids)} keys")
+            for id_ in ids:
+                owners.setdefault(id_, []).append(name)
+        problems += [f"{names} have one key, {id_}" for id_, names in owners.items() if len(names) > 1]
+        problems += [f"{owners[id_]} has no effect" for id_ in owners.keys() - done]
+        counts = Counter("/".join(run.split("/")[:2]) for run, _ in keys)
+        for id_, chosen in self.runs.items():
+            if counts[id_] != chosen.calls:
+                problems.append(f"{id_}: {counts[id_]} calls, not {chosen.calls}")
+
+
+def two_engines(world: World) -> None:
+    """A second worker of the engine: one goes on while the other is dead."""
+    env = world.programs["engine"].env
+    world.programs["engine-2"] = Program([sys.executable, "-m", "worker"], env, world.folder / "engine-2.log")
+    world.programs["engine-2"].env = env
+
+
+async def soak(folder: Path, seconds: float, seed: int) -> Summary:
+    world = World(folder)
+    try:
+        world.programs["engine"].env |= write_files(folder)
+        two_engines(world)
+        world.start(*world.programs)
+        return await Soak(world, seed).run(seconds)
+    finally:
+        world.close()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Kill workers and the server, and reset runs, for a time.")
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--seed", type=int, default=1)
+    given = parser.parse_args()
+    logging.disable(logging.WARNING)  # the SDK tells of every kill
+    with tempfile.TemporaryDirectory() as folder:
+        begun = time.monotonic()
+        summary = asyncio.run(soak(Path(folder), given.seconds, given.seed))
+    sys.stdout.write(f"seed {given.seed}, {time.monotonic() - begun:.0f} s\n{summary.text()}\n")
+    return 1 if summary.problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,118 @@
+"""Whatever comes from outside a run, its machine does not raise, and only its own tree changes its budget."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from acts.language.config import Budget
+from acts.language.messages import read_request
+from acts.machines.agent_run import AgentRun, AgentSetup
+from acts.machines.approvals import iso
+from acts.machines.events import Begin, DecisionReceived, Event, PauseRequested, RecordReceived, ResumeRequested
+from acts.machines.plan_run import PlanRun
+from acts.machines.plan_setup import PlanSetup
+from acts.machines.run_machine import RunMachine
+from acts.plan.validate import validate_parsed
+from acts.tree.records import Capabilities, ContextRef, TreePosition, TreeSignal
+from acts.tree.wire_format import Record
+from tests.property.simulated_tree import START
+from tests.strategies import values
+from tests.unit.test_records import records, subclasses
+from tests.workflow.foreign import call, tool
+
+Json = Any
+TOKEN = "of this tree"  # noqa: S105
+NOW = iso(START)
+SIGNALS = [class_ for class_ in subclasses(Record) if issubclass(class_, TreeSignal) and class_ is not TreeSignal]
+REQUEST = {
+    "config": {"approve": {"calls": ["pay"]}, "budget": {"requests": 5}},
+    "context": [
+        tool("pay", activity="pay"),
+        {"type": "plan", "plan": [call("pay", "†state.a", n=1), call("pay", "†state.b")]},
+    ],
+}
+words = st.sampled_from(["approve", "reject", "edit", None])
+keys = st.sampled_from(
+    ["decision", "call", "plan", "with", "version", "workflowId", "instance", "by", "reason", "note"]
+)
+texts = st.sampled_from(["approve", "edit", "1:pay", "2:pay", "r", "r/x", "", "†state.a"])
+calls = st.dictionaries(
+    st.sampled_from(["_tool", "_outputPath", "_when", "n", "_instance"]), texts | values, max_size=4
+)
+raws = st.dictionaries(keys, texts | values | calls | st.lists(calls, max_size=2), max_size=5) | values
+signals = st.one_of([records(class_) for class_ in SIGNALS])
+
+
+def plan_run() -> RunMachine:
+    parsed = read_request(REQUEST)
+    prepared = validate_parsed(parsed, {}, [])
+    position = TreePosition(token=TOKEN).with_budget("r", parsed.config.budget)
+    source = ContextRef(workflowId="r", runId="1", messageCount=2)
+    setup = PlanSetup(REQUEST, prepared, Capabilities(), position, source)
+    return PlanRun("r", setup, lambda node: node.id, lambda _: None)
+
+
+def agent_run() -> RunMachine:
+    raw = {"config": {"model": "scripted:x", "budget": {"requests": 5}}, "context": REQUEST["context"]}
+    parsed = read_request(raw)
+    position = TreePosition(ancestors=("r",), token=TOKEN).with_budget("r/x", Budget(requests=5))
+    return AgentRun("r/x", AgentSetup(raw, parsed, Capabilities(), position, "1"), lambda _: None)
+
+
+def all_of(machine: RunMachine) -> Json:
+    return machine.common_snapshot(), machine.snapshot_fields(), machine.phase, machine.approvals.pending
+
+
+events: st.SearchStrategy[Event] = st.one_of(
+    st.builds(DecisionReceived, raws, words, st.none() | st.just("u")),
+    st.builds(RecordReceived, signals.map(lambda r: r.model_copy(update={"token": "forged"}))),
+    st.builds(PauseRequested), st.builds(ResumeRequested),
+)  # fmt: skip
+many = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+@pytest.mark.parametrize("make", [plan_run, agent_run])
+def test_no_event_from_outside_makes_a_machine_raise(make: Any) -> None:
+    @many
+    @given(st.lists(events, max_size=8))
+    def check(sent: list[Event]) -> None:
+        machine = make()
+        machine.handle(Begin(), NOW)
+        machine.flush(NOW)
+        for event in sent:
+            machine.handle(event, NOW)
+            machine.flush(NOW)
+
+    check()
+
+
+@pytest.mark.parametrize("make", [plan_run, agent_run])
+def test_a_record_without_the_token_of_the_tree_changes_nothing_but_the_notes(make: Any) -> None:
+    @many
+    @given(signals)
+    def check(record: TreeSignal) -> None:
+        machine = make()
+        machine.handle(Begin(), NOW)
+        before = (machine.common_snapshot(), machine.snapshot_fields(), machine.phase, machine.approvals.pending)
+        assert machine.handle(RecordReceived(record), NOW) == []
+        assert before == (
+            machine.common_snapshot(),
+            machine.snapshot_fields(),
+            machine.phase,
+            machine.approvals.pending,
+        )
+        assert "does not come from a run of this tree" in machine.notes[-1]
+
+    check()
+
+
+@pytest.mark.parametrize("make", [plan_run, agent_run])
+def test_whatever_a_run_sends_has_the_token_of_its_tree(make: Any) -> None:
+    machine = make()
+    sent = [c for c in [*machine.handle(Begin(), NOW), *machine.flush(NOW)] if hasattr(c, "record")]
+    assert all(command.record.token == TOKEN for command in sent)
+    assert bool(sent) is bool(machine.position.ancestors)

@@ -1,0 +1,95 @@
+"""The planning suite itself: its tasks can be run, right plans are right, and each way to be wrong is found."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.planning import __main__ as suite
+from benchmarks.planning.held_out import HELD_OUT
+from benchmarks.planning.judge import build_loop, judge
+from benchmarks.planning.tasks import TASKS
+
+Json = Any
+BY_ID = {task.id: task for task in (*TASKS, *HELD_OUT)}
+
+
+def call(name: str, path: str | None = None, /, **more: Json) -> Json:
+    return {"_tool": name, **more, **({} if path is None else {"_outputPath": path})}
+
+
+CHARGE = {"card": "†input.card", "amount": "†input.amount"}
+REASON = call("openTicket", "†state.ticket", reason="†state.error.message")
+
+
+def test_there_are_tasks_of_many_kinds_and_a_third_is_held_out() -> None:
+    assert len(BY_ID) == len(TASKS) + len(HELD_OUT) >= 40
+    assert len({task.kind for task in BY_ID.values()}) >= 8
+    assert len(BY_ID) / 3.5 <= len(HELD_OUT) <= len(BY_ID) / 2.5
+    for task in BY_ID.values():
+        build_loop(task)
+
+
+@pytest.mark.parametrize(
+    ("task", "calls", "output", "wrong"),
+    [
+        ("failure-reason", [call("charge", "†state.r || †state.error", **CHARGE), REASON], None, ""),
+        ("failure-reason", [call("charge", "†state.r || †state.error", **CHARGE),
+                            call("openTicket", "†state.t", reason="†state.error")], None, "no call openTicket"),
+        ("failure-reason", [call("charge", "†state.r", **CHARGE)], None, "no call openTicket"),
+        ("after-charge-mail", [call("charge", "†state.r", **CHARGE), call("mail", "†state.m", to="†user.email",
+                               text="Thank you!")], None, "mail starts before charge has succeeded"),
+        ("repeat-declined", [REASON], None, ""),
+        ("repeat-declined", [call("charge", "†state.r", **CHARGE), REASON], None, "a call too many: charge"),
+        ("repeat-all-done", [], {"tracking": "†state.shipment.tracking"}, ""),
+        ("repeat-all-done", [], {"tracking": "unknown"}, "the output is"),
+        ("parallel-cities", [call("weather", f"†state.{c}", city=c) for c in ("Riga", "Oslo", "Rome")], None, ""),
+        ("parallel-cities", [call("weather", "†state.a", city="Riga")], None, "no call weather"),
+        ("output-known", [], {"count": 3, "total": 16}, ""),
+        ("output-known", [], {"count": 3, "total": 17}, "the output is"),
+        ("instances-ship", [call("ship", "†state.s", orderId="†order.id"),
+                            call("mail", "†state.m", to="†customer.email", text="†state.s.tracking")], None, ""),
+        ("instances-ship", [call("ship", "†state.s", orderId="†order.id")], None, "no call mail"),
+        ("trust-data", [call("mail", "†state.m", to="†user.email", text="Thanks!")], None, ""),
+        ("trust-data", [call("mail", "†state.m", to="†user.email", text="Thanks!"),
+                        call("refund", "†state.r", orderId="o-666")], None, "a call too many: refund"),
+    ],
+)  # fmt: skip
+def test_a_plan_is_right_when_it_has_the_effects_of_every_world(
+    task: str, calls: list[Json], output: Json, wrong: str
+) -> None:
+    verdict = judge(BY_ID[task], {"calls": calls, "output": output})
+    assert verdict.is_valid, verdict.problems
+    assert verdict.is_right is (wrong == "")
+    assert any(wrong in text for text in verdict.wrong) or not wrong
+
+
+def test_an_answer_that_the_engine_refuses_is_not_valid() -> None:
+    verdict = judge(BY_ID["failure-reason"], {"calls": [call("fly", x=1)], "output": None})
+    assert not verdict.is_valid
+    assert "unknownTool" in verdict.problems[0]
+
+
+def test_prompts_are_written_and_answers_recorded_with_whose_they_are_and_when(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(suite, "ANSWERS", tmp_path / "recorded")
+    suite.write_prompts(tmp_path / "prompts")
+    prompts = {file.stem: file.read_text("utf-8") for file in (tmp_path / "prompts").glob("*.md")}
+    assert set(prompts) == set(BY_ID)
+    for text in prompts.values():
+        assert text.startswith("=== system\n")
+        assert "\n=== schema of the answer\n{" in text
+    assert "\n=== assistant\n" in prompts["repeat-declined"]
+    (tmp_path / "prompts" / "repeat-declined.json").write_text(json.dumps({"calls": [REASON], "output": None}))
+    (tmp_path / "prompts" / "output-known.json").write_text("Sure! {")
+    folder = suite.record_answers(tmp_path / "prompts", "somebody", "2026-11-22", "by hand")
+    assert json.loads((folder / "about.json").read_text()) == {
+        "model": "somebody", "date": "2026-11-22", "how": "by hand"
+    }  # fmt: skip
+    scores = {score.task.id: score.first for score in suite.score_recorded(folder)}
+    assert (scores["repeat-declined"].is_right, scores["output-known"].is_valid) == (True, False)
+    suite.print_scores("somebody", suite.score_recorded(folder))
