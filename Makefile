@@ -12,7 +12,7 @@ STAMP := $(VENV)/.installed
 PYTEST_ARGS ?= -n 3 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: demo test setup dev check bench bench-comeback bench-planning fuzz soak live-smoke clean help
+.PHONY: demo test setup dev check bench bench-comeback bench-planning flood fuzz soak live-smoke clean help
 
 # Of `make soak` and `make fuzz`
 SECONDS ?= 60
@@ -46,6 +46,9 @@ bench-planning: setup ## score how well models plan: recorded answers, and model
 
 soak: setup ## kill workers and the server, and reset runs, for SECONDS (60), by SEED (1); then check that all is right
 	$(BIN)/python -m tests.crash.soak --seconds $(SECONDS) --seed $(SEED)
+
+flood: setup ## 1,000 starts at once, 10,000 signals, a worker of 300 MB, a full disk (the last needs root); minutes
+	$(BIN)/python -m tests.crash.flood
 
 fuzz: setup ## hostile inputs against everything that reads input; SECONDS=60 SEED=n
 	$(BIN)/python -m tests.fuzz --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))

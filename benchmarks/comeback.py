@@ -11,7 +11,7 @@ out on the way.
     python -m benchmarks.comeback [--herd FOLDER [--prepare N]]
 
 Preparing takes much longer than measuring. With ``--herd``, the waiting runs are kept in a folder and each round works
-on a copy of it; ``--prepare N`` adds N runs to it and measures nothing.
+on a copy of it, with as many runs as it has; ``--prepare N`` adds N runs to it and measures nothing.
 """
 
 from __future__ import annotations
@@ -105,10 +105,9 @@ def run(rounds: int | None = None, path: Path | None = None) -> Iterator[Table]:
     table = Table("all workers are killed, and one comes back", COLUMNS, note=NOTE)
     with _temporary() as temporary:
         folder = Folder(path or temporary)
-        missing = RUNS - len(folder.read().ids)
-        if missing > 0:
+        if not folder.read().ids:
             print_progress("comeback: preparing the runs takes a quarter of an hour on two idle cores")
-            prepare(folder, missing)
+            prepare(folder, RUNS)
         for round_ in range(rounds or 1):
             print_progress(f"comeback: round {round_ + 1} of {rounds or 1}")
             with _temporary() as place:
