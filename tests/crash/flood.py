@@ -9,12 +9,14 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
+import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,7 +37,12 @@ DISK_MB: Final = 24
 DISK_RUNS: Final = 40
 # For everything of a scenario to end; on two idle cores it takes a tenth of that
 END_SECONDS: Final = 600.0
-TOOL: Final = {"type": "tool", "tool": {"echo": {"properties": {"_activity": {"const": "echo"}, "value": {}}}}}
+
+
+def tool_of(activity: str) -> Json:
+    """A Tool that takes any value and writes anywhere."""
+    properties = {"_activity": {"const": activity}, "_outputPath": {"type": "string"}, "value": {}}
+    return {"type": "tool", "tool": {activity: {"properties": properties}}}
 
 
 class Scene:
@@ -64,7 +71,7 @@ class Scene:
 def plan(*values: Json, missing: str = "fail") -> Json:
     """A chain of echoes."""
     calls = [{"_tool": "echo", "value": value, "_outputPath": f"†state.s{i}"} for i, value in enumerate(values)]
-    return {"config": {"missing": missing}, "context": [TOOL, {"type": "plan", "plan": calls}]}
+    return {"config": {"missing": missing}, "context": [tool_of("echo"), {"type": "plan", "plan": calls}]}
 
 
 async def status_of(handle: Any) -> str:
@@ -150,21 +157,28 @@ async def run_disk(scene: Scene) -> str:
     scene.worker(ACTS_ACTIVITIES="tests.crash.effects", EFFECTS=str(ledger))
     ballast = scene.state / "ballast"
     handles, begin, was_full = [], time.monotonic(), False
-    tool = {"type": "tool", "tool": "add_one"}
     calls = [{"_tool": "add_one", "value": i, "_outputPath": f"†state.s{i}"} for i in range(10)]
-    request = {"context": [tool, {"type": "text", "text": "x" * 20_000}, {"type": "plan", "plan": calls}]}
+    request = {"context": [tool_of("add_one"), {"type": "text", "text": "x" * 20_000}, {"type": "plan", "plan": calls}]}
     for number in range(DISK_RUNS):
         if number == DISK_RUNS // 4:
             fill(ballast)
         try:
-            handles.append(await asyncio.wait_for(scene.start(f"disk-{number}", request), 5))
+            handles.append(await asyncio.wait_for(scene.start(f"disk-{number}", request), 2))
         except (RPCError, TimeoutError):
             was_full = True
     require(was_full, "the disk did not get full")
     ballast.unlink()
     ends = set(await asyncio.gather(*[status_of(handle) for handle in handles]))
     require(ends == {"completed"}, f"runs ended as {sorted(ends)}")
+    done = Counter(run for (run,) in effects(ledger))
+    require(set(done.values()) <= {len(calls)}, f"effects per run: {sorted(set(done.values()))}, not {len(calls)}")
     return f"{len(handles)} of {DISK_RUNS} runs were accepted; all completed after {time.monotonic() - begin:.1f} s"
+
+
+def effects(ledger: Path) -> list[tuple[str]]:
+    """The run of each effect."""
+    with closing(sqlite3.connect(ledger)) as connection:
+        return connection.execute("SELECT run FROM done").fetchall()
 
 
 def fill(file: Path) -> None:
