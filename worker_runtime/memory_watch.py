@@ -27,8 +27,11 @@ logger = logging.getLogger(__name__)
 HIGH_SHARE: Final = 0.8
 # Of the idle workflows, at each round: small steps, since a run that is evicted costs a replay
 EVICTED_SHARE: Final = 0.25
-# Between two rounds: the SDK evicts asynchronously
+# Between two rounds: the SDK evicts asynchronously. Twice as long after each round that freed less than 2 %, up to the
+# longest: then something else takes the memory, and evictions would only cost replays
 ROUND_SECONDS: Final = 2.0
+LONGEST_ROUND_SECONDS: Final = 60.0
+USEFUL_SHARE: Final = 0.98
 # A workflow that computed a moment ago will do so again
 IDLE_SECONDS: Final = 1.0
 # Where Linux says what a container may take; "max" or a huge number where there is no limit
@@ -50,7 +53,9 @@ class MemoryWatch:
         self._mark = int(limit_bytes * HIGH_SHARE)
         self._measure = measure or measure_memory
         self._runs: dict[str, CachedRun] = {}
-        self._latest_round = -ROUND_SECONDS
+        self._next_round = 0.0
+        self._pause = ROUND_SECONDS
+        self._size_before = 0
         self._is_reported = False
         self.evict: Callable[[str], None] = lambda _run_id: None
 
@@ -71,13 +76,15 @@ class MemoryWatch:
     def look(self, now: float | None = None) -> None:
         """Evict some where the process takes too much; called about twice per second."""
         now = time.monotonic() if now is None else now
-        if not self._mark or now - self._latest_round < ROUND_SECONDS:
+        if not self._mark or now < self._next_round:
             return
         size = self._measure()
         if size <= self._mark:
-            self._is_reported = False
+            self._is_reported, self._size_before = False, 0
             return
-        self._latest_round = now
+        is_useless = self._size_before and size > USEFUL_SHARE * self._size_before
+        self._pause = min(2 * self._pause, LONGEST_ROUND_SECONDS) if is_useless else ROUND_SECONDS
+        self._next_round, self._size_before = now + self._pause, size
         idle = sorted((r.last_use, id_) for id_, r in list(self._runs.items()) if not r.is_busy)
         idle = [(last, id_) for last, id_ in idle if now - last > IDLE_SECONDS]
         chosen = idle[: max(1, int(len(idle) * EVICTED_SHARE))]

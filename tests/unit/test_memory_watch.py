@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 
 from worker_runtime.memory_watch import HIGH_SHARE, ROUND_SECONDS, MemoryWatch, measure_memory
@@ -58,6 +59,20 @@ def test_rounds_have_a_distance() -> None:
     first = len(cache.evicted)
     cache.watch.look(later(0) + ROUND_SECONDS / 2)
     assert len(cache.evicted) == first > 0
+
+
+def test_rounds_that_free_nothing_become_rare() -> None:
+    cache = Cache(1_000)
+    cache.watch.evict = cache.evicted.append
+    rounds, now, before = list[float](), later(0), 0
+    while len(rounds) < 8:
+        now += 0.5
+        cache.watch.look(now)
+        if len(cache.evicted) > before:
+            before = len(cache.evicted)
+            rounds.append(now)
+    pauses = [b - a for a, b in itertools.pairwise(rounds)]
+    assert pauses == [2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0]
 
 
 def test_a_workflow_that_computes_or_waits_for_a_local_activity_is_kept() -> None:
