@@ -24,10 +24,15 @@ from pathlib import Path
 from typing import Final, Self
 
 from worker_runtime import watchdog_process
+from worker_runtime.process_watch import postpone_end
 from worker_runtime.watchdog_process import SLOT_BYTES, read_record
 
 # Half a tick of the watchdog
 BEAT_SECONDS: Final = 0.5
+# The first process of a container without an init of its own: no signal of another process there can kill it, so it has
+# to do so itself, a little later. Its timer goes by the clock, but nobody stops such a process from a terminal
+INIT: Final = 1
+INIT_SECONDS: Final = 5.0
 # As many as there are threads for workflow tasks; what finds no slot is not named
 SLOTS: Final = 128
 # Characters of a name: type, id and run. An id may have 1,000 of them, and a slot has room for some 400 bytes
@@ -107,6 +112,8 @@ class Watchdog:
         assert process.stdin is not None  # noqa: S101 - a pipe
         with contextlib.suppress(OSError):  # the watchdog's process was killed: nobody watches any more
             while not self._stop.wait(BEAT_SECONDS):
+                if os.getpid() == INIT:
+                    postpone_end(self._limit + INIT_SECONDS)
                 process.stdin.write(b".")
                 process.stdin.flush()
         with contextlib.suppress(OSError):
