@@ -41,7 +41,10 @@ END_SECONDS: Final = 600.0
 
 def tool_of(activity: str) -> Json:
     """A Tool that takes any value and writes anywhere."""
-    properties = {"_activity": {"const": activity}, "_outputPath": {"type": "string"}, "value": {}}
+    # A result that cannot be reported is lost, and its call is made again after this
+    options = {"timeout": "15s", "retry": {"maxAttempts": 20}}
+    fixed = {"_activity": {"const": activity}, "_options": {"const": options}}
+    properties = {**fixed, "_outputPath": {"type": "string"}, "value": {}}
     return {"type": "tool", "tool": {activity: {"properties": properties}}}
 
 
