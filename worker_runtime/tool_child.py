@@ -1,7 +1,8 @@
 """A process of the pool for plain ``def`` Tools: runs one call after another, as ``tool_processes.py`` sends them.
 
-The main thread runs the calls. Another one receives: a call, a cancellation, the worker's shutdown. When the worker has
-ended, this process ends. It imports the module of a Tool at its first call, and nothing else of the worker.
+The main thread runs the calls. Another one receives: a call, a cancellation, the worker's shutdown. A third one sends,
+since a cancellation may be raised in the main thread in the midst of anything. When the worker has ended, this process
+ends. It imports the module of a Tool at its first call, and nothing else of the worker.
 """
 
 from __future__ import annotations
@@ -54,6 +55,7 @@ class Child:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._calls: queue.SimpleQueue[Call] = queue.SimpleQueue()
+        self._messages: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         self._cancelled, self._shutdown = threading.Event(), threading.Event()
         self._thread_id = threading.get_ident()
         self._lock = threading.Lock()
@@ -62,10 +64,18 @@ class Child:
 
     def run(self) -> None:
         """Run calls; the receiving thread ends the process."""
-        threading.Thread(target=self._receive, name="receive", daemon=True).start()
+        for work in (self._receive, self._send):
+            threading.Thread(target=work, name=work.__name__, daemon=True).start()
         while True:
             call = self._calls.get()
-            self._connection.send_bytes(self._outcome(call))
+            self._messages.put(self._outcome(call))
+
+    def _send(self) -> None:
+        while True:
+            try:
+                self._connection.send_bytes(self._messages.get())
+            except OSError:
+                os._exit(0)
 
     def _receive(self) -> None:
         while True:
@@ -96,7 +106,8 @@ class Child:
         except BaseException as error:  # noqa: BLE001 - also sys.exit: the process serves other calls
             return pickle.dumps((FAILURE, self._encode(error)))
         try:
-            return pickle.dumps((RESULT, result))
+            # Pickled twice: the worker reads the message first, and then finds out whether it knows the classes in it
+            return pickle.dumps((RESULT, pickle.dumps(result)))
         except Exception as error:  # noqa: BLE001 - any value may refuse to be pickled
             text = f"the result, {type(result).__name__}, cannot be sent from the tool's process: {error}"
             return pickle.dumps(
@@ -117,7 +128,7 @@ class Child:
     def _context(self, call: Call) -> Any:
         return activity._Context(  # noqa: SLF001 - as the SDK does in its own process pool
             info=lambda: call.info,
-            heartbeat=lambda *details: self._connection.send((HEARTBEAT, details)),
+            heartbeat=lambda *details: self._messages.put(pickle.dumps((HEARTBEAT, details))),
             cancelled_event=_CompositeEvent(thread_event=self._cancelled, async_event=None),
             worker_shutdown_event=_CompositeEvent(thread_event=self._shutdown, async_event=None),
             shield_thread_cancel_exception=None,

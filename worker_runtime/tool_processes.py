@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import importlib
 import logging
+import pickle
 import signal
 import socket
 import subprocess
@@ -23,6 +24,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any, Final
 
@@ -31,13 +33,15 @@ from temporalio.api.failure.v1 import Failure
 from temporalio.converter import DefaultFailureConverter, DefaultPayloadConverter
 from temporalio.exceptions import ApplicationError, CancelledError
 
-from worker_runtime.tool_child import CALL, CANCEL, FAILURE, HEARTBEAT, RESULT, SHUTDOWN, Call
+from worker_runtime.tool_child import CALL, CANCEL, FAILURE, HEARTBEAT, SHUTDOWN, Call
 
 logger = logging.getLogger(__name__)
 
 # The child finds modules where this process does, whatever it was started with
 _LAUNCH: Final = "import sys; sys.path[:] = sys.argv[2:]; from worker_runtime.tool_child import main; main()"
 TOOL_PROCESS_ENDED: Final = "ToolProcessEnded"
+# From the end of a connection to that of its process
+END_SECONDS: Final = 2.0
 # How soon a cancellation is noticed
 POLL_SECONDS: Final = 0.2
 # From a cancellation until the process is killed: time to clean up, below the worker's own limit of 20 s
@@ -70,38 +74,64 @@ class ToolProcess:
         self._connection.close()
 
     def run(self, call: Call) -> Any:
-        """The result of a call. Raises what the call raises; afterwards the process may have ended."""
+        """The result of a call. Raises what the call raises. Afterwards the process is free, or has ended."""
         try:
-            self._connection.send((CALL, call))
-            return self._wait_for_end()
-        except (EOFError, OSError):
-            code = self._popen.wait()
-            raise ApplicationError(
-                f"the process of the tool {call.info.activity_type} ended {_describe_end(code)} while the tool ran",
-                type=TOOL_PROCESS_ENDED,
-            ) from None
+            self._connection.send((CALL, call))  # arguments that cannot be pickled raise before anything is sent
+        except OSError:
+            raise self._ending(call) from None
+        is_over = False
+        try:
+            kind, content = self._wait_for_end()
+            is_over = True
+        except EOFError:
+            raise self._ending(call) from None
+        finally:
+            if not is_over:
+                self.kill()  # the call may still run: its end must not be taken for that of the next one
+        if kind == FAILURE:
+            raise _decode(content)
+        return pickle.loads(content)  # noqa: S301 - from our own process
 
-    def _wait_for_end(self) -> Any:
+    def _ending(self, call: Call) -> ApplicationError:
+        """The failure of a call whose process has ended."""
+        with suppress(subprocess.TimeoutExpired):
+            self._popen.wait(END_SECONDS)
+        self.kill()
+        return ApplicationError(
+            f"the process of the tool {call.info.activity_type} ended {_describe_end(self._popen.returncode)} while "
+            "the tool ran",
+            type=TOOL_PROCESS_ENDED,
+        )  # fmt: skip
+
+    def _wait_for_end(self) -> tuple[str, bytes]:
+        """The last message of a call. Raises EOFError where there is none."""
         cancel_time: float | None = None
         knows_shutdown = False
         while True:
-            if self._connection.poll(POLL_SECONDS):
-                kind, content = self._connection.recv()
-                if kind == HEARTBEAT:
-                    activity.heartbeat(*content)
-                elif kind == RESULT:
-                    return content
-                elif kind == FAILURE:
-                    raise _decode(content)
+            kind, content = self._receive()
+            if kind == HEARTBEAT:
+                activity.heartbeat(*content)
+            elif kind is not None:
+                return kind, content
             if cancel_time is None and activity.is_cancelled():
                 cancel_time = time.monotonic()
-                self._connection.send((CANCEL, None))
+                self._send(CANCEL)
             elif cancel_time is not None and time.monotonic() - cancel_time > CANCEL_SECONDS:
-                self.kill()
                 raise CancelledError("the tool did not end when it was cancelled; its process was killed")
             if not knows_shutdown and activity.is_worker_shutdown():
                 knows_shutdown = True
-                self._connection.send((SHUTDOWN, None))
+                self._send(SHUTDOWN)
+
+    def _receive(self) -> tuple[str | None, Any]:
+        """A message, or None after some time. Raises EOFError when the process has ended."""
+        try:
+            return self._connection.recv() if self._connection.poll(POLL_SECONDS) else (None, None)
+        except OSError:
+            raise EOFError from None
+
+    def _send(self, kind: str) -> None:
+        with suppress(OSError):  # it has ended: the next message says so
+            self._connection.send((kind, None))
 
 
 class ToolProcesses:
@@ -210,8 +240,8 @@ def _decode(content: bytes) -> BaseException:
     return DefaultFailureConverter().from_failure(failure, DefaultPayloadConverter())
 
 
-def _describe_end(code: int) -> str:
-    if code >= 0:
+def _describe_end(code: int | None) -> str:
+    if code is None or code >= 0:
         return f"with code {code}"
     name = signal.Signals(-code).name
     return f"by {name}" + (" (out of memory?)" if name == "SIGKILL" else "")
