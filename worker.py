@@ -41,6 +41,7 @@ from temporalio.worker import FixedSizeSlotSupplier, Worker, WorkerTuner
 from activities.ask_model import ask_model
 from activities.first_attempt import first_attempt
 from activities.load_delegate import Loader
+from activities.namespace_check import check_search_attributes
 from activities.providers.http_clients import close_clients
 from activities.registry import Registry, RegistryError, activity_name, from_environment
 from activities.task_queues import check_queues
@@ -157,7 +158,10 @@ def build(
     """
     watches = watches or Watches()
     # They do not block, so they run in the worker's own loop; Tools run beside it
-    own = [registry.lookup(), ask_model, check_queues, first_attempt, Loader(settings.delegates).activity()]
+    loader = Loader(settings.delegates)
+    own: list[Callable[..., Any]] = [
+        registry.lookup(), ask_model, check_queues, check_search_attributes, first_attempt, loader.activity()
+    ]  # fmt: skip
     wrap = watches.start_processes(settings.activity_processes)
     slots = TaskSlots(watches.tasks.count_waiting)
     watches.tasks.on_wait = slots.wake_all

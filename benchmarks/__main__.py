@@ -17,6 +17,7 @@ PROGRAMS: Final = {
     "core": "validating, building and walking plans; the log; no server",
     "walk": "the engine compared with hand-written workflows of the same shape",
     "wide": "fan-outs of 1 to 2,000 calls at once: the cost per call",
+    "elements": "a call for each of 1,000 elements, compared with a hand-written fan-out",
     "makespan": "calls with latencies: compared with the critical path",
     "replay": "replaying histories of the engine and of hand-written workflows",
     "resume": "kill -9 of the worker in mid-plan",

@@ -63,6 +63,18 @@ class FanOut:
 
 
 @workflow.defn
+class Elements:
+    """A call for each item of a list, all at once, and one that reads them all."""
+
+    @workflow.run
+    async def run(self, request: Json) -> Json:
+        """The last result."""
+        steps = _Steps(request)
+        results = await asyncio.gather(*[steps.call([item]) for item in request["items"]])
+        return await steps.call(list(results))
+
+
+@workflow.defn
 class Graph:
     """Any graph: a task per call, which awaits the tasks that it reads."""
 
@@ -148,4 +160,4 @@ class Orders:
         return dict(zip(request["orders"], states, strict=True))
 
 
-WORKFLOWS: Final[list[type]] = [Chain, FanOut, Graph, Order, Orders]
+WORKFLOWS: Final[list[type]] = [Chain, FanOut, Elements, Graph, Order, Orders]

@@ -72,9 +72,9 @@ def _settings(shape: Shape, tool: str) -> dict[str, Any]:
     return {"maxParallel": max(100, shape.calls)} if tool == "local" else {}
 
 
-def table(title: str, by_shape: dict[str, list[Pair]]) -> Table:
+def table(title: str, by_shape: dict[str, list[Pair]], note: str = NOTE) -> Table:
     """The ratios of each shape."""
-    out = Table(title, COLUMNS, note=NOTE)
+    out = Table(title, COLUMNS, note=note)
     for name, pairs in by_shape.items():
         ours, theirs = [p["engine"] for p in pairs], [p["handwritten"] for p in pairs]
 

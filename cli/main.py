@@ -61,6 +61,24 @@ app = Program(
 )
 
 
+def _print_version(value: bool) -> None:  # noqa: FBT001 - typer calls it so
+    if value:
+        from importlib.metadata import version
+
+        typer.echo(f"acts {version('acts-engine')}")
+        raise typer.Exit
+
+
+Version_ = Annotated[
+    bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+]
+
+
+@app.callback()
+def main(version: Version_ = False) -> None:
+    """The options of the program itself."""
+
+
 ExitCode = int | Coroutine[Any, Any, int]
 
 
@@ -84,7 +102,7 @@ def command(function: Callable[..., ExitCode]) -> Callable[..., ExitCode]:
             code = error.code
         raise typer.Exit(code)
 
-    app.command(function.__name__)(run_command)
+    app.command(function.__name__.rstrip("_"))(run_command)
     return function
 
 
@@ -101,6 +119,20 @@ Inputs = Annotated[
     typer.Option("--input", "-i", metavar="KEY=JSON", help="Add to the input; a value that is not JSON is a string."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON only.")]
+Limit = Annotated[int, typer.Option(min=1, max=10_000, help="At most so many, the newest first.")]
+PhaseNames = Annotated[
+    list[str] | None,
+    typer.Option("--phase", "-p", metavar="PHASE", help="Only in this phase, like awaiting."),
+]
+Waiting = Annotated[bool, typer.Option("--waiting", help="Only those that wait for a person.")]
+ByTool = Annotated[str | None, typer.Option("--tool", metavar="NAME", help="Only those with this tool.")]
+ByModel = Annotated[str | None, typer.Option("--model", metavar="NAME", help="Only those with this model.")]
+MinCost = Annotated[float | None, typer.Option("--min-cost", metavar="USD", help="Only those that cost at least this.")]
+Since = Annotated[str | None, typer.Option(metavar="TIME", help="Started within this time, like 30m, 2h or 7d.")]
+Older = Annotated[str | None, typer.Option(metavar="TIME", help="Started before this time, like 1h.")]
+AllRuns = Annotated[bool, typer.Option("--all", "-a", help="Also runs below others: delegates, instances.")]
+WatchList = Annotated[bool, typer.Option("--watch", "-w", help="Show it again every two seconds.")]
+ShowOnly = Annotated[bool, typer.Option("--show", help="Print the commands for an administrator; change nothing.")]
 AsMermaid = Annotated[bool, typer.Option("--mermaid", help="As a Mermaid flowchart.")]
 Agent = Annotated[
     bool | None,
@@ -179,6 +211,32 @@ def run(
 
     options = implementation.RunOptions(inputs or (), watch, as_json, detach, run_id, agent)
     return implementation.run(file, options)
+
+
+@command
+def list_(  # noqa: PLR0913, PLR0917 - each is an option of the command
+    phase: PhaseNames = None, waiting: Waiting = False, tool: ByTool = None, model: ByModel = None,
+    min_cost: MinCost = None, since: Since = None, older: Older = None, limit: Limit = 50, below: AllRuns = False,
+    as_json: AsJson = False, watch: WatchList = False,
+) -> ExitCode:  # fmt: skip
+    """List runs, newest first: phase, cost, tools. Filters need `acts setup` once per namespace."""
+    from cli.commands import list_runs as implementation
+    from cli.runs.run_list import RunFilters
+    from cli.text.durations import read_seconds
+
+    filters = RunFilters(
+        phase or (), waiting, tool, model, min_cost, read_seconds(since, "--since"), read_seconds(older, "--older"),
+        below,
+    )  # fmt: skip
+    return implementation.list_command(implementation.ListOptions(filters, limit, as_json, watch))
+
+
+@command
+def setup(show: ShowOnly = False) -> ExitCode:
+    """Prepare a namespace: register the search attributes by which runs are found."""
+    from cli.commands import setup as implementation
+
+    return implementation.setup(show_only=show)
 
 
 @command

@@ -15,7 +15,8 @@ from temporalio.common import RawValue
 
 from acts.language.messages import read_request
 from acts.language.wire import AGENT
-from acts.machines.agent_run import AgentRun, AgentSetup
+from acts.machines.agent_run import AgentRun
+from acts.machines.agent_setup import AgentSetup
 from acts.tree.records import AgentState, DelegateInput, TreePosition
 from acts.views.run_views import AgentView, forecast_plan
 from workflows.plan import FATAL

@@ -63,6 +63,8 @@ REGISTRY: Final = "acts.registry"
 FIRST_ATTEMPT: Final = "acts.firstAttempt"
 # … this one asks the server which task queues have workers,
 QUEUES: Final = "acts.queues"
+# … this one asks it whether the namespace has our search attributes,
+SEARCH_ATTRIBUTES: Final = "acts.searchAttributes"
 # … this one sends a request to a model
 MODEL: Final = "acts.model"
 # … and this one loads a saved Request (a delegate's definition)

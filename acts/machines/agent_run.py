@@ -6,16 +6,10 @@ a child that walks the plan of the tick, or a wait for a person. One step is und
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from acts.language.errors import CallError, InvalidRequest, truncate
-from acts.language.wire import (
-    LIMIT_EXCEEDED,
-    PAUSE,
-    PROVIDE,
-    RESUME,
-)
+from acts.language.errors import CallError
+from acts.language.wire import LIMIT_EXCEEDED, PAUSE, RESUME
 from acts.machines.budget import BudgetRefused, Granted
 from acts.machines.events import (
     Begin,
@@ -32,58 +26,32 @@ from acts.machines.events import (
     StartsReleased,
 )
 from acts.machines.ledger import RequestSize
-from acts.machines.loop import AskModel, AwaitApproval, DropRest, Finished, Loop, StartPlan, Step
+from acts.machines.loop import Loop
+from acts.machines.loop_steps import AskModel, AwaitApproval, DropRest, Finished, StartPlan, Step
 from acts.machines.plan_proposal import PlanProposals
+from acts.machines.provided_messages import ProvidedMessages, provide_signal
 from acts.machines.queue_watch import foreign_queues
 from acts.machines.request_size import ContextBytes, planner_request_size
-from acts.machines.run_commands import AskSolution, Finish, SignalChildren, StartPlanRun
+from acts.machines.run_commands import AskSolution, Finish, SignalChildren
 from acts.machines.run_machine import RunMachine
-from acts.machines.streamed_plan import StreamedPlan
+from acts.machines.tick_child import TickChild
 from acts.tree.decisions import Decision
-from acts.tree.identity import part_identity
-from acts.tree.records import (
-    Capabilities,
-    ContextRef,
-    GrantedRequest,
-    PermitLease,
-    PlanExtension,
-    PlanInput,
-    SettledRequest,
-    StreamedCalls,
-    TreePosition,
-    TreeSignal,
-)
+from acts.tree.records import StreamedCalls, TreeSignal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
     from acts.language.config import Config
-    from acts.language.messages import Data, Request
+    from acts.language.messages import Data
+    from acts.machines.agent_setup import AgentSetup
     from acts.machines.approval_effects import Decided
+    from acts.machines.streamed_plan import StreamedPlan
     from acts.plan.validate import ValidatedPlan
     from acts.tree.records import AgentState
 
 
-@dataclass(frozen=True, slots=True)
-class AgentSetup:
-    """What an agent knows before it begins. ``raw`` is its Request as JSON; ``run_id`` that of this run.
-
-    ``advance`` is the request to a model that it begins with, ``refusal`` the reason why it has none, ``lease`` its
-    permits.
-    """
-
-    raw: dict[str, Any]
-    request: Request
-    capabilities: Capabilities
-    position: TreePosition
-    run_id: str
-    advance: GrantedRequest | None = None
-    refusal: str | None = None
-    lease: PermitLease | None = None
-
-
 class AgentRun(RunMachine):
-    """``forecast`` says what a proposed plan will cost: of the part that is walked, and the bytes it is sent as."""
+    """``forecast`` says what a proposed plan will cost when a child walks it."""
 
     def __init__(self, own: str, setup: AgentSetup, forecast: Callable[[ValidatedPlan], dict[str, Any] | None]) -> None:
         super().__init__(own, setup.position, setup.advance, setup.lease)
@@ -101,10 +69,9 @@ class AgentRun(RunMachine):
         self._is_held = False
         self._context_bytes = ContextBytes()
         self._held_step: AskModel | StartPlan | DropRest | None = None
-        self._stream: StreamedPlan | None = None
+        self._child = TickChild(self)
         self._step: Step | None = None
-        self._settled_before_plan: tuple[SettledRequest, ...] = ()
-        self._provided: list[Data] = []
+        self.provided = ProvidedMessages()
         self.notes += [p.text() for p in self.loop.warnings if p.code == "limitLowered"]
 
     # -- what can be seen -----------------------------------------------------------------------
@@ -116,7 +83,7 @@ class AgentRun(RunMachine):
 
     @property
     def phase(self) -> str:
-        """``awaiting`` also while something waits in a run below, as far as this run is the root."""
+        """As of any run; at the root ``awaiting`` also while a plan is walked in which something waits."""
         if self.finished is not None:
             return self.finished
         if self.is_cancelling:
@@ -127,18 +94,14 @@ class AgentRun(RunMachine):
 
     @property
     def in_flight(self) -> int:
-        """1 while the model is asked or a plan is walked."""
+        """The request while the model is asked, and the plan while it is walked: both while an answer is streamed."""
         steps = int(isinstance(self._step, (AskModel, StartPlan, DropRest)) and self._held_step is None)
-        return steps + int(isinstance(self._step, AskModel) and self._is_streaming)
-
-    @property
-    def _is_streaming(self) -> bool:
-        return self._stream is not None and self._stream.has_started and not self._stream.is_over
+        return steps + int(isinstance(self._step, AskModel) and self._child.is_streaming)
 
     @property
     def streamed_count(self) -> int:
         """How many Calls of the answer that is being written have arrived."""
-        return 0 if self._stream is None else self._stream.received
+        return 0 if self._child.stream is None else self._child.stream.received
 
     @property
     def is_paused(self) -> bool:
@@ -176,18 +139,19 @@ class AgentRun(RunMachine):
         if isinstance(step, AwaitApproval):
             self._phase = "awaiting"
             return list(self.approvals.open("plan", self.version, self.config.approve, now))
-        if isinstance(step, (StartPlan, DropRest)) and self._stream is not None and self._is_streaming:
-            return self._end_stream(self._stream, step, now)
+        stream = self._child.stream
+        if isinstance(step, (StartPlan, DropRest)) and stream is not None and self._child.is_streaming:
+            return self._complete_plan(stream, step, now)
         if self._is_paused or (self._is_held and isinstance(step, AskModel)):
             self._held_step = step
             return []
         if isinstance(step, StartPlan):
             self._phase = "running"
             return list(self.budget.request_calls(f"plan-{step.tick}", step.calls))
-        self._absorb()
+        self._join_provided()
         self._phase = "planning"
         self._step = step = self.loop.ask()
-        self._stream = StreamedPlan(self.loop) if self.loop.may_stream and not self.budget.limits_calls else None
+        self._child.expect_answer()
         return list(self.budget.request([f"tick-{step.tick}"], self._size()))
 
     def _take_held_step(self, now: str) -> list[Any]:
@@ -206,42 +170,21 @@ class AgentRun(RunMachine):
         """The budget allows the request of a tick, or the Calls of its plan."""
         step = self._step
         if isinstance(step, AskModel) and effect.key == f"tick-{step.tick}":
-            return [AskSolution(step.tick, step.message_count, effect.request, streams=self._stream is not None)]
+            return [AskSolution(step.tick, step.message_count, effect.request, streams=self._child.stream is not None)]
         if isinstance(step, StartPlan) and effect.key == f"plan-{step.tick}":
-            return self._start_plan(step.tick, step.request, step.ids)
+            return self._child.start(step.tick, step.request, step.ids)
         return list(self.budget.settle(effect.key, None))
 
     def on_refused(self, effect: BudgetRefused, now: str) -> list[Any]:
         """A limit of the budget ends the run; what was done is kept."""
-        step = self._step
-        tick = f"tick {self.loop.tick}: "
-        if isinstance(step, AskModel):
+        if isinstance(self._step, AskModel):
             self.loop.undo_tick()
             return self._finish(Finished("failed", f"{effect.reason}, and there is no output", LIMIT_EXCEEDED))
-        return self._finish(Finished("failed", f"{tick}{effect.reason}", LIMIT_EXCEEDED))
+        return self._finish(Finished("failed", f"tick {self.loop.tick}: {effect.reason}", LIMIT_EXCEEDED))
 
     def on_history_full(self, error: CallError, now: str) -> list[Any]:
         """The run ends as at any other limit; what was done is kept."""
         return self._finish(Finished("failed", f"tick {self.loop.tick}: {error.message}", error.code))
-
-    def _start_plan(
-        self, tick: int, request: dict[str, Any], ids: Sequence[str], *, is_growing: bool = False
-    ) -> list[Any]:
-        """Start the plan, and give it the messages that came after its Request was built."""
-        self._settled_before_plan = self.budget.take_unreported()
-        own = PlanInput(
-            request=request, position=self._plan_position(f"plan-{tick}"), part=True, isGrowing=is_growing,
-            capabilities=self.setup.capabilities.model_copy(update={"tools": {}}),
-            context=ContextRef(workflowId=self.own, runId=self.setup.run_id,
-                               messageCount=len(self.loop.request.context)),
-            approve=(self.setup.raw.get("config") or {}).get("approve"), forecast=self.proposals.take_forecast(),
-            settled=self._settled_before_plan,
-        )  # fmt: skip
-        start = StartPlanRun(f"plan-{tick}", f"tick {tick}: {', '.join(ids)}", own)
-        return [start, *(SignalChildren(PROVIDE, m.raw, has_payload=True) for m in self._provided)]
-
-    def _plan_position(self, name: str) -> TreePosition:
-        return self.position.child(self.own, identity=part_identity(self.position.identity, name))
 
     def _finish(self, end: Finished) -> list[Any]:
         self.failure = end if end.status != "completed" else None
@@ -256,9 +199,9 @@ class AgentRun(RunMachine):
         out: list[Any] = list(self.budget.settle(f"tick-{self.loop.tick}", answer["usage"]))
         if self.is_cancelling:
             return out
-        started = self._stream.started_calls if self._stream is not None else []
+        started = self._child.started_calls
         if not started:
-            self._absorb()
+            self._join_provided()
         if "unusable" in answer:
             return out + self._take_step(self.loop.answer_unusable(**answer["unusable"], started=started), now)
         step = self.loop.answered(answer["solution"], started)
@@ -270,54 +213,39 @@ class AgentRun(RunMachine):
         out: list[Any] = list(self.budget.settle(f"tick-{self.loop.tick}", event.usage))
         if self.is_cancelling:
             return out
-        if self._stream is not None and self._is_streaming:
+        if self._child.is_streaming:
             error = event.error
-            step = self.loop.answer_unusable(error.code, error.message, started=self._stream.started_calls)
+            step = self.loop.answer_unusable(error.code, error.message, started=self._child.started_calls)
             return out + self._take_step(step, now)
         text = f"tick {self.loop.tick}: the model gave no answer: {event.error.message}"
         return out + self._finish(Finished("failed", text, event.error.code))
 
-    # -- an answer that is still being written ------------------------------------------------------
+    # -- the plan of a tick -------------------------------------------------------------------------
 
     def on_record(self, record: TreeSignal, now: str) -> list[Any]:
         """Calls of the answer that is being written: what can start is passed on."""
-        stream, step = self._stream, self._step
-        if not isinstance(record, StreamedCalls) or not isinstance(step, AskModel) or stream is None:
+        step = self._step
+        if not isinstance(record, StreamedCalls) or not isinstance(step, AskModel) or self.is_cancelling:
             return []
-        if record.tick != step.tick or self.is_cancelling:
-            return []
-        part = stream.add(record, may_start=not self._is_paused)
-        if part is None or isinstance(part, PlanExtension):
-            return [] if part is None else stream.send(part)
-        ids = [call["id"] for call in self.loop.results.walking]
-        return self._start_plan(step.tick, part, [*ids, "…"], is_growing=True)
+        return self._child.extend(record, step)
 
     def on_child_started(self, event: ChildStarted) -> list[Any]:
         """The plan gets what has been written since its start."""
-        return [] if self._stream is None else self._stream.child_started(event.workflow_id)
+        return self._child.started(event.workflow_id)
 
-    def _end_stream(self, stream: StreamedPlan, step: StartPlan | DropRest, now: str) -> list[Any]:
-        """The answer is complete: its plan gets the rest, or the word that there is none."""
+    def _complete_plan(self, stream: StreamedPlan, step: StartPlan | DropRest, now: str) -> list[Any]:
+        """The answer whose plan is walked already is complete; a plan that has ended since is judged now."""
         self._phase = "running"
         stream.is_over = True
-        if stream.early_end is not None:
-            return self._plan_ended(stream.early_end, now)
-        last = (
-            PlanExtension(isComplete=True, dropped=step.reason)
-            if isinstance(step, DropRest)
-            else stream.complete(step.request)
-        )
-        permits = self.permits.hand_over_more(f"plan-{step.tick}")  # the plan gets the permit of the request, too
-        return stream.send(last.model_copy(update={"permits": permits}))
+        return self._child.complete(step) if stream.early_end is None else self._plan_ended(stream.early_end, now)
 
     def _plan_ended(self, event: ChildEnded, now: str) -> list[Any]:
-        if isinstance(self._step, AskModel) and self._stream is not None and not self.is_cancelling:
-            self._stream.child_ended(event)
+        if isinstance(self._step, AskModel) and not self.is_cancelling and self._child.ended_early(event):
             return []
         report, tick = event.report or {}, self.loop.tick
         decisions = report.get("decisions") or ()
         if event.accounting is None:
-            self.budget.take(self._settled_before_plan)  # nobody else may have told the root
+            self.budget.take(self._child.settled_before)  # it may not have reported them to the root
         if self.is_cancelling or event.error is not None:
             self.approvals.records += [{**record, "tick": tick} for record in decisions]
         if self.is_cancelling:
@@ -330,7 +258,7 @@ class AgentRun(RunMachine):
                 return self._take_step(self.loop.answer_unusable(event.error.code, text), now)
             text = f"tick {tick}: its plan did not end by itself: {event.error.code}: {event.error.message}"
             return self._finish(Finished("failed", text, event.error.code))
-        self._absorb()
+        self._join_provided()
         if "forecast" in report:
             self.proposals.forecasts.append(report["forecast"])
         named = [self.loop.results.with_full_id(record) for record in decisions]
@@ -343,16 +271,11 @@ class AgentRun(RunMachine):
 
     def _provide(self, event: Provided, _now: str) -> list[Any]:
         """A message joins the context before the next step; the plan that is walked gets it too."""
-        self._provided.append(event.message)
-        return [SignalChildren(PROVIDE, event.message.raw, has_payload=True)]
+        self.provided.add([event.message])
+        return [provide_signal(event.message)]
 
-    def _absorb(self) -> None:
-        for message in self._provided:
-            try:
-                self.loop.provide(message)
-            except (InvalidRequest, CallError) as error:
-                self.note(f"a message was refused: {truncate(str(error), 200)}")
-        self._provided.clear()
+    def _join_provided(self) -> None:
+        self.provided.join(self.loop.provide, self.note)
 
     def _pause(self, _event: PauseRequested, _now: str) -> list[Any]:
         self._is_paused = True
@@ -402,7 +325,7 @@ class AgentRun(RunMachine):
         return {
             "request": self.setup.raw, "capabilities": self.setup.capabilities, "position": self.position,
             "loop": loop, "isPaused": self._is_paused, "version": self.version,
-            "forecasts": tuple(self.proposals.forecasts), "provided": tuple(m.raw for m in self._provided),
+            "forecasts": tuple(self.proposals.forecasts), "provided": tuple(m.raw for m in self.provided.messages),
         }  # fmt: skip
 
     def restore(self, state: AgentState, provided: Iterable[Data]) -> None:
@@ -412,7 +335,7 @@ class AgentRun(RunMachine):
         self._is_paused = state.isPaused
         self.proposals.version = state.version
         self.proposals.forecasts = list(state.forecasts)
-        self._provided = list(provided)
+        self.provided.add(provided)
 
 
 _HANDLERS: Final[dict[type, Callable[[AgentRun, Any, str], list[Any]]]] = {

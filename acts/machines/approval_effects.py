@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from acts.machines.budget import SendRecord
+
 if TYPE_CHECKING:
     from acts.tree.decisions import Decision, PendingApproval
     from acts.tree.records import DecisionAnswer
@@ -48,3 +50,6 @@ class Note:
     """A remark for ``status`` and the page."""
 
     text: str
+
+
+ApprovalEffect = Decided | StartTimer | CancelTimer | AnswerUpdate | Note | SendRecord

@@ -31,10 +31,11 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from acts.language.errors import CallError, DecisionRefused, InvalidRequest, PlanError, truncate
-from acts.language.wire import APPROVE, DECISION_ANSWER, INVALID_REQUEST, PENDING_CHANGED, REFUSED, REJECT
-from acts.machines.approval_effects import AnswerUpdate, CancelTimer, Decided, Note, StartTimer
+from acts.language.errors import CallError, DecisionRefused, PlanError
+from acts.language.wire import APPROVE, PENDING_CHANGED, REJECT
+from acts.machines.approval_effects import ApprovalEffect, CancelTimer, Decided, Note, StartTimer
 from acts.machines.budget import SendRecord
+from acts.machines.decision_answers import DecisionAnswers, problem_of, refusal, refusal_note
 from acts.machines.early_decisions import EarlyDecisions, ReceivedDecision
 from acts.machines.pending_below import PendingBelow
 from acts.machines.pending_reports import PendingReports, reported_key
@@ -56,22 +57,6 @@ _REPORT: Final = "pending"
 Key = tuple[str, str | None, str | None]  # what, call, instance
 
 
-ApprovalEffect = Decided | StartTimer | CancelTimer | AnswerUpdate | Note | SendRecord
-
-
-def problem_of(error: PlanError | CallError) -> DecisionAnswer:
-    """An error as the answer to a decision."""
-    if isinstance(error, InvalidRequest):
-        return DecisionAnswer(id="", type=INVALID_REQUEST, message=str(error), details=error.to_json())
-    text = error.message if isinstance(error, CallError) else str(error)
-    refused = isinstance(error, (DecisionRefused, CallError))
-    return DecisionAnswer(id="", type=REFUSED if refused else type(error).__name__, message=text)
-
-
-def _refusal(text: str) -> DecisionAnswer:
-    return problem_of(DecisionRefused(text))
-
-
 class Approvals:
     """``check`` raises for a decision that the run cannot carry out now; what it returns travels in ``Decided``."""
 
@@ -84,7 +69,7 @@ class Approvals:
         self._settings: dict[Key, Approve] = {}
         self._since: dict[str, str] = {}  # when something began to wait that has not opened yet, or not again
         self._carried: set[str] = set()  # what people saw wait in the run before continue-as-new
-        self._updates = OpenUpdates()
+        self.answers = DecisionAnswers(own)
         self._early = EarlyDecisions(own)
         self.below = PendingBelow(own)
         self.reports = PendingReports(own, position)
@@ -179,7 +164,7 @@ class Approvals:
     ) -> list[ApprovalEffect]:
         """A person decides, by the signal ``word`` or by the update of this id."""
         if update is not None:
-            self._updates.add(update)
+            self.answers.add_update(update)
         try:
             decision = read_decision(raw, word)
             item = ReceivedDecision(decision, id=update or "")
@@ -189,12 +174,8 @@ class Approvals:
         except (PlanError, CallError) as error:
             problem = problem_of(error)
             if update is not None:
-                return self._updates.answer(update, problem)
-            return [Note(f"the signal {word} was refused: {truncate(problem.message, 200)}")]
-
-    def refuse_open_updates(self, text: str) -> list[ApprovalEffect]:
-        """The run ends before the runs that judge these decisions have answered."""
-        return self._updates.answer_all(_refusal(text))
+                return self.answers.answer_update(update, problem)
+            return [refusal_note(f"signal {word}", problem.message)]
 
     def _goes_to_root(self, decision: Decision, *, has_children: bool) -> bool:
         """True where only the root knows which of several waits may be meant."""
@@ -222,7 +203,7 @@ class Approvals:
             return [self._forward(wait, item)]
         if self._early.is_unseen(wait) and not self._early.is_early(item, ()):
             raise DecisionRefused(f"{wait} began to wait after the decision was made, and nobody has seen it")
-        return [*self._take(wait, item.decision, now), *self._answer(item, None)]
+        return [*self._take(wait, item.decision, now), *self.answers.answer(item, None)]
 
     def _in_scope(self, scope: str | None) -> list[PendingApproval]:
         return self.pending if scope in (None, self.own) else self.below.visible(scope)
@@ -257,7 +238,7 @@ class Approvals:
         try:
             return self._take(wait, Decision(on_timeout, by=ENGINE, reason=reason), now)
         except (PlanError, CallError) as error:
-            return [Note(f"the decision {on_timeout} was refused: {truncate(str(error), 200)}")]
+            return [refusal_note(f"decision {on_timeout}", str(error))]
 
     def _judge_early(self, wait: PendingApproval, now: str) -> list[ApprovalEffect]:
         """Judge the decisions that came before this wait: of those that fit it, the first that is accepted holds."""
@@ -270,12 +251,12 @@ class Approvals:
                     raise DecisionRefused(f"another decision about {wait} came before this one")
                 check_version(wait, item.decision)
                 if is_own:
-                    out += [*self._take(wait, item.decision, now), *self._answer(item, None)]
+                    out += [*self._take(wait, item.decision, now), *self.answers.answer(item, None)]
                     is_decided = True
                 else:
                     out.append(self._forward(wait, item))  # the run that waits judges each in turn
             except (PlanError, CallError) as error:
-                out += self._answer(item, problem_of(error))
+                out += self.answers.answer(item, problem_of(error))
         return out
 
     # -- between the runs of a tree --------------------------------------------------------------
@@ -294,10 +275,10 @@ class Approvals:
             check_version(wait, item.decision)
             out = self._take(wait, item.decision, now)
         except (PlanError, CallError) as error:
-            return self._answer(item, problem_of(error))
+            return self.answers.answer(item, problem_of(error))
         if _closes(item.decision):
             self.reports.drop(wait)  # the answer says it
-        return [*out, *self._answer(item, None)]
+        return [*out, *self.answers.answer(item, None)]
 
     def _target(self, raw: Mapping[str, Any]) -> PendingApproval:
         """The wait of this run that the root means."""
@@ -311,32 +292,18 @@ class Approvals:
             raise DecisionRefused(f"{target} does not wait any more")
         return wait
 
-    def _answer(self, item: ReceivedDecision, problem: DecisionAnswer | None) -> list[ApprovalEffect]:
-        """Answer whoever decided: an update of this run, or the run that a person told."""
-        if item.reply_to is not None and item.reply_to != self.own:
-            if not item.id and problem is None:
-                return []  # a signal expects no answer
-            answer = (problem or DecisionAnswer(id="")).model_copy(update={"id": item.id})
-            return [SendRecord(item.reply_to, DECISION_ANSWER, answer)]
-        if item.id:
-            return self._updates.answer(item.id, problem)
-        if problem is None:
-            return []
-        return [Note(f"the decision {item.decision.decision} was refused: {truncate(problem.message, 200)}")]
-
     def on_answer(self, answer: DecisionAnswer) -> list[ApprovalEffect]:
         """At the root: the run that waits has judged a decision. At a run in between: the root passes that on."""
-        item = self.below.take_forward(answer.id, is_accepted=answer.type is None)
-        if item is None:
-            item = ReceivedDecision(Decision("that was forwarded"), id=answer.id)
-        return self._answer(item, None if answer.type is None else answer)
+        return self._end_forward(answer.id, None if answer.type is None else answer)
 
     def undeliverable(self, id_: str) -> list[ApprovalEffect]:
         """A decision did not reach its run: that has just ended, and nothing waits there any more."""
-        item = self.below.take_forward(id_, is_accepted=False)
-        if item is None:
-            item = ReceivedDecision(Decision("that was forwarded"), id=id_)
-        return self._answer(item, _refusal("the run that waited has just ended: nothing is left to decide there"))
+        return self._end_forward(id_, refusal("the run that waited has just ended: nothing is left to decide there"))
+
+    def _end_forward(self, id_: str, problem: DecisionAnswer | None) -> list[ApprovalEffect]:
+        """Answer the decision that was forwarded under this id: the root's, or that of an update of this run."""
+        item = self.below.take_forward(id_, is_accepted=problem is None)
+        return [*self.answers.answer(item or ReceivedDecision(Decision("that was forwarded"), id=id_), problem)]
 
     def on_pending_changed(self, record: PendingChanged, now: str) -> list[ApprovalEffect]:
         """At the root: a run below reports what waits there."""
@@ -350,8 +317,8 @@ class Approvals:
 
     def forget(self, workflow_id: str) -> list[ApprovalEffect]:
         """A run below has ended, and with it whatever runs below that."""
-        problem = _refusal("the run that waited ended before it could judge the decision")
-        return [effect for item in self.below.forget(workflow_id) for effect in self._answer(item, problem)]
+        problem = refusal("the run that waited ended before it could judge the decision")
+        return [effect for item in self.below.forget(workflow_id) for effect in self.answers.answer(item, problem)]
 
     # -- reports to the root ------------------------------------------------------------------------
 
@@ -377,28 +344,6 @@ class Approvals:
         self._carried = set(data["since"])
         self.reports.restore(data["reported"])
         self._early.restore(data)
-
-
-class OpenUpdates:
-    """The updates that nobody has answered yet, by id; each is answered once."""
-
-    def __init__(self) -> None:
-        self._ids: dict[str, None] = {}
-
-    def add(self, id_: str) -> None:
-        """An update waits for its answer."""
-        self._ids[id_] = None
-
-    def answer(self, id_: str, problem: DecisionAnswer | None) -> list[ApprovalEffect]:
-        """Answer an update; nothing for one that has its answer."""
-        if id_ not in self._ids:
-            return []
-        del self._ids[id_]
-        return [AnswerUpdate(id_, problem)]
-
-    def answer_all(self, problem: DecisionAnswer) -> list[ApprovalEffect]:
-        """Refuse what is left."""
-        return [effect for id_ in list(self._ids) for effect in self.answer(id_, problem)]
 
 
 def _closes(decision: Decision) -> bool:

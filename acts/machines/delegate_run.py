@@ -17,7 +17,6 @@ from acts.language.wire import (
     BUDGET_SPENT,
     PAUSE,
     PLAN_FAILED,
-    PROVIDE,
     REJECT,
     RESUME,
     SCHEMA_MISMATCH,
@@ -34,6 +33,7 @@ from acts.machines.events import (
     Provided,
     ResumeRequested,
 )
+from acts.machines.provided_messages import provide_signal
 from acts.machines.request_size import ContextBytes, latent_request_size
 from acts.machines.run_commands import AskOutput, Finish, SignalChildren, StartActivity, StartPlanRun
 from acts.machines.run_machine import RunMachine
@@ -158,7 +158,7 @@ class WalkedDelegate(DelegateMachine):
             if not self._has_plan:
                 self._provided.append(event.message)
                 return []
-            return [_provide(event.message)]
+            return [provide_signal(event.message)]
         return super().react(event, now)
 
     def on_granted(self, effect: Granted, now: str) -> list[Any]:
@@ -167,7 +167,7 @@ class WalkedDelegate(DelegateMachine):
         identity = part_identity(self.position.identity, _PLAN)
         own = PlanInput(request=self._raw, position=self.position.child(self.own, identity=identity))
         start = StartPlanRun(_PLAN, f"the plan of {truncate(self._name, 150)}", own)
-        return [start, *map(_provide, self._provided)]
+        return [start, *map(provide_signal, self._provided)]
 
     def on_refused(self, effect: BudgetRefused, now: str) -> list[Any]:
         """The budget does not allow its Calls."""
@@ -249,7 +249,3 @@ class AnonymousDelegate(DelegateMachine):
     def on_refused(self, effect: BudgetRefused, now: str) -> list[Any]:
         """The budget does not allow its request."""
         return self.fail(CallError(BUDGET_SPENT, f"{effect.reason}, and this call needs a request to a model"))
-
-
-def _provide(message: Data) -> SignalChildren:
-    return SignalChildren(PROVIDE, message.raw, has_payload=True)

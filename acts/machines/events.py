@@ -6,7 +6,7 @@ about by its key in the plan, not by its rank: an edit may have moved it meanwhi
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -65,14 +65,13 @@ class ChildStarted:
 class ChildEnded:
     """A child ended. ``report`` is what it says of itself, also when it failed; ``error`` is its failure.
 
-    ``is_abrupt``: it was terminated or timed out, so it said nothing to the root. ``is_unstarted``: it never
-    ran, since what it would be started with is too large.
+    ``is_unstarted``: it never ran, since what it would be started with is too large. ``accounting`` is what the tree
+    counts of its work, None where it ended without a word of that.
     """
 
     key: str
     report: dict[str, Any] | None
     error: CallError | None = None
-    is_abrupt: bool = False
     is_unstarted: bool = False
     accounting: Accounting | None = None
 
@@ -173,7 +172,7 @@ class RecordLost:
     """A record that this run sent did not arrive."""
 
     key: str
-    reason: str = field(default="")
+    reason: str = ""
 
 
 Event = (

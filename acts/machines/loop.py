@@ -10,10 +10,9 @@ Plain data, like the walk: no clock, no Temporal. ``AgentRun`` performs the step
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from acts.language.errors import DecisionRefused, EngineError, InvalidRequest, Problem
+from acts.language.errors import EngineError, InvalidRequest, Problem
 from acts.language.messages import Data, Request, output_schema
 from acts.language.schemas import find_schema_problem
 from acts.language.tools import Tool, read_tools
@@ -22,12 +21,12 @@ from acts.language.values import Json
 from acts.language.wire import (
     INVALID_SOLUTION,
     LIMIT_EXCEEDED,
-    NOT_RUN,
     REJECTED,
 )
 from acts.machines.agent_context import MAX_ERRORS_SHOWN, AgentContext
+from acts.machines.loop_steps import AskModel, AwaitApproval, DropRest, Finished, StartPlan, Step
 from acts.machines.output_check import OutputCheck
-from acts.machines.tick_plans import TickPlans
+from acts.machines.tick_plans import TickPlans, started_part, with_changed_call
 from acts.machines.tick_results import TickResults
 from acts.machines.turn_log import ANSWER_REFUSED, NOT_FIRST, TickOutcome, TurnLog
 from acts.plan.validate import ValidatedPlan, settings_problems_of
@@ -35,54 +34,6 @@ from acts.planner.solution import output_problems, shape_problems
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
-
-
-@dataclass(frozen=True, slots=True)
-class AskModel:
-    """Ask the model: tick ``tick``, the first ``message_count`` messages of the context being what it is shown."""
-
-    tick: int
-    message_count: int
-
-
-@dataclass(frozen=True, slots=True)
-class StartPlan:
-    """Walk ``request`` as a plan of its own; ``ids`` are its Calls' ids in the Solution.
-
-    It makes so many ``calls``, those of a template once for each instance.
-    """
-
-    tick: int
-    request: dict[str, Any]
-    ids: tuple[str, ...]
-    calls: int
-
-
-@dataclass(frozen=True, slots=True)
-class Finished:
-    """The end: ``completed`` with an output, or ``failed`` at the limit that ``message`` names."""
-
-    status: str
-    message: str = ""
-    code: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class AwaitApproval:
-    """A person approves the plan of this tick before any of it runs: ``approved``, ``rejected``, ``edited``."""
-
-    tick: int
-
-
-@dataclass(frozen=True, slots=True)
-class DropRest:
-    """The answer cannot be used, and Calls of it have started: the plan of this tick is what has started."""
-
-    tick: int
-    reason: str
-
-
-Step = AskModel | AwaitApproval | StartPlan | DropRest | Finished
 
 
 class Loop:
@@ -98,17 +49,9 @@ class Loop:
         self, request: Request, registry: Mapping[str, Json], served: Iterable[str],
         calls_refusal: Callable[[int], str | None] = lambda _: None,
     ) -> None:  # fmt: skip
-        problems = [*request.problems, *settings_problems_of(request)]
         tools = read_tools(request, registry, frozenset(served).__contains__)
-        problems.extend(tools.problems)
-        if request.config.model is None:
-            models = '"anthropic:…", "openai:…" or "scripted:…"'
-            hint = f"set config.model, e.g. {models}; a plan without a planner is a Plan"
-            problems.append(Problem("noModel", "an agent needs a model to plan", "/config/model", hint=hint))
         self.output_schema = output_schema(request.schema)
-        if self.output_schema is not None and not any(p.pointer == "/schema" for p in problems):
-            problem = find_schema_problem(self.output_schema, ("schema",), "invalidSchema")
-            problems.extend([problem] if problem is not None else [])
+        problems = _find_problems(request, tools.problems, self.output_schema)
         self.context = AgentContext(request)
         problems.extend(self.context.log.problems)
         if any(p.fatal for p in problems):
@@ -198,7 +141,8 @@ class Loop:
     def plan_ended(self, result: Mapping[str, Any]) -> Step:
         """The plan of this tick has been walked; ``result`` is that of a Plan."""
         if self._dropped is not None:
-            result = self._without_dropped(result)
+            result, planned = started_part(result, self.prepared)
+            self.context.append([self.plans.message(planned)])
         self.context.append(result.get("context") or ())
         count = len(self.results.calls)
         failures = self.results.record(result, self.tick)
@@ -220,14 +164,13 @@ class Loop:
         )  # fmt: skip
         return self.next_tick() if is_withheld or not wants_output or problems else Finished("completed")
 
-    # -- an answer that is still being written -----------------------------------------------------
+    def plan_cancelled(self, result: Mapping[str, Any]) -> None:
+        """The plan of this tick was cancelled; ``result`` is what it had done, or nothing."""
+        if result:
+            self.context.append(result.get("context") or ())
+            self.results.record(result, self.tick)
 
-    @property
-    def may_stream(self) -> bool:
-        """True when Calls may start while the model still writes: nothing is asked first, and no instances."""
-        config = self.request.config
-        is_whole = config.step == "plan" and not self.request.instances()
-        return config.stream and self.mode == "eager" and is_whole and not self.asks_for_plan
+    # -- an answer that is still being written -----------------------------------------------------
 
     def streamed_request(self, prepared: ValidatedPlan) -> dict[str, Any]:
         """The Request of the beginning of a plan, which is walked from now on."""
@@ -235,21 +178,6 @@ class Loop:
         self.prepared, self.plan_tick = prepared, self.tick
         self.results.begin(nodes, self.tick)
         return self.plans.request_for(prepared, nodes)
-
-    def _without_dropped(self, result: Mapping[str, Any]) -> dict[str, Any]:
-        """The result of a plan without the Calls that had not started; the others are the plan."""
-        calls = [call for call in result["calls"] if (call.get("error") or {}).get("code") != NOT_RUN]
-        places = {int(call["id"].partition(":")[0]) - 1 for call in calls}
-        plan = self.prepared.request.plan if self.prepared is not None else None
-        started = [call for i, call in enumerate(plan.calls if plan is not None else ()) if i in places]
-        self.context.append([{"type": "plan", "plan": started, "mode": self.mode}])
-        return {**result, "calls": calls}
-
-    def plan_cancelled(self, result: Mapping[str, Any]) -> None:
-        """The plan of this tick was cancelled; ``result`` is what it had done, or nothing."""
-        if result:
-            self.context.append(result.get("context") or ())
-            self.results.record(result, self.tick)
 
     # -- decisions about the plan of a tick -------------------------------------------------------
 
@@ -279,7 +207,7 @@ class Loop:
     def rejected(self, reason: str) -> Step:
         """Nothing of it runs; the model is told why and plans again."""
         calls, self._proposal = self.proposed_calls, None
-        self.context.append([{"type": "plan", "plan": calls, "mode": self.mode}])
+        self.context.append([self.plans.message(calls)])
         self._append_problems([Problem(REJECTED, reason)], [])
         self.turn_log.reject(reason, calls)
         return self.next_tick()
@@ -290,20 +218,11 @@ class Loop:
         Raises:
             InvalidRequest, DecisionRefused: with every problem.
         """
-        calls = list(plan) if plan is not None else self._with_changed_call(id_, changed)
+        calls = list(plan) if plan is not None else with_changed_call(self.prepared, self.proposed_calls, id_, changed)
         refusal = self._refusal_of(calls)
         if refusal:
             raise InvalidRequest([Problem("limitExceeded", refusal, "/calls")])
         return self.plans.validate_unread(calls)
-
-    def _with_changed_call(self, id_: str | None, changed: Json) -> list[Json]:
-        nodes = self.prepared.nodes if self.prepared is not None else ()
-        place = next((n.index for n in nodes if n.id == id_), None)
-        if place is None:
-            raise DecisionRefused(f"there is no call {id_} in the plan that waits")
-        calls = list(self.proposed_calls)
-        calls[place] = changed
-        return calls
 
     def edited(self, prepared: ValidatedPlan) -> None:
         """Another plan is proposed instead, as ``check_edit`` returned it."""
@@ -328,7 +247,7 @@ class Loop:
         self._is_partly_run = len(nodes) < len(prepared.nodes)
         self.results.begin(nodes, self.tick)
         request = self.plans.request_for(prepared, nodes)
-        self.context.append([{"type": "plan", "plan": calls, "mode": self.mode}])
+        self.context.append([self.plans.message(calls)])
         count = self.request.count_calls([n.planned for n in nodes])
         return StartPlan(self.tick, request, tuple(n.id for n in nodes), count)
 
@@ -404,3 +323,16 @@ class Loop:
         if proposal is not None:
             self._output.wanted = proposal["output"]
             self.edited(self.plans.validate(list(proposal["calls"])))
+
+
+def _find_problems(request: Request, tool_problems: Iterable[Problem], schema: Json) -> list[Problem]:
+    """What is wrong with the Request of an agent, apart from its context; ``schema`` is that of its output."""
+    problems = [*request.problems, *settings_problems_of(request), *tool_problems]
+    if request.config.model is None:
+        models = '"anthropic:…", "openai:…" or "scripted:…"'
+        hint = f"set config.model, e.g. {models}; a plan without a planner is a Plan"
+        problems.append(Problem("noModel", "an agent needs a model to plan", "/config/model", hint=hint))
+    if schema is not None and not any(p.pointer == "/schema" for p in problems):
+        problem = find_schema_problem(schema, ("schema",), "invalidSchema")
+        problems.extend([problem] if problem is not None else [])
+    return problems

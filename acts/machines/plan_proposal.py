@@ -10,12 +10,13 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from acts.language.wire import APPROVAL_TIMEOUT, APPROVE, EDIT, REJECT
-from acts.machines.loop import Finished, Loop, Step
+from acts.machines.loop_steps import Finished, Step
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from acts.machines.approval_effects import Decided
+    from acts.machines.loop import Loop
     from acts.plan.validate import ValidatedPlan
     from acts.tree.decisions import Decision
 

@@ -2,16 +2,15 @@
 
 It holds the walk and turns its commands into those of a run: what stands behind a Call decides whether
 an activity, a request to the model, a child or a run of its own starts, and whether the budget is asked
-before. It judges decisions about its plan and its Calls. Nothing here waits for anything.
+before. Nothing here waits for anything.
 """
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any, Final
 
-from acts.language.errors import CallError, DecisionRefused, InvalidRequest, truncate
-from acts.language.wire import APPROVE, CANCELLED, EDIT, ENGINE_ERROR, NOT_RUN, PAUSE, PROVIDE, REJECT, REJECTED, RESUME
+from acts.language.errors import CallError, InvalidRequest, truncate
+from acts.language.wire import CANCELLED, ENGINE_ERROR, NOT_RUN, PAUSE, PROVIDE, RESUME
 from acts.machines.budget import BudgetRefused, Granted
 from acts.machines.call_starts import CallStarts
 from acts.machines.child_reports import decision_seen_from_above, reported_instances
@@ -31,7 +30,8 @@ from acts.machines.events import (
     StartsHeld,
     StartsReleased,
 )
-from acts.machines.plan_setup import PlanSetup, validate_edit, validate_extended
+from acts.machines.plan_decisions import PlanDecisions
+from acts.machines.plan_setup import PlanSetup, validate_extended
 from acts.machines.queue_watch import foreign_queues
 from acts.machines.run_commands import Finish, SignalChildren
 from acts.machines.run_machine import RunMachine
@@ -39,25 +39,22 @@ from acts.machines.streamed_plan import extended_request
 from acts.machines.walk import Walk
 from acts.plan.planned_call import UNIT, PlannedCall
 from acts.plan.validate import ValidatedPlan
-from acts.tree.batches import count_calls, expand_template, needs_children, split_into_children
+from acts.tree.batches import count_calls
 from acts.tree.decisions import Decision
-from acts.tree.records import InstanceInput, PlanExtension
+from acts.tree.records import PlanExtension
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
 
     from acts.language.config import Config
     from acts.language.messages import Data
     from acts.machines.approval_effects import Decided
     from acts.machines.commands import Command
+    from acts.machines.plan_decisions import Forecast
     from acts.tree.records import PlanState, TreeSignal
-
-    Forecast = Callable[[ValidatedPlan], dict[str, Any] | None]
 
 # What of its input a run needs no more when it continues as new
 _NOT_CARRIED: Final[dict[str, Any]] = {"request": {}, "capabilities": None, "settled": ()}
-# Bytes of a parameter that the root is shown of a Call that waits below it
-MAX_REPORTED_BYTES: Final = 600
 
 
 class PlanRun(RunMachine):
@@ -72,13 +69,10 @@ class PlanRun(RunMachine):
         self.price = setup.capabilities.price
         self.raw = setup.raw
         self._starts = CallStarts(self)
-        self.walk = Walk(self._own_part(setup.prepared), identify, self._may_start)
+        self.walk = Walk(setup.own_part(setup.prepared), identify, self._may_start)
         self.walk.counts_elements = self.budget.limits_calls
-        self.version = 1
-        self.is_approved = not asks_for_plan(setup.prepared)
-        self.forecast: dict[str, Any] | None = None if setup.input is None else setup.input.forecast
-        self._forecast_plan = forecast
-        self._checked: tuple[Any, ValidatedPlan] | None = None
+        self.decisions = PlanDecisions(self, forecast, is_approved=not asks_for_plan(setup.prepared))
+        self.decisions.forecast = None if setup.input is None else setup.input.forecast
         self.notes += [p.text() for p in setup.prepared.warnings if p.code == "limitLowered"]
         self.walk.growing = setup.input is not None and setup.input.isGrowing
         if setup.input is None:
@@ -127,7 +121,7 @@ class PlanRun(RunMachine):
             return "cancelled"
         if self.walk.paused:
             return "paused"
-        if not self.is_approved:
+        if not self.decisions.is_approved:
             return "awaiting"
         waiting = self.approvals.below.count_waiting(self.children.values())
         waits = self.walk.running <= waiting and (self.walk.running or self.walk.counts.get("awaiting"))
@@ -145,9 +139,9 @@ class PlanRun(RunMachine):
         return [] if handler is None else handler(self, event, now)
 
     def _begin(self, _event: Begin, now: str) -> list[Any]:
-        if self.is_approved:
-            return self._perform(self.walk.begin(now), now)
-        return list(self.approvals.open("plan", self.version, self.config.approve, now))
+        if self.decisions.is_approved:
+            return self.perform(self.walk.begin(now), now)
+        return self.decisions.ask_about_plan(now)
 
     def _completed(self, event: CallCompleted, now: str) -> list[Any]:
         self.usage.add(event.usage)
@@ -172,13 +166,13 @@ class PlanRun(RunMachine):
 
     def on_history_full(self, error: CallError, now: str) -> list[Any]:
         """What has not settled fails; what has completed is in the result."""
-        return [*self.approvals.close_all(), *self._perform(self.walk.exhaust(error, now), now)]
+        return [*self.approvals.close_all(), *self.perform(self.walk.exhaust(error, now), now)]
 
     def on_call(self, key: str, event: Callable[[int], list[Command]], now: str) -> list[Any]:
         """Hand the walk the end of a Call or an element, by the row that it has now."""
         self.permits.release(key)
         row = self.walk.rows.get(key)
-        return [] if row is None else self._perform(event(row), now)
+        return [] if row is None else self.perform(event(row), now)
 
     def _child_result(self, event: ChildEnded, now: str) -> list[Any]:
         """What a child came to: an instance's report, or the result of a delegated Call."""
@@ -188,11 +182,11 @@ class PlanRun(RunMachine):
         node, report = self.walk.states.node(row), event.report
         self.approvals.records += [decision_seen_from_above(node, r) for r in (report or {}).get("decisions") or ()]
         if node.kind == UNIT:
-            return self._perform(self.walk.child_ended(row, reported_instances(node, report, event.error), now), now)
+            return self.perform(self.walk.child_ended(row, reported_instances(node, report, event.error), now), now)
         if event.error is not None or report is None:
             error = event.error or CallError(ENGINE_ERROR, "the child said nothing of its result")
-            return self._perform(self.walk.failed(row, CallError(error.code, error.message), now), now)
-        return self._perform(self.walk.completed(row, report.get("output"), now, chosen=report.get("path")), now)
+            return self.perform(self.walk.failed(row, CallError(error.code, error.message), now), now)
+        return self.perform(self.walk.completed(row, report.get("output"), now, chosen=report.get("path")), now)
 
     def _provided(self, event: Provided, now: str) -> list[Any]:
         """A message joins the context of the plan, and of the children that walk its instances."""
@@ -205,7 +199,7 @@ class PlanRun(RunMachine):
         except InvalidRequest as error:
             self.note(f"a message was refused: {error.problems[0].message}")
             return [signal]
-        return [signal, *self._perform(commands, now)]  # a child that starts now has it in its Request
+        return [signal, *self.perform(commands, now)]  # a child that starts now has it in its Request
 
     def on_record(self, record: TreeSignal, now: str) -> list[Any]:
         """More of a plan that is still being written, or the word that no more follows."""
@@ -215,37 +209,34 @@ class PlanRun(RunMachine):
             return []
         if record.dropped is not None:
             error = {"code": NOT_RUN, "message": truncate(record.dropped, 300)}
-            return self._perform(self.walk.drop_unstarted(error, now), now)
+            return self.perform(self.walk.drop_unstarted(error, now), now)
         raw = extended_request(self.raw, record)
         prepared = validate_extended(self.setup, raw, is_complete=record.isComplete)
         self.raw = raw
         self.walk.growing = not record.isComplete
-        return self._perform(self.walk.add_calls(prepared, now), now)
+        return self.perform(self.walk.add_calls(prepared, now), now)
 
     def _pause(self, _event: PauseRequested, now: str) -> list[Any]:
-        return [*self._perform(self.walk.pause(), now), SignalChildren(PAUSE)]
+        return [*self.perform(self.walk.pause(), now), SignalChildren(PAUSE)]
 
     def _resume(self, _event: ResumeRequested, now: str) -> list[Any]:
-        return [*self._perform(self.walk.resume(now), now), SignalChildren(RESUME)]
+        return [*self.perform(self.walk.resume(now), now), SignalChildren(RESUME)]
 
     def _hold(self, _event: StartsHeld, now: str) -> list[Any]:
-        return self._perform(self.walk.drain(now, on=True), now)
+        return self.perform(self.walk.drain(now, on=True), now)
 
     def _release(self, _event: StartsReleased, now: str) -> list[Any]:
-        return self._perform(self.walk.drain(now, on=False), now)
+        return self.perform(self.walk.drain(now, on=False), now)
 
     def _cancel(self, _event: CancelRequested, now: str) -> list[Any]:
         """Nothing more starts; Calls that wait for a grant never will."""
         self.is_cancelling = True
-        self.is_approved = True
-        out: list[Any] = [*self.approvals.close_all(), *self._perform(self.walk.cancel(now), now)]
-        for key in self._starts.withdraw_all():
-            out += self.on_call(key, self._cancelled_before_start(now), now)
-        return out
-
-    def _cancelled_before_start(self, now: str) -> Callable[[int], list[Command]]:
+        self.decisions.is_approved = True
+        out: list[Any] = [*self.approvals.close_all(), *self.perform(self.walk.cancel(now), now)]
         error = CallError(CANCELLED, "the call was cancelled before it was started")
-        return lambda rank: self.walk.failed(rank, error, now)
+        for key in self._starts.withdraw_all():
+            out += self.on_call(key, lambda rank: self.walk.failed(rank, error, now), now)
+        return out
 
     # -- permits ------------------------------------------------------------------------------------
 
@@ -265,11 +256,11 @@ class PlanRun(RunMachine):
 
     def start_held_calls(self, now: str) -> list[Any]:
         """Start ready Calls, as far as there are permits."""
-        return self._perform(self.walk.start_more(now), now)
+        return self.perform(self.walk.start_more(now), now)
 
     # -- what the walk wants done -----------------------------------------------------------------
 
-    def _perform(self, commands: Iterable[Command], now: str) -> list[Any]:
+    def perform(self, commands: Iterable[Command], now: str) -> list[Any]:
         """Commands of the walk as effects of the run."""
         out: list[Any] = []
         starting: list[StartCall] = []
@@ -278,11 +269,7 @@ class PlanRun(RunMachine):
                 self.finished = command.status
                 out.append(Finish(command.status))
             elif isinstance(command, AskHuman):
-                node, settings = command.node, self.config.approve
-                out += self.approvals.open(
-                    command.what, self.version, settings, now, call=node.id, instance=node.instance,
-                    about=self._about_call(command.call),
-                )  # fmt: skip
+                out += self.decisions.ask_about_call(command, now)
             elif isinstance(command, CountElements):
                 out += self._starts.count_elements(command)
             else:
@@ -297,14 +284,6 @@ class PlanRun(RunMachine):
         """A Call needs a request that the budget does not allow."""
         return self._starts.refused(effect, now)
 
-    def _about_call(self, call: Mapping[str, Any]) -> dict[str, Any]:
-        """What an approval says of a Call: for how many elements; below the root, its parameters if they are small."""
-        about: dict[str, Any] = {"elements": len(call["_each"])} if "_each" in call else {}
-        if self.position.is_root:
-            return about
-        shown = {k: v for k, v in call.items() if not k.startswith("_")}
-        return {**about, "parameters": shown} if len(json.dumps(shown)) <= MAX_REPORTED_BYTES else about
-
     def child_of_instance(self, instance: str) -> str:
         """The name of the child that walks an instance: that of its first one."""
         return next((n.members[0] for n in self.walk.nodes if instance in n.members), instance)
@@ -312,82 +291,12 @@ class PlanRun(RunMachine):
     # -- decisions -------------------------------------------------------------------------------
 
     def check_decision(self, decision: Decision) -> ValidatedPlan | None:
-        """The edited plan, validated; None for what is no edit.
-
-        Raises:
-            InvalidRequest, DecisionRefused: it cannot be carried out, and why.
-        """
-        if decision.decision != EDIT:
-            return None
-        key = (json.dumps(decision.raw, sort_keys=True, default=str), self.version)
-        if self._checked is not None and self._checked[0] == key:
-            prepared = self._checked[1]
-        else:
-            prepared = validate_edit(self.setup, self.raw, self.walk.prepared, decision)
-            self._checked = (key, prepared)
-        refusal = self.budget.calls_refusal(self._added_calls(prepared))
-        if refusal is not None:
-            raise DecisionRefused(refusal)
-        if self.is_approved:
-            self.walk.check_change(self._edited_part(prepared))
-        return prepared
-
-    def _added_calls(self, prepared: ValidatedPlan) -> int:
-        return count_calls(prepared.unsplit or prepared) - count_calls(self.whole_plan)
-
-    def _own_part(self, prepared: ValidatedPlan) -> ValidatedPlan:
-        """What this run walks itself: all of a plan, or what children of its own do not."""
-        if self.setup.input is not None and isinstance(self.setup.input, InstanceInput):
-            return expand_template(prepared, self.setup.instances)
-        return split_into_children(prepared) if needs_children(prepared) else prepared
-
-    def _edited_part(self, prepared: ValidatedPlan) -> ValidatedPlan:
-        """What this run walks of an edited plan; what children walk already stays theirs."""
-        by_children = self.walk.prepared.unsplit is not None
-        if self.is_approved and by_children and not needs_children(prepared):
-            raise DecisionRefused("its instances are walked by children: no call of them can depend on a global one")
-        return self._own_part(prepared) if by_children or not self.is_approved else prepared
+        """The edited plan, validated; raises as ``PlanDecisions.check``."""
+        return self.decisions.check(decision)
 
     def on_decided(self, effect: Decided, now: str) -> list[Any]:
         """Carry out a decision."""
-        wait, decision = effect.wait, effect.decision
-        if decision.decision == EDIT:
-            return self._replan(effect.token, now)
-        if wait.what == "plan":
-            return self._decided_plan(decision, now)
-        rank = self.walk.find(wait.call, wait.instance)
-        if rank is None:
-            return []
-        return self._perform(self.walk.decide(rank, decision.decision, decision.reason or "", now), now)
-
-    def _decided_plan(self, decision: Decision, now: str) -> list[Any]:
-        self.forecast = self._forecast_plan(self.walk.prepared)
-        if decision.decision == APPROVE:
-            self.is_approved = True
-            return self._perform(self.walk.begin(now), now)
-        self.finished = REJECTED if decision.decision == REJECT else "failed"
-        return [Finish(self.finished)]
-
-    def _replan(self, prepared: ValidatedPlan, now: str) -> list[Any]:
-        """Walk the edited plan from now on; it waits for an approval of its own."""
-        part = self._edited_part(prepared)
-        self.budget.count_calls(self._added_calls(prepared))
-        out: list[Any] = []
-        commands: list[Command] = []
-        if self.is_approved:
-            self.walk, commands = self.walk.changed_plan(part, now)
-            for wait in self.approvals.own_pending:
-                if self.walk.awaits(wait.call, wait.instance) is None:
-                    out += self.approvals.close_call(str(wait.call), wait.instance)
-                    same = [n.id for n in self.walk.nodes if n.instance == wait.instance]
-                    self.approvals.inherit_deadline(wait, same)
-        else:
-            self.walk = self.walk.anew(part)
-        self.raw = prepared.request.raw
-        self._checked = None
-        self.version += 1
-        self.approvals.raise_version(self.version)
-        return out + self._perform(commands, now)
+        return self.decisions.carry_out(effect, now)
 
     # -- carrying over ---------------------------------------------------------------------------
 
@@ -398,8 +307,8 @@ class PlanRun(RunMachine):
             "request": self.raw, "position": self.position, "capabilities": self.setup.capabilities,
             "walk": self.walk.snapshot(),
             "input": None if own is None else own.model_copy(update=_NOT_CARRIED).to_json(),
-            "usage": self.usage.to_json(), "version": self.version, "isApproved": self.is_approved,
-            "forecast": self.forecast,
+            "usage": self.usage.to_json(), "version": self.decisions.version,
+            "isApproved": self.decisions.is_approved, "forecast": self.decisions.forecast,
         }  # fmt: skip
 
     def restore(self, state: PlanState, parse: Callable[[Any], Data]) -> None:
@@ -407,7 +316,8 @@ class PlanRun(RunMachine):
         self.walk.restore(state.walk, parse)
         self.restore_common(state.approvals, state.budget)
         self.usage.add(state.usage)
-        self.version, self.is_approved, self.forecast = state.version, state.isApproved, state.forecast
+        decisions = self.decisions
+        decisions.version, decisions.is_approved, decisions.forecast = state.version, state.isApproved, state.forecast
 
 
 def asks_for_plan(prepared: ValidatedPlan) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from acts.language.errors import DecisionRefused, EngineError
 from acts.language.messages import parse_request
 from acts.plan.validate import ValidatedPlan, validate_parsed
-from acts.tree.batches import keep_instance
+from acts.tree.batches import expand_template, keep_instance, needs_children, split_into_children
 from acts.tree.plan_request import edited_request
 from acts.tree.records import Capabilities, ContextRef, InstanceInput, PermitLease, PlanInput, TreePosition
 
@@ -47,6 +47,12 @@ class PlanSetup:
         if self.input is not None and self.input.part:
             return self.input.approve
         return (self.raw.get("config") or {}).get("approve")
+
+    def own_part(self, prepared: ValidatedPlan) -> ValidatedPlan:
+        """What the run walks itself: all of a plan, or what children of its own do not."""
+        if isinstance(self.input, InstanceInput):
+            return expand_template(prepared, self.instances)
+        return split_into_children(prepared) if needs_children(prepared) else prepared
 
     @property
     def takes_edits(self) -> bool:

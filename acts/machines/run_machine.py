@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, Final
 from acts.language.errors import CallError, truncate
 from acts.language.usage import Usage
 from acts.language.wire import CANCELLED_REPORT, ENGINE_ERROR, LIMIT_EXCEEDED, RUN_ENDED
-from acts.machines.approval_effects import AnswerUpdate, Decided, Note, StartTimer
-from acts.machines.approvals import RESEND_TIMER, Approvals
+from acts.machines.approval_effects import AnswerUpdate, Decided, Note
+from acts.machines.approvals import Approvals
 from acts.machines.budget import BudgetMachine, BudgetRefused, Granted, SendRecord
+from acts.machines.deliveries import Deliveries
 from acts.machines.events import (
     Begin,
     CallCompleted,
@@ -35,7 +36,7 @@ from acts.machines.events import (
     TimerFired,
 )
 from acts.machines.permit_gate import PermitGate
-from acts.machines.permits import IDLE_TIMER, PERMITS, Permits
+from acts.machines.permits import IDLE_TIMER, Permits
 from acts.machines.queue_watch import QUEUE_TIMER, QueueWatch
 from acts.machines.run_commands import Stop
 from acts.tree.permit_records import PermitGrant, PermitRequest, PermitReturn
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
     from acts.tree.decisions import Decision
     from acts.tree.records import TreeSignal
 
+# Notes that a run keeps, and characters of each
 MAX_NOTES: Final = 20
 MAX_NOTE: Final = 300
 # What a run that is over still handles: other runs, and people, wait for an answer
@@ -83,6 +85,7 @@ class RunMachine:
         self.queue_watch = QueueWatch()
         self.permits = Permits(own, position, lease)
         self.gate = PermitGate(self.permits)
+        self.deliveries = Deliveries(self.approvals, self.budget, self.permits)
         self.children: dict[str, str] = {}
         self._cancelled: dict[str, dict[str, Any]] = {}  # by workflow id: what cancelled children had done
         self.finished: str | None = None
@@ -178,7 +181,7 @@ class RunMachine:
         if isinstance(event, Begin):
             effects += self.queue_watch.begin()
         if isinstance(event, CancelRequested):
-            effects += self.approvals.refuse_open_updates("the run was cancelled before the decision was judged")
+            effects += self.approvals.answers.refuse_updates("the run was cancelled before the decision was judged")
         if isinstance(event, (CancelRequested, ResumeRequested)):
             effects += self._held_answers
             self._held_answers = []
@@ -252,9 +255,8 @@ class RunMachine:
         return replace(effect, record=effect.record.model_copy(update={"token": self.position.token}))
 
     def note(self, text: str) -> None:
-        """A remark for ``status`` and the page; the last few are kept."""
-        self.notes.append(truncate(text, MAX_NOTE))
-        del self.notes[:-MAX_NOTES]
+        """A remark for ``status`` and the page."""
+        add_note(self.notes, text)
 
     def _note(self, effect: Note, _now: str) -> list[Any]:
         self.note(effect.text)
@@ -328,57 +330,17 @@ class RunMachine:
             return False
         return path[1] in self.children.values() or path[1].startswith(f"{self.own}/")
 
-    def _record_delivered(self, event: RecordDelivered, _now: str) -> list[Any]:
-        if event.key.startswith(PERMITS):
-            self.permits.on_delivered(event.key)
-        elif event.key == "pending":
-            self.approvals.reports.confirm()
-        elif event.key == "report":
-            self.budget.report_delivered()
-        return []
+    def _budget_answered(self, effect: Granted | BudgetRefused, now: str) -> list[Any]:
+        """What the budget allows starts, and what it refuses fails; a grant goes back when the run is over.
 
-    def _report_lost(self, reason: str) -> list[Any]:
-        """A report of pending approvals did not arrive: the root is gone, or took too many signals."""
-        self.note(f"the root {self.position.ancestors[0]} could not be told what waits here: {reason}")
-        seconds = self.approvals.reports.take_back()
-        return [] if seconds is None else [StartTimer(RESEND_TIMER, seconds, RESEND_TIMER)]
-
-    def _record_lost(self, event: RecordLost, _now: str) -> list[Any]:
-        kind, _, rest = event.key.partition("/")
-        if kind == "decision":
-            return list(self.approvals.undeliverable(rest))
-        if kind == "grant":
-            return list(self.budget.release(rest))
-        if event.key.startswith(PERMITS):
-            self.permits.on_lost(event.key)
-            return []
-        if self.finished is not None:
-            return []
-        if kind == "pending":
-            return self._report_lost(event.reason)
-        if kind == "report":
-            self.budget.report_delivered()
-        elif kind == "budget":
-            return list(self.budget.root_is_gone(int(rest)))
-        return []
-
-    def _granted(self, effect: Granted, now: str) -> list[Any]:
-        """What the budget allows starts, unless the run is paused, or is over: then it goes back."""
+        A paused run holds both: a delegate may start in spite of a refusal.
+        """
         if self.finished is not None or self.is_cancelling:
-            return list(self.budget.settle(effect.key, None))
+            return list(self.budget.settle(effect.key, None)) if isinstance(effect, Granted) else []
         if self.is_paused:
             self._held_answers.append(effect)
             return []
-        return self.on_granted(effect, now)
-
-    def _refused(self, effect: BudgetRefused, now: str) -> list[Any]:
-        """A refusal is held while the run is paused, too: a delegate may start in spite of it."""
-        if self.finished is not None or self.is_cancelling:
-            return []
-        if self.is_paused:
-            self._held_answers.append(effect)
-            return []
-        return self.on_refused(effect, now)
+        return self.on_granted(effect, now) if isinstance(effect, Granted) else self.on_refused(effect, now)
 
     # -- carrying over ----------------------------------------------------------------------------
 
@@ -393,6 +355,12 @@ class RunMachine:
         self.budget.restore(budget)
 
 
+def add_note(notes: list[str], text: str) -> None:
+    """Add a remark to the notes of a run, which keeps the last few."""
+    notes.append(truncate(text, MAX_NOTE))
+    del notes[:-MAX_NOTES]
+
+
 _SHARED: Final[dict[type, Callable[[RunMachine, Any, str], list[Any]]]] = {
     DecisionReceived: RunMachine._decision_received,  # noqa: SLF001 - the table of this class
     TimerFired: RunMachine._timer_fired,  # noqa: SLF001
@@ -401,8 +369,8 @@ _SHARED: Final[dict[type, Callable[[RunMachine, Any, str], list[Any]]]] = {
     ChildEnded: RunMachine._child_ended,  # noqa: SLF001
     QueuesChecked: RunMachine._queues_checked,  # noqa: SLF001
     RecordReceived: RunMachine._record_received,  # noqa: SLF001
-    RecordDelivered: RunMachine._record_delivered,  # noqa: SLF001
-    RecordLost: RunMachine._record_lost,  # noqa: SLF001
+    RecordDelivered: lambda run, event, _now: run.deliveries.delivered(event),
+    RecordLost: lambda run, event, _now: run.deliveries.lost(event, is_over=run.finished is not None),
 }
 _RECORDS: Final[dict[type, Callable[[RunMachine, Any, str], Iterable[Any] | None]]] = {
     PendingChanged: RunMachine._pending_changed,  # noqa: SLF001
@@ -420,7 +388,7 @@ _RECORDS: Final[dict[type, Callable[[RunMachine, Any, str], Iterable[Any] | None
 }
 _OWN_EFFECTS: Final[dict[type, Callable[[RunMachine, Any, str], list[Any]]]] = {
     Decided: lambda run, effect, now: run.on_decided(effect, now),
-    Granted: RunMachine._granted,  # noqa: SLF001
-    BudgetRefused: RunMachine._refused,  # noqa: SLF001
+    Granted: RunMachine._budget_answered,  # noqa: SLF001
+    BudgetRefused: RunMachine._budget_answered,  # noqa: SLF001
     Note: RunMachine._note,  # noqa: SLF001
 }

@@ -150,6 +150,13 @@ class StreamedPlan:
         return PlanExtension(calls=tuple(calls), context=tuple(context), isComplete=is_complete)
 
 
+def may_stream(loop: Loop) -> bool:
+    """True when Calls may start while the model still writes: nothing is asked first, and no instances."""
+    config = loop.request.config
+    is_whole = config.step == "plan" and not loop.request.instances()
+    return config.stream and loop.mode == "eager" and is_whole and not loop.asks_for_plan
+
+
 def extended_request(request: dict[str, Any], extension: PlanExtension) -> dict[str, Any]:
     """The Request of a plan with an extension applied; the plan is its last message."""
     *context, plan = request["context"]

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from acts.language.errors import CallError, DecisionRefused, EngineError
 from acts.language.wire import APPROVAL_TIMEOUT, CANCELLED, REJECTED
-from acts.machines import elements, replanning, snapshot
+from acts.machines import early_end, elements, replanning, snapshot
 from acts.machines.call_outcomes import (
     apply_child_report,
     apply_failure,
@@ -32,7 +32,7 @@ from acts.machines.call_outcomes import (
     apply_result,
     write_when_possible,
 )
-from acts.machines.call_state import NOT_STARTED, SETTLED, CallState, CallStates
+from acts.machines.call_state import CallState, CallStates
 from acts.machines.commands import AskHuman, Command, PlanFinished
 from acts.machines.elements import Elements
 from acts.machines.readiness import assess_call
@@ -146,7 +146,7 @@ class Walk(WalkView):
         """A fire-and-forget Call or element has been started durably."""
         if self.states.move(row, "detached"):
             if row < len(self.nodes):
-                self._release_waiters(row, now)
+                self.release_waiters(row, now)
             else:
                 elements.record_end(self, row, now)
         return self._commands(now)
@@ -174,7 +174,7 @@ class Walk(WalkView):
                 apply_failure(self, rank, CallError(APPROVAL_TIMEOUT, reason), now)
         elif self.states.move(rank, "rejected"):
             self.calls[rank].error = {"code": REJECTED, "message": reason}
-            self._release_waiters(rank, now)
+            self.release_waiters(rank, now)
         return self._commands(now)
 
     def provide(self, message: Data, now: str) -> list[Command]:
@@ -208,33 +208,16 @@ class Walk(WalkView):
         self.draining = on
         return self._commands(now)
 
-    def expect_calls(self, now: str, *, on: bool) -> list[Command]:
-        """While on, the plan does not finish: Calls are still to be added."""
-        self.growing = on
-        return self._commands(now)
-
     def drop_unstarted(self, error: dict[str, Any], now: str) -> list[Command]:
         """The plan ends with what has started: the rest is cancelled, with this error."""
         self.growing = False
-        for rank, call in enumerate(self.calls):
-            if call.stage in NOT_STARTED:
-                call.error = dict(error)
-                self.states.move(rank, "cancelled")
-        self.ready.clear(but_elements=True)
-        for rank, call in enumerate(self.calls):
-            if call.stage == "cancelled" and call.error == error:
-                self._release_waiters(rank, now)
+        early_end.drop_unstarted(self, error, now)
         return self._commands(now)
 
     def cancel(self, now: str) -> list[Command]:
         """Start nothing more. The shell cancels what runs, and reports how it ended."""
         self.cancelling = True
-        self.ready.clear()
-        for rank, call in enumerate(self.calls):
-            if call.stage in NOT_STARTED:
-                self.settle(rank, "cancelled", now)
-            elif call.stage == "collecting":
-                elements.report_if_settled(self, rank, now)
+        early_end.cancel_unstarted(self, now)
         return self._commands(now)
 
     def exhaust(self, error: CallError, now: str) -> list[Command]:
@@ -243,15 +226,7 @@ class Walk(WalkView):
         A result that waits for earlier writes is written, since those settle before it.
         """
         self.exhausted, self.growing = True, False
-        self.ready.clear()
-        for rank, call in enumerate(self.calls):
-            if call.stage == "pending":
-                self.settle(rank, "skipped", now)
-            elif call.stage not in (*SETTLED, "applying"):
-                if call.stage == "collecting":
-                    elements.exhaust(self, rank)
-                call.error = error.to_json()
-                self.settle(rank, "exhausted", now)
+        early_end.exhaust(self, error, now)
         return self._commands(now)
 
     # -- another plan, another run -----------------------------------------------
@@ -328,9 +303,9 @@ class Walk(WalkView):
         """Move a Call to a final stage, and on with what waited for it."""
         if not self.states.move(rank, event):
             raise EngineError(self.ignored[-1])
-        self._release_waiters(rank, now)
+        self.release_waiters(rank, now)
 
-    def _release_waiters(self, rank: int, now: str) -> None:
+    def release_waiters(self, rank: int, now: str) -> None:
         """A Call has settled: assess or write every Call whose last wait ends by it."""
         self.calls[rank].resolved = None
         self._settled.append((rank, now))

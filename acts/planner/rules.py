@@ -70,14 +70,17 @@ to what that one writes. (Where several calls write one path, a reference sees w
 _WHEN: Final = """\
 - "_when" makes a call wait without using a value: {"_tool": …, "_when": "†state.receipt", …} runs after the call that \
 writes †state.receipt, and only if it wrote one; otherwise it is skipped. So whatever must not happen before, or \
-unless, something else has succeeded needs a "_when" (or a parameter that refers to it). A condition may compare: \
-"†state.score >= 0.8 && !†state.blocked", "†state.status == \\"paid\\"".
+unless, something else has succeeded needs a "_when" (or a parameter that refers to it). A path holds if it has a \
+value other than null and false, "!†state.blocked" if it has not. A condition may compare: "†state.score >= 0.8 && \
+!†state.blocked", "†state.status == \\"paid\\"".
 """
 _EACH: Final = """\
-- "_each" makes a call once for each element of a list, whose length you need not know; in it "†item" is the element \
-and "†index" its position from 0: {"_tool": "ship", "_each": "†state.orders", "orderId": "†item.id", "_outputPath": \
-"†state.shipments"}. The result is the list of all results. If one of them fails, the call fails ("eachFailed"), and \
-the "details.results" of its error has what the others gave.
+- "_each" makes a call once for each element of a list, whose length you need not know; in its parameters "†item" is \
+the element and "†index" its position from 0: {"_tool": "ship", "_each": "†state.orders", "orderId": "†item.id", \
+"note": "for †{item.name}", "_outputPath": "†state.shipments"}. The result is the list of all results, in the same \
+order; it may be the "_each" of a further call. A "_when" beside it is for the call as a whole, not for single \
+elements. If elements fail, the others are still made, then the call has failed ("eachFailed"): "details.errors" of \
+its error says which, "details.results" has what the others gave.
 """
 
 _FAILURES: Final = """
@@ -136,7 +139,8 @@ _LATENT_EAGER: Final = """
 # Latent tools
 A tool marked "latent" has no program behind it: you are the tool. Give its result in the call, as "_output", if all \
 that it needs is in the context already. Leave "_output" out if the call uses the result of another call, if a value \
-that it needs is shown in part, or if it is made once for each of several instances: it is then answered when it runs. \
+that it needs is shown in part, or if it is made once for each of several instances or elements: it is then \
+answered when it runs. \
 A call with "_output" has one path, not a choice (a || b): choose yourself, or leave "_output" out.
 """
 

@@ -23,6 +23,7 @@ from acts.simulation.billable_actions import (
     ACTIVITY,
     CHILD_WORKFLOW,
     LOCAL_ACTIVITIES,
+    SEARCH_UPDATE,
     SIGNAL,
     TIMER,
     WORKFLOW,
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
 
 # The server suggests continue-as-new from so many events on (``limit.historyCount.suggestContinueAsNew``)
 _EVENTS_PER_RUN: Final = 4_096
+# Changes of phase of a root: to ``running`` and to its end; and to ``awaiting`` and back for each wait
+_PHASES_PER_RUN: Final = 2
+_PHASES_PER_WAIT: Final = 2
 # The most events that one action leaves: an activity's three and those of a workflow task
 _EVENTS_PER_ACTION: Final = 6
 
@@ -54,13 +58,13 @@ class _RunForecast:
         """The same for ``n`` instances in one run."""
         return _RunForecast(n * self.certain, n * self.decisions, n * self.local, n * self.possible)
 
-    def bounds(self, *, deadline: bool) -> tuple[int, int]:
+    def bounds(self, *, deadline: bool, wait: int) -> tuple[int, int]:
         """The fewest and the most.
 
-        A decision is a signal or an update; with a ``deadline``, a timer and perhaps one of these. Local
-        activities run in one workflow task, or each in its own.
+        A decision is a signal or an update; with a ``deadline``, a timer and perhaps one of these. It may take
+        ``wait`` more because the run's phase changes. Local activities run in one workflow task, or each in its own.
         """
-        decision = ACTIONS[SIGNAL] + (ACTIONS[TIMER] if deadline else 0)
+        decision = ACTIONS[SIGNAL] + (ACTIONS[TIMER] if deadline else 0) + wait
         low = self.certain + self.decisions + (ACTIONS[LOCAL_ACTIVITIES] if self.local else 0)
         high = self.certain + self.possible + decision * self.decisions + ACTIONS[LOCAL_ACTIVITIES] * self.local
         return low, high + high * _EVENTS_PER_ACTION // _EVENTS_PER_RUN
@@ -85,6 +89,8 @@ class ActionForecaster:
         self._group_of = {instance: number for number, group in enumerate(groups) for instance in group}
         self._deadline = prepared.request.config.approve.timeout is not None
         self._start = _start_of_run(prepared, child=child)
+        # The phase of a root changes when it waits, and back; a run below leaves that to its root
+        self._wait = 0 if child else _PHASES_PER_WAIT * ACTIONS[SEARCH_UPDATE]
 
     def bounds(
         self, started: Iterable[int], missing: int = 0, counts: Mapping[int, int] | None = None
@@ -101,10 +107,10 @@ class ActionForecaster:
             self._add_call(run, rank, 1 if counts is None else counts.get(rank, 1))
         own.certain += ACTIONS[CHILD_WORKFLOW] * self.children
         runs = [(own, 1), *self._child_runs(below)]
-        bounds = [(*run.bounds(deadline=self._deadline), count) for run, count in runs]
+        bounds = [(*run.bounds(deadline=self._deadline, wait=self._wait), count) for run, count in runs]
         low, high = sum(low * count for low, _, count in bounds), sum(high * count for _, high, count in bounds)
         high += ACTIONS[TIMER] * self._possible_timers
-        return low + (ACTIONS[SIGNAL] if missing else 0), high + ACTIONS[SIGNAL] * missing
+        return low + (ACTIONS[SIGNAL] if missing else 0), high + (ACTIONS[SIGNAL] + self._wait) * missing
 
     def _child_runs(self, below: Mapping[int, _RunForecast]) -> Iterable[tuple[_RunForecast, int]]:
         """What the children do, and how many do the same."""
@@ -140,7 +146,9 @@ def _start_of_run(prepared: ValidatedPlan, *, child: bool) -> _RunForecast:
     # A check of other task queues, and the timer of the next one; the run's own queue is not known here
     watches = bool(foreign_queues(node.tool for node in prepared.nodes))
     possible = ACTIONS[LOCAL_ACTIVITIES] + ACTIONS[TIMER] if watches else 0
-    return _RunForecast(certain, decisions=int(waits), local=int(looks_up), possible=possible)
+    # Where the namespace has search attributes. Each root asks for them, in a local activity
+    possible += _PHASES_PER_RUN * ACTIONS[SEARCH_UPDATE]
+    return _RunForecast(certain, decisions=int(waits), local=1 + int(looks_up), possible=possible)
 
 
 def actions_are_foreseeable(prepared: ValidatedPlan, approvals: Sequence[bool], *, requests: int, child: bool) -> bool:

@@ -23,12 +23,13 @@ LOCAL_ACTIVITIES: Final = "localActivities"
 TIMER: Final = "timer"
 SIGNAL: Final = "signal"
 UPDATE: Final = "update"
+SEARCH_UPDATE: Final = "searchAttributes"
 
 # Actions of one event of each kind. A child takes two, one to record the intent and one for the start. All local
 # activities of one workflow task take one together. A signal counts once, in the run that receives it.
 ACTIONS: Final[Mapping[str, int]] = {
     WORKFLOW: 1, CHILD_WORKFLOW: 2, CONTINUE_AS_NEW: 1, ACTIVITY: 1, LOCAL_ACTIVITIES: 1, TIMER: 1, SIGNAL: 1,
-    UPDATE: 1,
+    UPDATE: 1, SEARCH_UPDATE: 1,
 }  # fmt: skip
 
 

@@ -15,13 +15,14 @@ from acts.machines import call_report
 from acts.machines.instance_results import child_progress, instance_report, statuses
 from acts.simulation.forecast_vs_actual import FIGURES, actual_figures, compare_known, expected_ranges, sum_tables
 from acts.tree.plan_request import prompt_context
+from acts.tree.search_attributes import COST, MAX_KEYWORD, MODEL, PHASE, TOOLS, WAITING, tool_keywords
 from acts.views import approval_page, results
 from acts.views.markdown import code_span
 from acts.views.mermaid import render_graph
 from acts.views.web_page import agent_page, approvals_section, plan_page
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from acts.machines.agent_run import AgentRun
     from acts.machines.delegate_run import AnonymousDelegate, DelegateMachine
@@ -47,6 +48,7 @@ class RunView(Protocol):
     def prompt_context(self, page: Any, limit: int) -> dict[str, Any]: ...
     def graph(self, options: Any) -> Any: ...
     def pending_parameters(self, limit: int) -> dict[str, Any]: ...
+    def search_values(self) -> dict[str, Any]: ...
 
 
 def forecast_plan(prepared: ValidatedPlan, *, child: bool = False) -> dict[str, Any] | None:
@@ -66,6 +68,15 @@ def _add_common(run: RunMachine, status: dict[str, Any]) -> dict[str, Any]:
     if run.approvals.records:
         status["decisions"] = run.approvals.records[-MAX_DECISIONS:]
     return status
+
+
+def _search_values(run: RunMachine, tools: Iterable[str]) -> dict[str, Any]:
+    """The search attributes of a root, by name; None for one that is unknown."""
+    return {
+        PHASE: run.phase, WAITING: len(run.approvals.pending), TOOLS: tool_keywords(tools) or None,
+        MODEL: None if run.config.model is None else run.config.model[:MAX_KEYWORD],
+        COST: run.usage.cost if run.usage.requests else None,
+    }  # fmt: skip
 
 
 class PlanView:
@@ -93,14 +104,14 @@ class PlanView:
         page = plan_page(
             run.walk, run.phase, run.all_notes, run.approvals.pending, run.approvals.records, self._in_queue
         )
-        return page if run.is_approved or run.finished is not None else page + self._proposed()
+        return page if run.decisions.is_approved or run.finished is not None else page + self._proposed()
 
     def _proposed(self) -> str:
         """The plan that waits, with its forecast: drawn once for each version."""
         run = self._run
-        if self._proposal is None or self._proposal[0] != run.version:
-            prepared = run.walk.prepared
-            self._proposal = (run.version, approval_page.page(prepared, approval_page.simulate_for_page(prepared)))
+        version, prepared = run.decisions.version, run.walk.prepared
+        if self._proposal is None or self._proposal[0] != version:
+            self._proposal = (version, approval_page.page(prepared, approval_page.simulate_for_page(prepared)))
         return self._proposal[1]
 
     def plan(self) -> list[Any]:
@@ -125,6 +136,10 @@ class PlanView:
         walk = self._run.walk
         states = {"calls": call_report.calls(walk, self._in_queue), "instances": child_progress(walk)}
         return render_graph(self._run.whole_plan, states, options)
+
+    def search_values(self) -> dict[str, Any]:
+        """The search attributes, with the Tools of the plan's Calls."""
+        return _search_values(self._run, (node.tool.name for node in self._run.whole_plan.nodes))
 
     def pending_parameters(self, limit: int) -> dict[str, Any]:
         """What the Calls that wait here would be called with, as many as fit."""
@@ -155,8 +170,8 @@ class PlanView:
         out = results.build_result(run.walk, run.usage, run.finished)
         if run.approvals.records:
             out["decisions"] = run.approvals.records
-        if run.forecast is not None:
-            out["forecast"] = compare_known(run.forecast, actual_figures(out, actions))
+        if run.decisions.forecast is not None:
+            out["forecast"] = compare_known(run.decisions.forecast, actual_figures(out, actions))
         return out
 
     def part_result(self, actions: int) -> dict[str, Any]:
@@ -173,7 +188,7 @@ class PlanView:
     def instance_result(self) -> dict[str, Any]:
         """What a child says of the instances that it walked: of one, or by id."""
         run = self._run
-        report = instance_report(run.walk, edited=run.version > 1)
+        report = instance_report(run.walk, edited=run.decisions.version > 1)
         members = run.setup.instances
         out: dict[str, Any] = {"status": run.finished}
         if run.usage.requests:
@@ -249,6 +264,10 @@ class AgentView:
         loop = self._run.loop
         return "" if loop.prepared is None else render_graph(loop.prepared, {"calls": loop.latest_calls()}, options)
 
+    def search_values(self) -> dict[str, Any]:
+        """The search attributes, with the Tools that the model may plan with."""
+        return _search_values(self._run, self._run.loop.tools)
+
     def pending_parameters(self, limit: int) -> dict[str, Any]:
         """Nothing: the Calls of a plan wait in the run that walks it."""
         return {"editable": True, "calls": []}
@@ -313,6 +332,10 @@ class DelegateView:
     def graph(self, options: Any) -> Any:
         """Nothing to draw."""
         return ""
+
+    def search_values(self) -> dict[str, Any]:
+        """The search attributes, with the Tool of its Call."""
+        return _search_values(self._run, [] if self._single is None else [self._single.node.tool.name])
 
     def pending_parameters(self, limit: int) -> dict[str, Any]:
         """Nothing waits here."""

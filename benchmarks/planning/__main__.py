@@ -27,6 +27,7 @@ from activities.context_reader import PromptContext
 from activities.planner_request import build_planner_request, room_of, sent_schema
 from activities.providers import select
 from activities.providers.interface import ModelError, RepairTurn
+from activities.providers.schema_bridge import to_wire
 from acts.language.strict_json import read_json
 from acts.planner.prompt import render_repair_turn
 from benchmarks.planning.held_out import HELD_OUT
@@ -107,11 +108,13 @@ def score_recorded(folder: Path) -> list[Score]:
 
 
 def _judge_text(task: Task, text: str) -> Verdict:
+    """The verdict on a recorded answer, brought back from the form of the schema that the prompt has."""
     try:
         answer = read_json(text)
     except ValueError as error:
         return Verdict((f"not JSON: {error}",))
-    return judge(task, answer)
+    _, schema = build_planner_request(context_of(task), len(task.earlier) + 1, room_of(_ANY_MODEL))
+    return judge(task, to_wire(schema, "anthropic").from_wire(answer))
 
 
 async def score_live(model: str) -> list[Score]:

@@ -16,7 +16,8 @@ from acts.language.errors import ActsError, CallError
 from acts.language.messages import read_request
 from acts.language.usage import Usage
 from acts.machines.commands import StartCall
-from acts.machines.loop import AskModel, Finished, Loop, StartPlan
+from acts.machines.loop import Loop
+from acts.machines.loop_steps import AskModel, Finished, StartPlan
 from acts.machines.walk import Walk
 from acts.plan.validate import validate_request
 from acts.views.results import build_result
@@ -141,7 +142,7 @@ class _Play:
         while running:
             self.rounds += 1
             # What others should wait for ends last: whatever does not wait for it has started by then
-            ready = [c for c in running if c.node.tool.name not in held] or running
+            ready = [c for c in running if c.node.tool.name not in held] or list(running)
             for command in ready:
                 running.remove(command)
             for command in ready:

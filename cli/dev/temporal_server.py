@@ -25,6 +25,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Final
 
+from acts.tree.search_attributes import TYPES as SEARCH_ATTRIBUTES
+
 DEFAULT_STATE: Final = Path(".acts")
 HOST: Final = "127.0.0.1"
 NAMESPACE: Final = "default"
@@ -310,6 +312,7 @@ def _command(settings: _Settings, port: int, ui_port: int | None) -> list[str]:
         command.append("--headless")
     else:
         command += ["--ui-ip", HOST, "--ui-port", str(ui_port), "--ui-disable-news-fetch"]
+    command += [word for name, type_ in SEARCH_ATTRIBUTES.items() for word in ("--search-attribute", f"{name}={type_}")]
     if settings.state is not None:
         command += ["--db-filename", str(settings.state / "temporal.db")]
         command += [word for pragma in SQLITE_PRAGMAS for word in ("--sqlite-pragma", pragma)]

@@ -186,7 +186,7 @@ async def test_an_edit_keeps_its_instance_where_one_workflow_walks_them_all(fore
     async with foreign.serving(pay, echo):
         handle = await foreign.start(foreign.request(_HELLO, *_GREETED, context=TWO, **PAYS))
         await waits(handle, instance="a")
-        changed = call("pay", "†state.x", value="changed †state.greeting")
+        changed = call("pay", "†state.x", value="changed †{state.greeting}")
         await decide(handle, "edit", instance="a", call="2:pay", **{"with": changed})
         waiting = [(w["call"], w.get("instance")) for w in await handle.query("pending")]
         assert sorted(waiting, key=str) == [("2:pay", "a"), ("3:pay", "b")]

@@ -10,7 +10,8 @@ import pytest
 
 from acts.language.messages import Data, parse_request
 from acts.language.schemas import checker
-from acts.machines.loop import AskModel, Finished, Loop
+from acts.machines.loop import Loop
+from acts.machines.loop_steps import AskModel, Finished
 from acts.planner.answer_schema import compose_solution_schema
 from delegates.definition import read_definition
 from delegates.definition_files import list_delegates, read_file

@@ -16,7 +16,8 @@ from acts.language.messages import output_schema, read_request
 from acts.language.schemas import checker, schema_defect
 from acts.language.strict_json import read_json, write_json
 from acts.language.values import UNKNOWN
-from acts.machines.agent_run import AgentRun, AgentSetup
+from acts.machines.agent_run import AgentRun
+from acts.machines.agent_setup import AgentSetup
 from acts.machines.events import Begin, CallCompleted, CallFailed, ChildEnded, DecisionReceived, ModelAnswered, Provided
 from acts.machines.plan_run import PlanRun
 from acts.machines.plan_setup import PlanSetup

@@ -44,8 +44,7 @@ class Drive:
         self.final_statuses: list[str] = []
         self.commands: list[Command] = []
         self.walk = Walk(self.prepared, identify)
-        if growing:
-            self.walk.expect_calls(NOW, on=True)
+        self.walk.growing = growing
         self.perform(self.walk.begin(NOW))
 
     def rank(self, id_: str) -> int:

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from acts.language.config import Budget
 from acts.language.messages import read_request
-from acts.machines.agent_run import AgentRun, AgentSetup
+from acts.machines.agent_run import AgentRun
+from acts.machines.agent_setup import AgentSetup
 from acts.machines.approvals import iso
 from acts.machines.events import Begin, DecisionReceived, Event, PauseRequested, RecordReceived, ResumeRequested
 from acts.machines.plan_run import PlanRun

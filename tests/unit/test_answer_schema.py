@@ -19,7 +19,8 @@ from acts.language.sampling import sample
 from acts.language.schemas import subschemas
 from acts.language.tools import META, Tool, read_tool
 from acts.language.values import UNKNOWN
-from acts.machines.loop import Loop, StartPlan
+from acts.machines.loop import Loop
+from acts.machines.loop_steps import StartPlan
 from acts.plan.planned_call import PlannedCall
 from acts.plan.validate import validate_request
 from acts.planner.answer_schema import compose_latent_schema, compose_solution_schema

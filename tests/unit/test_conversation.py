@@ -15,7 +15,8 @@ from acts.language.errors import Problem
 from acts.language.messages import Message, parse_message
 from acts.language.references import Path
 from acts.language.strict_json import json_size
-from acts.machines.loop import Loop, StartPlan
+from acts.machines.loop import Loop
+from acts.machines.loop_steps import StartPlan
 from acts.planner.compaction import KEPT_TURNS, build_conversation
 from acts.planner.conversation import MAX_INSTANCE_DATA_BYTES, PromptTurn
 from acts.planner.shown_values import IN_PART, LARGE_VALUE_BYTES, in_part

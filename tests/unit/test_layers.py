@@ -26,11 +26,11 @@ ALLOWED: dict[str, set[str]] = {
     "activities.providers": {"acts.language", "acts.planner"},
     "delegates": {"acts.language", "acts.plan"},
     "cli": {"cli.commands", "cli.runs", "cli.text", "acts.language"},
-    "cli.commands": {"cli", "cli.dev", "cli.render", "cli.runs", "cli.text", *_ACTS},
+    "cli.commands": {"activities", "cli", "cli.dev", "cli.render", "cli.runs", "cli.text", *_ACTS},
     "cli.render": {"cli", "cli.runs", *_ACTS},
     "cli.runs": {"cli", "cli.dev", "cli.text", *_ACTS},
     "cli.text": {"cli", "activities", *_ACTS},
-    "cli.dev": {"cli", "cli.runs", "cli.text", "activities", "worker", "worker_runtime"},
+    "cli.dev": {"cli", "cli.runs", "cli.text", "acts.tree", "activities", "worker", "worker_runtime"},
     "worker_runtime": {"acts.language"},
     "worker": {
         *("activities", "activities.providers", "delegates", "workflows", "workflows.runtime", "acts.language"),

@@ -12,7 +12,9 @@ from acts.language.errors import InvalidRequest
 from acts.language.expression_parser import parse
 from acts.language.messages import parse_message, read_request
 from acts.language.usage import Usage
-from acts.machines.loop import MAX_ERRORS_SHOWN, AskModel, AwaitApproval, Finished, Loop, StartPlan, Step
+from acts.machines.agent_context import MAX_ERRORS_SHOWN
+from acts.machines.loop import Loop
+from acts.machines.loop_steps import AskModel, AwaitApproval, Finished, StartPlan, Step
 from acts.plan.validate import validate_request
 from acts.views.results import build_agent_result, build_result
 from tests.property.drive import Drive

@@ -26,7 +26,8 @@ from acts.language.messages import Message, parse_message, read_request
 from acts.language.scopes import scoped_context
 from acts.language.tools import META, Tool, read_tools
 from acts.language.usage import Usage
-from acts.machines.loop import Loop, StartPlan
+from acts.machines.loop import Loop
+from acts.machines.loop_steps import StartPlan
 from acts.plan.validate import validate_request
 from acts.planner.prompt import (
     PlannerView,

@@ -13,7 +13,8 @@ import pytest
 from acts.language.errors import CallError
 from acts.language.messages import parse_message, read_request
 from acts.machines import run_commands as commands
-from acts.machines.agent_run import AgentRun, AgentSetup
+from acts.machines.agent_run import AgentRun
+from acts.machines.agent_setup import AgentSetup
 from acts.machines.approval_effects import AnswerUpdate, CancelTimer, StartTimer
 from acts.machines.delegate_run import AnonymousDelegate, DelegateMachine, WalkedDelegate
 from acts.machines.events import (
@@ -218,7 +219,7 @@ PLANS: dict[str, tuple[PlanRun, list[Step], str]] = {
         plan_run([{"_tool": "other"}], model="scripted:x"),
         [
             (Begin(), ["StartDelegate 1:other"]), (ChildStarted("1:other", "r/1:other"), []),
-            (ChildEnded("1:other", None, CallError("terminated", "gone"), is_abrupt=True), ["finish failed"]),
+            (ChildEnded("1:other", None, CallError("terminated", "gone")), ["finish failed"]),
         ],
         "failed",
     ),
@@ -328,7 +329,7 @@ AGENTS: dict[str, tuple[AgentRun, list[Step], str]] = {
         agent_run(),
         [
             (Begin(), [FIRST]), (solution(LOAD), ["plan plan-1"]), (ChildStarted("plan-1", "r/plan-1"), []),
-            (ChildEnded("plan-1", None, CallError("terminated", "gone"), is_abrupt=True), ["finish failed"]),
+            (ChildEnded("plan-1", None, CallError("terminated", "gone")), ["finish failed"]),
         ],
         "failed",
     ),

@@ -364,7 +364,8 @@ def test_no_combination_is_missed_and_none_is_invented(plan: list[dict[str, Any]
         requests = sum(id_.endswith(":think") for id_ in item["run"])
         assert result["requests"]["min"] <= requests <= result["requests"]["max"]
         assert result["cost"]["min"] <= requests <= result["cost"]["max"]
-        actions = 1 + len(item["run"]) + len(item.get("failed", ()))  # the run's start, and one of each call
+        # the run's start, one of each call, and the question for search attributes
+        actions = 1 + len(item["run"]) + len(item.get("failed", ())) + 1
         assert result["actions"]["min"] <= actions <= result["actions"]["max"]
 
 

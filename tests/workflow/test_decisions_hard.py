@@ -113,11 +113,6 @@ def refusals(answers: list[Json]) -> list[str]:
 # -- nobody approves what they have not seen --------------------------------------------
 
 
-UNSEEN = (
-    "the version is raised only when the edit is carried out: an approval of the one before, in the same task, fits"
-)
-
-
 async def test_an_approval_that_comes_together_with_an_edit_is_not_one_of_the_edit(
     server: DevServer, user: Foreign
 ) -> None:

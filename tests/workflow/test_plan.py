@@ -162,7 +162,7 @@ async def test_a_local_activity_runs_inside_the_workflow_task(foreign: Foreign) 
     handle = await foreign.start(request)
     assert (await ended(handle))["state"] == {"n": 3}
     assert await of_type(handle, "ACTIVITY_TASK_SCHEDULED") == []
-    assert len(await of_type(handle, "MARKER_RECORDED")) == 1
+    assert len(await of_type(handle, "MARKER_RECORDED")) == 1 + 1, "and the question for search attributes"
 
 
 # -- _id -----------------------------------------------------------------------------

@@ -117,7 +117,7 @@ async def test_a_tool_may_be_named_that_the_worker_has(foreign: Foreign) -> None
     handle = await foreign.start(request)
     result = await ended(handle)
     assert result["state"] == {"hello": "hello Ada", "tally": 2}
-    (marker,) = await of_type(handle, "MARKER_RECORDED")
+    marker, _ = await of_type(handle, "MARKER_RECORDED")  # the second one asks for search attributes
     looked_up = json.loads(marker.details["result"].payloads[0].data)
     assert set(looked_up["tools"]) == {"greet", "tally"}
     assert looked_up["served"] == ["greet"]

@@ -19,6 +19,7 @@ from acts.plan.planned_call import MAX_LABEL
 from acts.tree.child_ids import call_child_id, spare_child_id
 from workflows.runtime.leftovers import replace_leftover
 from workflows.runtime.payloads import decode_detail
+from workflows.runtime.run_index import child_attributes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,12 +49,14 @@ async def start_child(type_: str, name: str, arg: RawValue, label: str, lifeline
     """
     info = workflow.info()
     first = call_child_id(info.workflow_id, name)
+    attributes = child_attributes()
 
     async def start(id_: str) -> Handle | None:
         try:
             return await workflow.start_child_workflow(
-                type_, arg, id=id_, result_type=RawValue, static_summary=truncate(label, MAX_LABEL), **options
-            )
+                type_, arg, id=id_, result_type=RawValue, static_summary=truncate(label, MAX_LABEL),
+                search_attributes=attributes, **options,
+            )  # fmt: skip
         except WorkflowAlreadyStartedError:
             return None
 
@@ -148,11 +151,3 @@ def failure_detail(error: BaseException) -> Any:
     while isinstance(cause, ChildWorkflowError):
         cause = cause.__cause__
     return decode_detail(cause.details[0]) if isinstance(cause, ApplicationError) and cause.details else None
-
-
-def ended_abruptly(error: BaseException) -> bool:
-    """True for a child that was terminated or timed out: it had no chance of a last word."""
-    cause: BaseException | None = error
-    while isinstance(cause, ChildWorkflowError):
-        cause = cause.__cause__
-    return not isinstance(cause, ApplicationError)

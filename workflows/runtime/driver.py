@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from acts.machines.run_machine import RunMachine
     from acts.tree.wire_format import VersionedRecord
     from workflows.runtime.lifeline import Lifeline
+    from workflows.runtime.run_index import RunIndex
     from workflows.runtime.tasks_in_flight import StartCommand
 
     Performer = Callable[["Driver", Any], Coroutine[Any, Any, None]]
@@ -94,11 +95,11 @@ class Driver:
 
     def __init__(
         self, run: RunMachine, inbox: deque[Event], carry: Callable[[dict[str, int]], VersionedRecord],
-        answer: Callable[[AnswerUpdate], None], actions: ActionCount,
-        lifeline: Lifeline,
+        answer: Callable[[AnswerUpdate], None], actions: ActionCount, lifeline: Lifeline, index: RunIndex,
     ) -> None:  # fmt: skip
         self.run, self.inbox = run, inbox
         self.actions = actions
+        self._index = index
         room = TaskRoom(actions)
         self.outbox = Outbox(room)
         self.children = Children(self.outbox, run.note, lifeline)
@@ -144,6 +145,7 @@ class Driver:
                 await self._renew(self._history())  # what was on its way may have taken other tasks
             if is_held:
                 await self._handle(StartsReleased())
+            self._index.update()
 
     def _has_work(self) -> bool:
         if self.inbox:
@@ -198,6 +200,7 @@ class Driver:
         while True:
             await self._empty_inbox()
             await self._perform_all(self.run.flush_at_end(_now()))
+            self._index.update()
             if self._nothing_left():
                 break
             await workflow.wait_condition(lambda: bool(self.inbox) or self._nothing_left())

@@ -38,9 +38,9 @@ from acts.language.wire import (
 )
 from acts.machines.agent_run import AgentRun
 from acts.machines.approval_effects import AnswerUpdate
-from acts.machines.approvals import problem_of
+from acts.machines.decision_answers import problem_of
 from acts.machines.events import DecisionReceived, Event, PauseRequested, Provided, RecordReceived, ResumeRequested
-from acts.machines.run_machine import MAX_NOTE, MAX_NOTES
+from acts.machines.run_machine import add_note
 from acts.simulation.billable_actions import CHILD_WORKFLOW, SIGNAL, UPDATE, WORKFLOW, ActionCount
 from acts.tree.child_ids import is_workflow_id
 from acts.tree.records import DecisionAnswer, StreamedCalls
@@ -58,6 +58,7 @@ from workflows.runtime.payloads import (
 )
 from workflows.runtime.provided import data_message, split_target
 from workflows.runtime.queue_checks import watch_queues
+from workflows.runtime.run_index import RunIndex
 from workflows.runtime.signals import TREE_SIGNALS, WHICH, read_aim, read_input, unknown_signal
 
 if TYPE_CHECKING:
@@ -114,10 +115,12 @@ class RunWorkflow:
         self._actions.add(actions or {CHILD_WORKFLOW if run.position.ancestors else WORKFLOW: 1})
         self._view = view
         self._lifeline.token = run.position.token
-        self._driver = driver = Driver(run, self._inbox, carry, self._answer, self._actions, self._lifeline)
+        index = RunIndex(run, view, self._actions)
+        self._driver = driver = Driver(run, self._inbox, carry, self._answer, self._actions, self._lifeline, index)
         for text in self._early_notes:
             run.note(text)
         await watch_queues(run, self._actions, is_first_run=not actions)
+        await index.begin(is_first_run=not actions)
         await driver.drive()
         return self._actions
 
@@ -139,8 +142,7 @@ class RunWorkflow:
 
     def _note(self, text: str) -> None:
         if self._driver is None:
-            self._early_notes.append(truncate(text, MAX_NOTE))
-            del self._early_notes[:-MAX_NOTES]
+            add_note(self._early_notes, text)
         else:
             self._driver.run.note(text)
 

@@ -41,8 +41,9 @@ async def watch_queues(run: RunMachine, actions: ActionCount, *, is_first_run: b
         return
     run.queue_watch.queues = queues
     if is_first_run:
+        has_workers = await _check(queues)
         actions.record_local_activity(info.get_current_history_length())
-        run.queue_watch.record_check(await _check(queues), iso(workflow.now()))
+        run.queue_watch.record_check(has_workers, iso(workflow.now()))
 
 
 async def _check(queues: Sequence[str]) -> dict[str, bool]:

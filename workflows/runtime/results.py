@@ -36,7 +36,7 @@ def accounting(run: RunMachine, actions: ActionCount) -> dict[str, Any]:
 def plan_result(run: PlanRun, view: PlanView, actions: ActionCount) -> RawValue:
     """The result of a Plan that a person started."""
     result = cut_result(view.result(actions.total), view.first_message)
-    if run.approvals.expired is not None and not run.is_approved:
+    if run.approvals.expired is not None and not run.decisions.is_approved:
         raise _failure(run.approvals.expired, result, APPROVAL_TIMEOUT)
     if run.finished == "failed":
         raise _failure(view.failure_text, result, PLAN_FAILED)

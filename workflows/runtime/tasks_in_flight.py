@@ -41,7 +41,7 @@ from acts.simulation.billable_actions import ACTIVITY, CHILD_WORKFLOW, ActionCou
 from acts.tree.records import Accounting
 from workflows.runtime import model_calls
 from workflows.runtime.activity_calls import ActivityCalls, call_error
-from workflows.runtime.children import Children, ended_abruptly, failure_detail
+from workflows.runtime.children import Children, failure_detail
 from workflows.runtime.local_outcomes import LocalLane
 from workflows.runtime.payloads import decode, decode_result, encode_record, payload_bytes
 from workflows.runtime.queue_checks import start_check
@@ -255,7 +255,7 @@ class TasksInFlight:
             failure = call_error(error, options, workflow.info().task_queue)
             report = failure_detail(error)
             report = report if isinstance(report, dict) else None
-            return ChildEnded(key, report, failure, ended_abruptly(error), accounting=self._account_for(report))
+            return ChildEnded(key, report, failure, accounting=self._account_for(report))
 
     def _account_for(self, report: Any) -> Accounting | None:
         """What a child's work adds here; a child that reports nothing was started all the same."""
