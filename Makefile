@@ -12,8 +12,8 @@ STAMP := $(VENV)/.installed
 PYTEST_ARGS ?= -n 3 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: demo test setup dev check bench bench-comeback bench-large bench-planning rolling fuzz soak soak-minute mcp-servers \
-	live-smoke clean help
+.PHONY: demo test setup dev check bench bench-comeback bench-large bench-planning rolling flood fuzz soak \
+	soak-minute mcp-servers live-smoke clean help
 
 # Of `make soak` and `make fuzz`
 SECONDS ?= 60
@@ -53,6 +53,9 @@ soak: setup ## kill workers and the server, and reset runs, for SECONDS (60), by
 
 soak-minute: setup ## half a minute of kills with a fixed seed, and the time until all has ended
 	$(BIN)/python -m tests.crash.soak --seconds 30 --seed 1
+
+flood: setup ## 1,000 starts at once, 10,000 signals, a worker of 300 MB, a full disk (the last needs root); minutes
+	$(BIN)/python -m tests.crash.flood
 
 fuzz: setup ## hostile inputs against everything that reads input; SECONDS=60 SEED=n
 	$(BIN)/python -m tests.fuzz --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))

@@ -12,7 +12,10 @@
     ANTHROPIC_*, OPENAI_*  keys and addresses of model providers (docs/models.md)
     ACTS_OPENAI_API        the API to use with OpenAI or a compatible server (docs/models.md)
     ACTS_MAX_ACTIVITIES    how many Activities run at once (500)
+    ACTS_ACTIVITY_PROCESSES  processes for plain ``def`` Activities (0: threads of the worker)
+    ACTS_WORKER_MEMORY     MB that the process may take before it gives up cached workflows (the container's limit)
     ACTS_SHUTDOWN_SECONDS  from a stop until the process ends, whatever still runs (20)
+    ACTS_WATCHDOG_SECONDS  how long no Python code may run before the process is ended (20; 0: for ever)
 
 Run it as ``python -m worker``.
 """
@@ -25,7 +28,8 @@ import gc
 import os
 import signal
 import sys
-from concurrent.futures import ThreadPoolExecutor
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
@@ -47,10 +51,14 @@ from acts.language.errors import format_choices
 from acts.language.wire import TASK_QUEUE
 from delegates.sources import DelegateSources, DelegateSourcesError
 from delegates.sources import from_environment as delegates_from_environment
-from worker_runtime.process_watch import ProcessWatch, limit_stop
+from worker_runtime.memory_watch import MemoryWatch, read_container_limit
+from worker_runtime.process_watch import limit_stop
+from worker_runtime.sdk_internals import find_eviction, lift_deadlock_timeout
 from worker_runtime.task_slots import TaskSlots
-from worker_runtime.tool_loop import ToolLoopInterceptor, ToolLoops
-from worker_runtime.workflow_watch import TaskThreads, WatchedRunner, WorkflowWatch, lift_deadlock_timeout
+from worker_runtime.tool_loop import ToolLoopInterceptor
+from worker_runtime.watched_runner import WatchedRunner
+from worker_runtime.watches import Watches
+from worker_runtime.workflow_watch import TaskThreads
 from workflows.agent import AgentWorkflow
 from workflows.background import BackgroundWorkflow
 from workflows.delegate import DelegateWorkflow
@@ -89,8 +97,15 @@ class Settings:
     max_activities: int = 500
     """Slots for Activities, and how many a workflow may start eagerly in one task: with
     the SDK's 100 and 3, a fan-out of 500 takes twice as long."""
+    activity_processes: int = 0
+    """Processes for plain ``def`` Activities; 0: they run in threads."""
+    memory_bytes: int = 0
+    """What the process may take; above four fifths of it, it gives up cached workflows. 0: no limit."""
     shutdown_seconds: float = 20.0
     """From a stop to the end of the process, whatever still runs."""
+    watchdog_seconds: float = 20.0
+    """C code that holds the interpreter lock for so long is not coming back: the server has given up its workflow
+    tasks after 10 s. As long as a stop may take by default, so that a stop during it is no later. 0: no watchdog."""
     delegates: DelegateSources = field(default_factory=delegates_from_environment)
     """The folders and hosts that definitions are loaded from."""
 
@@ -109,7 +124,10 @@ class Settings:
         return cls(
             task_queue=os.environ.get("ACTS_TASK_QUEUE") or TASK_QUEUE,
             max_activities=int(_number("ACTS_MAX_ACTIVITIES", 500, 1, 10_000)),
+            activity_processes=int(_number("ACTS_ACTIVITY_PROCESSES", 0, 0, 256)),
+            memory_bytes=int(_number("ACTS_WORKER_MEMORY", read_container_limit() >> 20, 0, 1e6)) << 20,
             shutdown_seconds=_number("ACTS_SHUTDOWN_SECONDS", 20.0, 0, 3600),
+            watchdog_seconds=_number("ACTS_WATCHDOG_SECONDS", 20.0, 0, 3600),
             delegates=delegates,
         )
 
@@ -135,18 +153,6 @@ async def connect() -> Client:
     return await Client.connect(**config, data_converter=converter)
 
 
-@dataclass(frozen=True)
-class Watches:
-    """What looks after a worker while it runs."""
-
-    tasks: WorkflowWatch = field(default_factory=WorkflowWatch)
-    tools: ToolLoops = field(default_factory=ToolLoops)
-
-    def start(self) -> ProcessWatch:
-        """A block with the thread that looks."""
-        return ProcessWatch((self.tasks.look, self.tools.look))
-
-
 def build(
     client: Client, settings: Settings, registry: Registry, executor: ThreadPoolExecutor, watches: Watches | None = None
 ) -> Worker:
@@ -162,6 +168,7 @@ def build(
         ask_model, check_queues, check_search_attributes, first_attempt, loader.activity(),
     ]  # fmt: skip
     own += registry.server_activities
+    wrap = watches.start_processes(settings.activity_processes)
     slots = TaskSlots(watches.tasks.count_waiting)
     watches.tasks.on_wait = slots.wake_all
     worker = Worker(
@@ -174,10 +181,10 @@ def build(
         interceptors=[
             SanitizingInterceptor(client),
             VersionInterceptor(versions),
-            ToolLoopInterceptor(watches.tools, map(activity_name, own)),
+            ToolLoopInterceptor(watches.tools, map(activity_name, own), wrap),
         ],
         # One generic, reviewed workflow needs no sandbox; it would cost half of the CPU
-        workflow_runner=WatchedRunner(watches.tasks),
+        workflow_runner=WatchedRunner(watches.tasks, watches.memory),
         workflow_task_executor=TaskThreads(watches.tasks, TASK_THREADS),
         tuner=WorkerTuner.create_composite(
             workflow_supplier=slots,
@@ -199,6 +206,7 @@ def build(
     )
     # In place of the SDK's detector: it fails each task of two seconds, and the server begins it again, for ever
     lift_deadlock_timeout(worker)
+    watches.memory.evict = find_eviction(worker)
     return worker
 
 
@@ -208,15 +216,15 @@ async def serve(
     """Serve until ``stop`` is set, then give running Activities time to finish."""
     client = await connect()
     stop = stop or asyncio.Event()
-    watches = Watches()
+    watches = Watches(memory=MemoryWatch(settings.memory_bytes))
     executor = ThreadPoolExecutor(max_workers=settings.max_activities, thread_name_prefix="activity")
     registry.servers.start()
-    with watches.start():
+    with watches.run(settings.watchdog_seconds, f"{client.namespace}/{settings.task_queue}"):
         async with build(client, settings, registry, executor, watches):
             ready(start_line(client, settings, registry))
             await stop.wait()
     executor.shutdown(wait=False, cancel_futures=True)
-    watches.tools.close()
+    watches.close()
     await registry.servers.stop()
     await close_clients()
 
@@ -256,19 +264,45 @@ def freeze_imports() -> None:
     gc.set_threshold(OBJECTS_PER_COLLECTION)
 
 
-async def _main(settings: Settings, registry: Registry) -> None:
-    freeze_imports()
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
+class LoopThread:
+    """The worker's event loop, in a thread of its own: the main thread is left to signals, which nothing delays."""
 
-    def request_stop() -> None:
-        if not stop.is_set():
-            limit_stop(max(settings.shutdown_seconds, MIN_STOP_SECONDS))
-        stop.set()
+    def __init__(self, settings: Settings, registry: Registry) -> None:
+        self._settings, self._registry = settings, registry
+        self._outcome: Future[None] = Future()
+        self._is_stopping = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop: asyncio.Event | None = None
+        self._thread = threading.Thread(target=self._run, name="worker", daemon=True)
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, request_stop)
-    await serve(settings, registry, ready=_print_line, stop=stop)
+    def run(self) -> None:
+        """Serve until a signal; raises what the worker raises. Call it from the main thread."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._on_signal)
+        self._thread.start()
+        self._outcome.result()
+
+    def _run(self) -> None:
+        try:
+            _runner()(self._serve())
+        except BaseException as error:  # noqa: BLE001 - the main thread raises it again
+            self._outcome.set_exception(error)
+        else:
+            self._outcome.set_result(None)
+
+    async def _serve(self) -> None:
+        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        if self._is_stopping:
+            self._stop.set()
+        await serve(self._settings, self._registry, ready=_print_line, stop=self._stop)
+
+    def _on_signal(self, _number: int, _frame: object) -> None:
+        if self._is_stopping:
+            return
+        self._is_stopping = True
+        limit_stop(max(self._settings.shutdown_seconds, MIN_STOP_SECONDS))
+        if self._loop is not None and self._stop is not None:
+            self._loop.call_soon_threadsafe(self._stop.set)
 
 
 def main() -> int:
@@ -278,8 +312,9 @@ def main() -> int:
     except (SettingsError, RegistryError) as error:
         _print_line(f"acts worker: {error}")
         return 2
+    freeze_imports()
     try:
-        _runner()(_main(settings, registry))
+        LoopThread(settings, registry).run()
     except RuntimeError as error:
         if "connect" not in str(error).lower():
             raise

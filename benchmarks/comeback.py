@@ -8,38 +8,47 @@ too many replays side by side would never end.
 Measured are the seconds from the start of that worker until every run has completed, and how many workflow tasks timed
 out on the way.
 
-    python -m benchmarks comeback
+    python -m benchmarks.comeback [--herd FOLDER [--prepare N]]
+
+Preparing takes much longer than measuring. With ``--herd``, the waiting runs are kept in a folder and each round works
+on a copy of it, with as many runs as it has; ``--prepare N`` adds N runs to it and measures nothing.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
+import json
 import os
+import shutil
 import signal
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator
-from contextlib import ExitStack
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from temporalio.api.enums.v1 import EventType
-from temporalio.client import WorkflowHandle
+from temporalio.client import Client, WorkflowHandle
 from temporalio.common import RawValue
 
 from acts.language.wire import PLAN
 from benchmarks import live
 from benchmarks.instances import peak_memory
 from benchmarks.live import Bench
-from benchmarks.tables import Table, print_progress, run_program
+from benchmarks.tables import Table, add_options, print_progress, run_and_print
+from cli.dev.temporal_server import DevServer, dev_server
 from workflows.runtime.payloads import decode
 
 RUNS: Final = 50
 EVENTS: Final = 15_000
 # Two events more than a call's three for each workflow task, one per call of a chain
 EVENTS_PER_CALL: Final = 6
+# A chain that has ended has nearly all of its events: some workflow tasks bring two results
+REST_SHARE: Final = 0.9
 TARGET_SECONDS: Final = 120.0
 # Twice the target, so that a miss is measured as well
 LIMIT_SECONDS: Final = 2 * TARGET_SECONDS
@@ -47,49 +56,89 @@ LIMIT_SECONDS: Final = 2 * TARGET_SECONDS
 PREPARE_SECONDS: Final = 7_200.0
 POLL_SECONDS: Final = 0.5
 COLUMNS: Final = [
-    "", "runs", "events of each", "first run completes, s", "half, s", "all, s", "tasks timed out", "peak memory, MB",
+    "", "runs", "events of each", "first run completes, s", "half, s", "all, s", "tasks timed out",
+    "worker CPU, s", "peak memory, MB",
 ]  # fmt: skip
 NOTE: Final = f"Seconds from the start of the worker that comes back. Target: all within {TARGET_SECONDS:g} s."
 
 
 @dataclass
 class Herd:
-    """The waiting runs, the queue they wait on, and the file that lets their last calls end."""
+    """The waiting runs and the queue they wait on."""
 
     queue: str
-    gate: Path
     ids: list[str]
     events: int
 
 
-def run(rounds: int | None = None) -> Iterator[Table]:
-    """One table."""
-    yield live.on_server(lambda bench: _measure(bench, rounds or 1))
+class Folder:
+    """Where a herd is kept: the server's state, the herd itself, and the file that lets the last calls end."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.state, self.gate = path, path / "state", path / "gate"
+
+    def read(self) -> Herd:
+        """The runs that wait in this folder."""
+        file = self.path / "herd.json"
+        return Herd(**json.loads(file.read_text("utf-8"))) if file.exists() else Herd(_new_queue(), [], 0)
+
+    def write(self, herd: Herd) -> None:
+        """Keep what has been prepared."""
+        (self.path / "herd.json").write_text(json.dumps(asdict(herd)), "utf-8")
+
+    def on_server(self, work: Callable[[Bench], Coroutine[Any, Any, Any]]) -> Any:
+        """Run ``work`` with a client of a server on this state."""
+
+        async def connected(running: DevServer) -> Any:
+            return await work(Bench(await Client.connect(running.address, namespace=running.namespace), running))
+
+        with dev_server(state=self.state, ui=False) as running:
+            return asyncio.run(connected(running))
 
 
-async def _measure(bench: Bench, rounds: int) -> Table:
+def _new_queue() -> str:
+    return f"comeback-{uuid.uuid4().hex[:8]}"
+
+
+def run(rounds: int | None = None, path: Path | None = None) -> Iterator[Table]:
+    """One table; the herd of ``path``, or one of its own."""
     table = Table("all workers are killed, and one comes back", COLUMNS, note=NOTE)
-    for round_ in range(rounds):
-        print_progress(f"comeback: round {round_ + 1} of {rounds}; preparing takes a quarter of an hour")
-        with tempfile.TemporaryDirectory(prefix="acts-bench-") as folder:
-            herd = await prepare(bench, Path(folder) / "gate", RUNS, EVENTS)
-            measured = await come_back(bench, herd)
-        table.rows.append([f"round {round_ + 1}", *measured.values()])
-        table.raw.append(measured)
-    return table
+    with _temporary() as temporary:
+        folder = Folder(path or temporary)
+        if not folder.read().ids:
+            print_progress("comeback: preparing the runs takes a quarter of an hour on two idle cores")
+            prepare(folder, RUNS)
+        for round_ in range(rounds or 1):
+            print_progress(f"comeback: round {round_ + 1} of {rounds or 1}")
+            with _temporary() as place:
+                copy = Folder(Path(shutil.copytree(folder.path, place / "herd")))
+                measured = copy.on_server(lambda bench, copy=copy: come_back(bench, copy))
+            table.rows.append([f"round {round_ + 1}", *measured.values()])
+            table.raw.append(measured)
+    yield table
 
 
-async def prepare(bench: Bench, gate: Path, runs: int, events: int) -> Herd:
-    """Start the runs, wait until each waits for its last call only, and kill the worker."""
-    queue = f"comeback-{uuid.uuid4().hex[:8]}"
-    request = _request(events // EVENTS_PER_CALL)
-    herd = Herd(queue, gate, [f"{queue}/{number}" for number in range(runs)], 0)
-    with live.worker(bench.server.address, queue=queue, BENCH_GATE=str(gate)) as process:
-        for id_ in herd.ids:
-            await bench.client.start_workflow(PLAN, request, id=id_, task_queue=queue)
-        herd.events = min(await asyncio.gather(*[_rest(bench, id_) for id_ in herd.ids]))
+@contextmanager
+def _temporary() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="acts-bench-") as name:
+        yield Path(name)
+
+
+def prepare(folder: Folder, runs: int, events: int = EVENTS) -> None:
+    """Start so many more runs, wait until each waits for its last call only, and kill the worker and the server."""
+    folder.path.mkdir(parents=True, exist_ok=True)
+    folder.write(folder.on_server(lambda bench: _prepare(bench, folder, runs, events)))
+
+
+async def _prepare(bench: Bench, folder: Folder, runs: int, events: int) -> Herd:
+    herd, request = folder.read(), _request(events // EVENTS_PER_CALL)
+    with live.worker(bench.server.address, queue=herd.queue, BENCH_GATE=str(folder.gate)) as process:
+        ids = [f"{herd.queue}/{len(herd.ids) + number}" for number in range(runs)]
+        for id_ in ids:
+            await bench.client.start_workflow(PLAN, request, id=id_, task_queue=herd.queue)
+        smallest = min(await asyncio.gather(*[_rest(bench, id_, events) for id_ in ids]))
         os.kill(process.pid, signal.SIGKILL)
-    return herd
+    return Herd(herd.queue, [*herd.ids, *ids], min(smallest, herd.events or smallest))
 
 
 def _request(calls: int) -> dict[str, Any]:
@@ -102,34 +151,33 @@ def _request(calls: int) -> dict[str, Any]:
     return {"config": {}, "context": [*tools, {"type": "plan", "plan": plan}]}
 
 
-async def _rest(bench: Bench, id_: str) -> int:
-    """Wait until a history has stopped growing; returns its events."""
+async def _rest(bench: Bench, id_: str, events: int) -> int:
+    """Wait until a history has stopped growing; returns its events. It also rests where it tries to continue as new."""
     handle = bench.client.get_workflow_handle(id_)
     deadline, before = time.monotonic() + PREPARE_SECONDS, 0
     while time.monotonic() < deadline:
         description = await handle.describe()
         pending = [a.activity_type.name for a in description.raw_description.pending_activities]
-        if pending == ["bench.gate"] and description.history_length == before:
+        is_at_rest = pending == ["bench.gate"] and description.history_length == before
+        if is_at_rest and before > REST_SHARE * events:
             return before
         before = description.history_length
         await asyncio.sleep(5)
     raise RuntimeError(f"{id_} still walks its chain: {before} events")
 
 
-async def come_back(bench: Bench, herd: Herd, **environment: str) -> dict[str, Any]:
+async def come_back(bench: Bench, folder: Folder, **environment: str) -> dict[str, Any]:
     """Open the gate, start one worker, and wait for all runs."""
-    herd.gate.touch()
-    with ExitStack() as stack:
-        start = time.monotonic()
-        process = stack.enter_context(
-            live.worker(bench.server.address, queue=herd.queue, BENCH_GATE=str(herd.gate), **environment)
-        )
+    herd = folder.read()
+    folder.gate.touch()
+    start = time.monotonic()
+    with live.worker(bench.server.address, queue=herd.queue, BENCH_GATE=str(folder.gate), **environment) as process:
         ends = sorted(await asyncio.gather(*[_end(bench, id_, start) for id_ in herd.ids]))
-        peak = peak_memory(process.pid)
+        peak, cpu = peak_memory(process.pid), live.cpu_seconds(process.pid)
     timeouts = sum([await _timeouts(bench, id_) for id_ in herd.ids])
     return {
         "runs": len(herd.ids), "events": herd.events, "first": ends[0], "half": ends[len(ends) // 2],
-        "all": ends[-1], "timeouts": timeouts, "peak": peak,
+        "all": ends[-1], "timeouts": timeouts, "cpu": cpu, "peak": peak,
     }  # fmt: skip
 
 
@@ -157,5 +205,20 @@ async def _timeouts(bench: Bench, id_: str) -> int:
     )
 
 
+def main() -> None:
+    """The program."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.comeback")
+    add_options(parser)
+    parser.add_argument("--herd", type=Path, default=None, metavar="FOLDER", help="keep the waiting runs here")
+    parser.add_argument("--prepare", type=int, default=0, metavar="N", help="add N runs to the folder, and end")
+    arguments = parser.parse_args()
+    if arguments.prepare and arguments.herd is None:
+        parser.error("--prepare needs --herd")
+    if arguments.prepare:
+        prepare(Folder(arguments.herd), arguments.prepare)
+    else:
+        run_and_print({"comeback": lambda rounds: run(rounds, arguments.herd)}, arguments.rounds, arguments.json)
+
+
 if __name__ == "__main__":
-    run_program("comeback", run)
+    main()

@@ -40,6 +40,18 @@ class ProcessWatch:
                     logger.exception("the watch of this process failed; it goes on")
 
 
+# ``faulthandler`` has one timer; a stop is its last use
+_timer_lock: Final = threading.Lock()
+_is_stopping = threading.Event()
+
+
+def postpone_end(seconds: float) -> None:
+    """End the process unless this is called again within so many seconds, or it stops; needs no interpreter lock."""
+    with _timer_lock:
+        if not _is_stopping.is_set():
+            faulthandler.dump_traceback_later(seconds, exit=True)
+
+
 def limit_stop(seconds: float) -> None:
     """End the process after so many seconds, whatever its threads do; called once, when a stop is requested.
 
@@ -47,7 +59,9 @@ def limit_stop(seconds: float) -> None:
     interpreter lock, so it ends the process even while C code holds it; it comes a little later than the timer, which
     ends it without the stacks of all threads.
     """
-    faulthandler.dump_traceback_later(seconds + 1, exit=True)
+    with _timer_lock:
+        _is_stopping.set()
+        faulthandler.dump_traceback_later(seconds + 1, exit=True)
     timer = threading.Timer(seconds, _end, (seconds,))
     timer.daemon = True
     timer.start()

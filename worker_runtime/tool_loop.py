@@ -176,20 +176,31 @@ class ToolLoops:
 
 
 class ToolLoopInterceptor(Interceptor):
-    """Sends ``async def`` Tools to the loops; ``own`` are the engine's Activities, which stay in the worker's loop."""
+    """Sends ``async def`` Tools to the loops; ``own`` are the engine's Activities, which stay in the worker's loop.
 
-    def __init__(self, loops: ToolLoops, own: Iterable[str]) -> None:
-        self._loops, self._own = loops, frozenset(own)
+    ``wrap`` makes of a plain ``def`` Tool what runs in its place.
+    """
+
+    def __init__(
+        self, loops: ToolLoops, own: Iterable[str], wrap: Callable[[Callable[..., Any]], Callable[..., Any]]
+    ) -> None:
+        self._loops, self._own, self._wrap = loops, frozenset(own), wrap
 
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:  # noqa: A002 - the SDK's name
         """Choose the loop of each Activity."""
-        return _ToolInbound(next, self._loops, self._own)
+        return _ToolInbound(next, self._loops, self._own, self._wrap)
 
 
 class _ToolInbound(ActivityInboundInterceptor):
-    def __init__(self, next: ActivityInboundInterceptor, loops: ToolLoops, own: frozenset[str]) -> None:  # noqa: A002 - as above
+    def __init__(
+        self,
+        next: ActivityInboundInterceptor,  # noqa: A002 - as above
+        loops: ToolLoops,
+        own: frozenset[str],
+        wrap: Callable[..., Any],
+    ) -> None:
         super().__init__(next)
-        self._loops, self._own = loops, own
+        self._loops, self._own, self._wrap = loops, own, wrap
 
     def init(self, outbound: ActivityOutboundInterceptor) -> None:
         """Heartbeats go through the worker's loop, whichever thread sends them."""
@@ -210,6 +221,8 @@ class _ToolInbound(ActivityInboundInterceptor):
                 return await _wait_for(call)
 
             input.fn = run_beside
+        elif not is_async:
+            input.fn = self._wrap(input.fn)
         return await super().execute_activity(input)
 
 

@@ -15,12 +15,12 @@ the task's end in its place. Either way,
 * during a replay a run cannot fail (its history says that it went on), so the task fails each time, and from the
   second time on without computing anything: the run is *set aside* until a corrected worker replays it.
 
-C code that holds the interpreter lock stops this watch as well, and the whole process with it.
+C code that holds the interpreter lock stops this watch as well, and the whole process with it. Then the watchdog's
+process ends it (``watchdog.py``), and the next worker on the machine counts what the run did (``set_aside``).
 """
 
 from __future__ import annotations
 
-import ctypes
 import logging
 import threading
 import time
@@ -31,20 +31,21 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from temporalio.exceptions import ApplicationError
-from temporalio.worker import UnsandboxedWorkflowRunner, WorkflowInstance, WorkflowRunner
 
 from acts.language.wire import TASK_STUCK
+from worker_runtime.thread_control import clear_exception, count_thread_seconds, raise_in_thread
 from worker_runtime.thread_stacks import describe_place, find_frame, format_stack
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping
     from types import FrameType
 
     from temporalio.bridge.proto.workflow_activation import WorkflowActivation
     from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
-    from temporalio.worker import WorkflowInstanceDetails
     from temporalio.workflow import Info
 
+    from worker_runtime.watchdog import TaskBoard
+    from worker_runtime.watched_runner import WatchedInstance
 
 logger = logging.getLogger(__name__)
 
@@ -94,7 +95,8 @@ class RunningTask:
 class WorkflowWatch:
     """The tasks that run now, and the runs that were stuck. ``look`` is called about once per second."""
 
-    def __init__(self) -> None:
+    def __init__(self, board: TaskBoard | None = None) -> None:
+        self._board = board
         self.count = 0
         self.lost_threads = 0
         self.on_wait: Callable[[], None] = lambda: None
@@ -104,6 +106,13 @@ class WorkflowWatch:
         self._replay_offences: Counter[str] = Counter()
         self._places: dict[str, str] = {}
         self._local = threading.local()
+
+    def set_aside(self, ended: Mapping[str, int]) -> None:
+        """Count the runs that have ended earlier worker processes; by run id, followed by " replay" for a replay."""
+        for key, count in ended.items():
+            run_id, _, replay = key.partition(" ")
+            (self._replay_offences if replay else self._offences)[run_id] = count
+            self._places[run_id] = "C code that did not release the interpreter lock and so ended the worker"
 
     # -- in the threads of workflow tasks ----------------------------------------------------------
 
@@ -139,6 +148,11 @@ class WorkflowWatch:
     ) -> WorkflowActivationCompletion:
         completion = None
         self._running[task.thread_id] = task
+        if self._board is not None:
+            is_harmless = task.is_query or task.is_eviction
+            self._board.begin(
+                _name(task.info), "" if is_harmless else task.info.run_id + (" replay" if task.is_replaying else "")
+            )
         try:
             try:
                 completion = instance.inner.activate(act)
@@ -179,10 +193,12 @@ class WorkflowWatch:
         return self._waiting
 
     def _end(self, task: RunningTask) -> None:
+        if self._board is not None:
+            self._board.end()
         with task.lock:
             task.is_active = False
             if task.is_stopped:
-                _clear_exception(task.thread_id)
+                clear_exception(task.thread_id)
         if not task.instance.is_lost:
             self._running.pop(task.thread_id, None)
 
@@ -210,7 +226,10 @@ class WorkflowWatch:
                         self._judge(task, now)
 
     def _judge(self, task: RunningTask, now: float) -> None:
-        before, task.computed = task.computed, _thread_seconds(task.thread_id, task.started, now) - task.computed_before
+        before, task.computed = (
+            task.computed,
+            count_thread_seconds(task.thread_id, task.started, now) - task.computed_before,
+        )
         limit = task.info.task_timeout.total_seconds() or 10.0
         if task.computed - before > IDLE_SECONDS:
             task.idle_since = None
@@ -244,7 +263,7 @@ class WorkflowWatch:
             "a workflow task is stuck and is stopped: it %s; %s, at %s; stuck tasks of this process so far: %d\n%s",
             why, _name(task.info), task.place, self.count, format_stack(frame),
         )  # fmt: skip
-        _raise_in_thread(task.thread_id, StopTask)
+        raise_in_thread(task.thread_id, StopTask)
 
     def _leave_behind(self, task: RunningTask) -> None:
         """Let the SDK go on without this thread, which waits where no exception reaches it."""
@@ -280,55 +299,6 @@ class WorkflowWatch:
         )  # fmt: skip
 
 
-class WatchedRunner(WorkflowRunner):
-    """Runs workflows without a sandbox, each activation under the watch."""
-
-    def __init__(self, watch: WorkflowWatch, inner: WorkflowRunner | None = None) -> None:
-        self._watch = watch
-        self._inner = inner or UnsandboxedWorkflowRunner()
-
-    def prepare_workflow(self, defn: Any) -> None:
-        """Prepare as the inner runner does."""
-        self._inner.prepare_workflow(defn)
-
-    def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
-        """An instance of the inner runner, under the watch."""
-        return WatchedInstance(self._watch, self._inner.create_instance(det))
-
-    def set_worker_level_failure_exception_types(self, types: Sequence[type[BaseException]]) -> None:
-        """Set them as the inner runner does."""
-        self._inner.set_worker_level_failure_exception_types(types)
-
-
-class WatchedInstance(WorkflowInstance):
-    """A workflow of the inner runner. ``is_lost``: a thread that was left behind may still be inside."""
-
-    def __init__(self, watch: WorkflowWatch, inner: WorkflowInstance) -> None:
-        self.inner = inner
-        self.is_lost = False
-        self.local_running = 0
-        self._watch = watch
-        # What the SDK asks for per payload goes straight to the inner instance
-        self.get_serialization_context = inner.get_serialization_context  # type: ignore[method-assign]
-        self.get_external_store_context = inner.get_external_store_context  # type: ignore[method-assign]
-        self.get_info = inner.get_info  # type: ignore[method-assign]
-        self.get_thread_id = inner.get_thread_id  # type: ignore[method-assign]
-
-    def activate(self, act: WorkflowActivation) -> WorkflowActivationCompletion:
-        """Run one activation under the watch."""
-        return self._watch.activate(self, act)
-
-    # Replaced per instance; here because the base class is abstract
-    def get_serialization_context(self, command_info: Any) -> Any:
-        """As the inner instance."""
-
-    def get_external_store_context(self, command_info: Any) -> Any:
-        """As the inner instance."""
-
-    def get_info(self) -> Any:
-        """As the inner instance."""
-
-
 class TaskThreads(ThreadPoolExecutor):
     """The threads of workflow tasks. A result may come from the watch instead of from the thread."""
 
@@ -341,21 +311,6 @@ class TaskThreads(ThreadPoolExecutor):
         outcome: Future[Any] = Future()
         super().submit(self._watch.run_with_outcome, outcome, fn, *args, **kwargs)
         return outcome
-
-
-def lift_deadlock_timeout(worker: Any) -> None:
-    """Switch the SDK's own detector off, and leave workflow tasks in threads.
-
-    ``debug_mode`` also switches it off, but runs the tasks in the event loop: a long one would stop all activities
-    and heartbeats of the worker. There is no public setting for the timeout alone.
-    """
-    inner = getattr(worker, "_workflow_worker", None)
-    if inner is None or not hasattr(inner, "_deadlock_timeout_seconds"):
-        raise RuntimeError(
-            "this version of temporalio keeps the timeout of its deadlock detector elsewhere; 1.35 has it as "
-            "_WorkflowWorker._deadlock_timeout_seconds"
-        )
-    inner._deadlock_timeout_seconds = None  # noqa: SLF001 - no public way
 
 
 def _settle(outcome: Future[Any], *, result: Any = None, error: BaseException | None = None) -> None:
@@ -379,21 +334,6 @@ def _empty_completion() -> WorkflowActivationCompletion:
     completion = WorkflowActivationCompletion()
     completion.successful.SetInParent()
     return completion
-
-
-def _thread_seconds(thread_id: int, started: float, now: float) -> float:
-    """CPU seconds of a thread that runs; wall seconds since ``started`` where the system does not count them."""
-    if not hasattr(time, "pthread_getcpuclockid"):  # macOS
-        return now - started
-    return time.clock_gettime(time.pthread_getcpuclockid(thread_id))
-
-
-def _raise_in_thread(thread_id: int, exception: type[BaseException]) -> None:
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread_id), ctypes.py_object(exception))
-
-
-def _clear_exception(thread_id: int) -> None:
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread_id), None)
 
 
 def _name(info: Info) -> str:

@@ -90,7 +90,8 @@ class Approvals:
         deadline, out = None, list[ApprovalEffect]()
         if settings.timeout is not None:
             ends = datetime.fromisoformat(since) + timedelta(seconds=settings.timeout)
-            left = max(0.001, (ends - datetime.fromisoformat(now)).total_seconds())
+            # A clock that was set back since must not prolong the wait beyond its timeout from now
+            left = min(settings.timeout, max(0.001, (ends - datetime.fromisoformat(now)).total_seconds()))
             deadline = iso(ends)
             out.append(StartTimer(_timer_name(key, deadline), left, f"decision about {call or 'the plan'}"))
         self._settings[key] = settings

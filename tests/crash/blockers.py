@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import re
 import time
 from typing import Any
 
@@ -25,6 +27,12 @@ def hang(call: Json, tool: Json, context: Json) -> str:
 
 
 @activity.defn
+def hold_lock(call: Json, tool: Json, context: Json) -> str:
+    ctypes.PyDLL(None).sleep(40)  # a function of a PyDLL keeps the interpreter lock
+    return "late"
+
+
+@activity.defn
 async def echo(call: Json, tool: Json, context: Json) -> Json:
     activity.heartbeat("here")
     return call["value"]
@@ -35,14 +43,16 @@ def tool_of(name: str) -> Json:
     return {"type": "object", "properties": properties}
 
 
-TOOLS = {name: tool_of(name) for name in ("block_loop", "hang", "echo")}
+TOOLS = {name: tool_of(name) for name in ("block_loop", "hang", "hold_lock", "echo")}
 
 _completed = acts.machines.walk.Walk.completed
 
 
 def spin_or_sleep(self: Any, rank: int, *args: Any, **options: Any) -> Any:
-    """The result of a Call whose ``value`` is "spin" or "sleep" is never written."""
+    """The result of a Call whose ``value`` is "spin", "sleep" or "hold" is never written."""
     value = self.nodes[rank].planned.get("value")
+    if value == "hold":
+        re.match(r"(a+)+$", "a" * 60 + "b")  # does not end, and keeps the interpreter lock
     while value == "spin":
         pass
     if value == "sleep":

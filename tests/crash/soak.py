@@ -37,7 +37,7 @@ T = TypeVar("T")
 WIDTH = 8  # runs under way at a time: two cores are busy with them
 PAUSE_SECONDS = (0.05, 1.0)  # between two attacks
 WEIGHTS = {"engine": 5, "engine-2": 5, "foreign": 2, "server": 2, "everything": 1, "reset": 6}
-# For the last runs to end; they need 20, a workflow task that died with its worker 10 more, and what is gone with
+# For the last runs to end; they need 20, a workflow task that died with its worker 15 more, and what is gone with
 # another run of its parent is missed after 35
 END_SECONDS = 120
 START_TRIES = 20  # of a program, a second or two each; the server is never away for so long

@@ -59,6 +59,11 @@ class Program:
         with written, self._log.open("a") as log:
             shutil.copyfileobj(written, log)
 
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
     def kill(self) -> None:
         if self._process is not None:
             self._process.kill()

@@ -23,6 +23,7 @@ from tests.support import assert_eventually
 Json = Any
 ROOT = Path(__file__).parents[2]
 SHUTDOWN_SECONDS = 2
+WATCHDOG_SECONDS = 4
 # A tenth of what the blocking tools sleep: nobody waited for them
 SOON = 20.0
 
@@ -30,15 +31,26 @@ SOON = 20.0
 class Victim:
     """A worker process, its queue and its log."""
 
-    def __init__(self, server: DevServer, folder: Path) -> None:
+    def __init__(self, server: DevServer, folder: Path, **environment: str) -> None:
         self.queue = f"stuck-{uuid.uuid4().hex[:8]}"
         self.log = folder / "worker.log"
-        env = {
+        self.environment = {
             **os.environ, "TEMPORAL_ADDRESS": server.address, "ACTS_TASK_QUEUE": self.queue, "PYTHONUNBUFFERED": "1",
             "ACTS_ACTIVITIES": "tests.crash.blockers", "ACTS_SHUTDOWN_SECONDS": str(SHUTDOWN_SECONDS),
+            "ACTS_WATCHDOG_SECONDS": str(WATCHDOG_SECONDS), "TMPDIR": str(folder), **environment,
         }  # fmt: skip
+        self.start()
+
+    def start(self) -> None:
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen([sys.executable, "-m", "worker"], cwd=ROOT, env=env, stdout=log, stderr=log)
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "worker"], cwd=ROOT, env=self.environment, stdout=log, stderr=log
+            )
+
+    async def end(self) -> int:
+        """The exit code, negative for a signal."""
+        # Beside the limit itself: the process is scheduled on a busy machine
+        return await asyncio.to_thread(self.process.wait, max(SHUTDOWN_SECONDS, WATCHDOG_SECONDS) + SOON)
 
     def text(self) -> str:
         return self.log.read_text("utf-8", "replace")
@@ -79,8 +91,7 @@ async def test_a_tool_that_blocks_stops_no_other_run_and_no_stop(server: DevServ
     await victim.logs("tool block_loop of run", "tests/crash/blockers.py", "in block_loop")
     await neighbour_completes(client, victim)
     victim.process.send_signal(signal.SIGTERM)
-    # Beside the limit itself: the process is scheduled on a busy machine
-    assert await asyncio.to_thread(victim.process.wait, SHUTDOWN_SECONDS + SOON / 2) == 1
+    assert await victim.end() == 1
 
 
 @pytest.mark.parametrize("value", ["spin", "sleep"])
@@ -99,4 +110,29 @@ async def test_a_workflow_task_that_does_not_end_fails_its_run_alone(
     assert "blockers.py" in cause.message
     await neighbour_completes(client, victim)
     victim.process.send_signal(signal.SIGTERM)
-    await asyncio.to_thread(victim.process.wait, SHUTDOWN_SECONDS + SOON / 2)
+    await victim.end()
+
+
+async def test_c_code_that_keeps_the_interpreter_lock_ends_the_process(server: DevServer, victim: Victim) -> None:
+    client = await Client.connect(server.address)
+    await start(client, victim, ("hold_lock", "x"))
+    assert await victim.end() == -signal.SIGKILL
+    text = victim.text()
+    assert "no Python code has run in it for" in text
+    assert "blockers.py" in text
+    assert "in hold_lock" in text
+
+
+async def test_a_run_that_has_ended_two_workers_is_set_aside(server: DevServer, victim: Victim) -> None:
+    client = await Client.connect(server.address)
+    handle = await start(client, victim, ("echo", "hold"), task_timeout=timedelta(seconds=1))
+    for _ in range(2):
+        assert await victim.end() == -signal.SIGKILL
+        victim.start()
+    with pytest.raises(WorkflowFailureError) as failure:
+        await asyncio.wait_for(handle.result(), 2 * SOON)
+    assert isinstance(failure.value.cause, ApplicationError)
+    assert failure.value.cause.type == "TaskStuck"
+    assert "interpreter lock" in failure.value.cause.message
+    assert f"Plan {handle.id!r}, run {handle.result_run_id}" in victim.text()
+    await neighbour_completes(client, victim)

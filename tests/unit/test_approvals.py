@@ -245,6 +245,33 @@ def test_a_deadline_counts_on_after_continue_as_new() -> None:
     assert new.approvals.pending == [before]
 
 
+HOUR, DAY = 3_600_000, 86_400_000  # milliseconds
+
+
+@pytest.mark.parametrize("jump", [-HOUR, -20, HOUR, 365 * DAY])
+def test_a_clock_that_jumps_changes_no_decision(jump: int) -> None:
+    tree = Tree()
+    machine = run(tree, ROOT, [PAY, SEND], **UNTIL)
+    tree.now += jump
+    tell(tree, "approve", call="1:pay", by="a")
+    tree.settle()
+    tree.now -= jump
+    tell(tree, "reject", call="2:send", by="b")
+    tree.settle()
+    assert taken(machine) == [("1:pay", "approve", "a"), ("2:send", "reject", "b")]
+    assert not tree.fire_next_timer()
+
+
+@pytest.mark.parametrize(("jump", "left"), [(-HOUR, 10.0), (-20, 10.0), (9_999, 0.001), (HOUR, 0.001)])
+def test_a_clock_that_jumps_before_continue_as_new_never_prolongs_a_wait(jump: int, left: float) -> None:
+    tree = Tree()
+    machine = run(tree, ROOT, [PAY], **UNTIL)
+    tree.now += jump
+    new = machine.renewed()
+    commands = new.approvals.open("call", 1, Approve(**UNTIL), tree.clock, call="1:pay")
+    assert [c.seconds for c in commands if isinstance(c, StartTimer)] == [left]
+
+
 def test_what_waited_in_the_run_before_can_be_decided_in_the_first_task_of_the_next() -> None:
     machine = WaitingRun(ROOT, TreePosition(), [], Approve())
     now = "2026-01-01T00:00:00.000Z"

@@ -1,0 +1,76 @@
+"""Slots for workflow tasks: one at a time where a task may need a long replay, more where they are quick."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from worker_runtime.task_slots import MAX_OTHERS, MAX_STICKY, SLOW_SECONDS, Permit, TaskSlots
+
+NEW: Any = SimpleNamespace(is_sticky=False)
+STICKY: Any = SimpleNamespace(is_sticky=True)
+
+
+def run_task(slots: TaskSlots, permit: Any, seconds: float = 0.0) -> None:
+    """A task that took so long uses the slot, and gives it back."""
+    slots.mark_slot_used(SimpleNamespace(permit=permit, slot_info=None))  # type: ignore[arg-type]
+    permit.start = time.monotonic() - seconds
+    slots.release_slot(SimpleNamespace(permit=permit, slot_info=None))  # type: ignore[arg-type]
+
+
+def take_all(slots: TaskSlots, context: Any) -> list[Any]:
+    permits: list[Any] = []
+    while (permit := slots.try_reserve_slot(context)) is not None:
+        permits.append(permit)
+    return permits
+
+
+def test_at_first_one_task_outside_the_cache_is_accepted() -> None:
+    slots = TaskSlots()
+    assert len(take_all(slots, NEW)) == 1
+    assert len(take_all(slots, STICKY)) == MAX_STICKY
+
+
+@pytest.mark.parametrize(
+    ("seconds", "accepted"),
+    [([], 1), ([0.01], 2), ([0.01] * 3, 4), ([0.01] * 99, MAX_OTHERS), ([0.01] * 99 + [2 * SLOW_SECONDS], 1)],
+)
+def test_each_quick_task_lets_in_one_more_and_a_slow_one_only_one(seconds: list[float], accepted: int) -> None:
+    slots = TaskSlots()
+    for taken in seconds:
+        run_task(slots, slots.try_reserve_slot(NEW), taken)
+    assert len(take_all(slots, NEW)) == accepted
+
+
+def test_a_poll_without_a_task_says_nothing_about_tasks() -> None:
+    slots = TaskSlots()
+    slots.release_slot(SimpleNamespace(permit=slots.try_reserve_slot(NEW), slot_info=None))  # type: ignore[arg-type]
+    assert len(take_all(slots, NEW)) == 1
+
+
+def test_tasks_that_wait_for_local_activities_are_not_counted() -> None:
+    assert len(take_all(TaskSlots(lambda: 3), NEW)) == 4
+
+
+async def test_who_waits_gets_the_slot_that_is_given_back() -> None:
+    slots = TaskSlots()
+    first = await slots.reserve_slot(NEW)
+    second = asyncio.create_task(slots.reserve_slot(NEW))
+    await asyncio.sleep(0)
+    assert not second.done()
+    await asyncio.to_thread(run_task, slots, first)
+    assert isinstance(await asyncio.wait_for(second, 5), Permit)
+
+
+async def test_who_gives_up_waiting_takes_no_slot_along() -> None:
+    slots = TaskSlots()
+    first = await slots.reserve_slot(NEW)
+    waiting = [asyncio.create_task(slots.reserve_slot(NEW)) for _ in range(2)]
+    await asyncio.sleep(0)
+    waiting[0].cancel()
+    run_task(slots, first)
+    assert isinstance(await asyncio.wait_for(waiting[1], 5), Permit)

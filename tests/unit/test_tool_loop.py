@@ -1,0 +1,85 @@
+"""Async tools in loops of their own: a blocked loop keeps nothing that could begin elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from worker_runtime import tool_loop
+from worker_runtime.tool_loop import ToolCall, ToolLoops
+
+LIMIT = 10.0  # of a wait that ends at once unless the machine is very busy
+
+
+@pytest.fixture
+def loops() -> Iterator[ToolLoops]:
+    found = ToolLoops()
+    yield found
+    found.close()
+
+
+async def end(call: ToolCall) -> object:
+    return await asyncio.wait_for(asyncio.wrap_future(call.outcome), LIMIT)
+
+
+async def test_a_tool_runs_in_a_thread_that_is_not_this_one(loops: ToolLoops) -> None:
+    async def name() -> str:
+        return threading.current_thread().name
+
+    calls = [ToolCall(name, (), "n") for _ in range(3)]
+    for call in calls:
+        loops.submit(call)
+    assert {await end(call) for call in calls} == {"tools-1"}
+
+
+async def test_calls_behind_a_tool_that_blocks_begin_in_another_loop(
+    loops: ToolLoops, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(tool_loop, "BLOCKED_SECONDS", 0.05)
+    begun, release = threading.Event(), threading.Event()
+
+    async def block() -> None:
+        begun.set()
+        release.wait(LIMIT)
+
+    async def quick() -> str:
+        return threading.current_thread().name
+
+    blocking, behind = ToolCall(block, (), "tool block of run x"), ToolCall(quick, (), "q")
+    loops.submit(blocking)
+    await asyncio.to_thread(begun.wait, LIMIT)
+    loops.submit(behind)
+    with caplog.at_level(logging.WARNING):
+        while not behind.outcome.done():
+            loops.look()
+            await asyncio.sleep(0.01)
+    assert await end(behind) == "tools-2"
+    assert "tool block of run x blocks the event loop" in caplog.text
+    assert "test_tool_loop.py" in caplog.text
+    release.set()
+    await end(blocking)
+
+
+async def test_a_cancelled_tool_may_clean_up_and_its_end_is_awaited(loops: ToolLoops) -> None:
+    begun = threading.Event()
+    cleaned = []
+
+    async def work() -> None:
+        begun.set()
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            await asyncio.sleep(0)
+            cleaned.append(True)
+
+    call = ToolCall(work, (), "w")
+    loops.submit(call)
+    await asyncio.to_thread(begun.wait, LIMIT)
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await end(call)
+    assert cleaned == [True]

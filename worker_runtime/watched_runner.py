@@ -1,0 +1,73 @@
+"""The SDK's workflow runner, with each activation under the watches of this process."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from temporalio.worker import UnsandboxedWorkflowRunner, WorkflowInstance, WorkflowRunner
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from temporalio.bridge.proto.workflow_activation import WorkflowActivation
+    from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
+    from temporalio.worker import WorkflowInstanceDetails
+
+    from worker_runtime.memory_watch import MemoryWatch
+    from worker_runtime.workflow_watch import WorkflowWatch
+
+
+class WatchedRunner(WorkflowRunner):
+    """Runs workflows without a sandbox, each activation under the watch; ``memory`` learns what is cached."""
+
+    def __init__(self, watch: WorkflowWatch, memory: MemoryWatch, inner: WorkflowRunner | None = None) -> None:
+        self._watch, self._memory = watch, memory
+        self._inner = inner or UnsandboxedWorkflowRunner()
+
+    def prepare_workflow(self, defn: Any) -> None:
+        """Prepare as the inner runner does."""
+        self._inner.prepare_workflow(defn)
+
+    def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
+        """An instance of the inner runner, under the watch."""
+        return WatchedInstance(self._watch, self._memory, self._inner.create_instance(det))
+
+    def set_worker_level_failure_exception_types(self, types: Sequence[type[BaseException]]) -> None:
+        """Set them as the inner runner does."""
+        self._inner.set_worker_level_failure_exception_types(types)
+
+
+class WatchedInstance(WorkflowInstance):
+    """A workflow of the inner runner. ``is_lost``: a thread that was left behind may still be inside."""
+
+    def __init__(self, watch: WorkflowWatch, memory: MemoryWatch, inner: WorkflowInstance) -> None:
+        self.inner = inner
+        self.is_lost = False
+        self.local_running = 0
+        self._watch, self._memory = watch, memory
+        # What the SDK asks for per payload goes straight to the inner instance
+        self.get_serialization_context = inner.get_serialization_context  # type: ignore[method-assign]
+        self.get_external_store_context = inner.get_external_store_context  # type: ignore[method-assign]
+        self.get_info = inner.get_info  # type: ignore[method-assign]
+        self.get_thread_id = inner.get_thread_id  # type: ignore[method-assign]
+
+    def activate(self, act: WorkflowActivation) -> WorkflowActivationCompletion:
+        """Run one activation under the watch."""
+        self._memory.begin(act.run_id)
+        try:
+            return self._watch.activate(self, act)
+        finally:
+            if len(act.jobs) == 1 and act.jobs[0].HasField("remove_from_cache"):
+                self._memory.remove(act.run_id)
+            else:
+                self._memory.end(act.run_id, is_busy=bool(self.local_running))
+
+    # Replaced per instance; here because the base class is abstract
+    def get_serialization_context(self, command_info: Any) -> Any:
+        """As the inner instance."""
+
+    def get_external_store_context(self, command_info: Any) -> Any:
+        """As the inner instance."""
+
+    def get_info(self) -> Any:
+        """As the inner instance."""
