@@ -188,8 +188,8 @@ def _plan_retry(
     elapsed = now - log.outage_since
     pause = patience.next_pause(elapsed, log.tries, error.retryAfter, allowed, random.random())  # noqa: S311 - jitter
     if pause is None and error.retryAfter is not None and error.retryAfter > allowed - elapsed > 0:
-        asked, limit = patience.format_seconds(error.retryAfter), patience.format_seconds(allowed)
-        return f"{error.message} (it asks for a pause of {asked}, and patience is {limit})"
+        wish, limit = patience.format_seconds(error.retryAfter), patience.format_seconds(allowed)
+        return f"{error.message} (it asks for a pause of {wish}, and patience is {limit})"
     if pause is None:
         return f"{error.message} (for {patience.format_seconds(elapsed)}, which is longer than patience)"
     error.retryAfter = pause

@@ -20,7 +20,7 @@ from temporalio.service import RPCError
 from acts.language.strict_json import write_json
 from acts.language.wire import MAX_PAYLOAD_BYTES, STREAMED_CALLS
 from acts.tree.instance_payload import TYPE_KEY
-from acts.tree.records import StreamedCalls
+from acts.tree.signal_records import StreamedCalls
 
 if TYPE_CHECKING:
     from temporalio.client import WorkflowHandle

@@ -19,7 +19,7 @@ from temporalio.service import RPCError
 from acts.language.strict_json import write_json
 from acts.language.wire import MODEL_WAIT
 from acts.tree.instance_payload import TYPE_KEY
-from acts.tree.records import ModelWait
+from acts.tree.signal_records import ModelWait
 
 if TYPE_CHECKING:
     from temporalio.client import Client

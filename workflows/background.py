@@ -15,7 +15,8 @@ from temporalio.exceptions import ActivityError, ApplicationError, FailureError
 from acts.language.config import Options
 from acts.language.errors import CallError
 from acts.language.wire import BACKGROUND, DELEGATE, INVALID_REQUEST, SUPERSEDED
-from acts.tree.records import BackgroundInput, Superseded
+from acts.tree.records import BackgroundInput
+from acts.tree.signal_records import Superseded
 from acts.tree.wire_format import RecordError
 from acts.views.markdown import code_span
 from workflows.runtime.activity_calls import activity_options, retry_policy

@@ -257,9 +257,9 @@ class McpConnection:
         raise McpCallError(MCP_UNAVAILABLE, text)
 
     def _call_error(self, client: Client, tool: str, error: MCPError, seconds: float) -> McpCallError:
-        server, said = f'MCP server "{self.config.name}"', truncate(error.error.message, 1_000)
-        if error.code == OVERSIZED or "the answer has more than" in said:
-            text = f'the answer of "{tool}" is too large: {said}'
+        server, reason = f'MCP server "{self.config.name}"', truncate(error.error.message, 1_000)
+        if error.code == OVERSIZED or "the answer has more than" in reason:
+            text = f'the answer of "{tool}" is too large: {reason}'
             return McpCallError(RESULT_TOO_LARGE, f"{text}; ask the tool for less at once", is_final=True)
         if error.code == REQUEST_TIMEOUT:
             self._watch(client)
@@ -270,7 +270,7 @@ class McpConnection:
             return McpCallError(
                 MCP_INTERRUPTED, f'{server} ended while "{tool}" ran: whether it had its effect is unknown'
             )
-        text = f'{server} refuses "{tool}": {said} ({error.code})'
+        text = f'{server} refuses "{tool}": {reason} ({error.code})'
         return McpCallError(MCP_REFUSED, text, is_final=error.code in _LASTING)
 
     def _watch(self, client: Client) -> None:

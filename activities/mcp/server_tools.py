@@ -131,8 +131,8 @@ def _effective_hints(annotations: Any, own: Hints) -> dict[str, bool]:
     MCP takes a tool that says it is *not* read-only for destructive unless it denies that. A tool that says nothing at
     all stays without hints: most servers say nothing, and a hint for everything would be one for nothing.
     """
-    said = annotations if isinstance(annotations, dict) else {}
-    server = {key: said.get(f"{key}Hint") for key in Hints.model_fields}
+    hints = annotations if isinstance(annotations, dict) else {}
+    server = {key: hints.get(f"{key}Hint") for key in Hints.model_fields}
     if server["readOnly"] is False and server["destructive"] is None:
         server["destructive"] = True
     merged = {**server, **own.model_dump(exclude_none=True)}

@@ -103,8 +103,8 @@ class McpServers:
             return {}, {}
         await self._in_loop(self._wait_for(set(wanted.values())))
         tools = self.tools
-        found = {name: tools[name] for name in wanted if name in tools}
-        return found, {name: self._reason(name, server) for name, server in wanted.items() if name not in tools}
+        available = {name: tools[name] for name in wanted if name in tools}
+        return available, {name: self._reason(name, server) for name, server in wanted.items() if name not in tools}
 
     async def _wait_for(self, servers: set[str]) -> None:
         await self._has_begun.wait()  # the SDK is imported first, which takes half a second

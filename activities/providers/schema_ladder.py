@@ -164,7 +164,7 @@ def loosen_tools(schema: Json, names: list[str]) -> dict[str, Any]:
     more = next(n for n in (_MORE, *(f"{_MORE}_{i}" for i in range(len(definitions) + 1))) if n not in definitions)
     tools = sorted(definitions[name]["properties"]["_tool"]["const"] for name in names)
     calls = schema["properties"]["calls"]
-    kept = [option for option in calls["items"]["anyOf"] if option["$ref"].removeprefix(DEFS) not in names]
+    own_options = [option for option in calls["items"]["anyOf"] if option["$ref"].removeprefix(DEFS) not in names]
     definition = {
         "type": "object",
         "description": "a call; _more is the JSON text of all its properties but _tool",
@@ -172,7 +172,7 @@ def loosen_tools(schema: Json, names: list[str]) -> dict[str, Any]:
         "required": ["_tool"],
         "additionalProperties": True,
     }
-    items = {**calls["items"], "anyOf": [*kept, {"$ref": DEFS + more}]}
+    items = {**calls["items"], "anyOf": [*own_options, {"$ref": DEFS + more}]}
     return {
         **schema,
         "properties": {**schema["properties"], "calls": {**calls, "items": items}},

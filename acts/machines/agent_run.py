@@ -36,7 +36,7 @@ from acts.machines.run_commands import AskSolution, Finish, SignalChildren
 from acts.machines.run_machine import RunMachine
 from acts.machines.tick_child import TickChild
 from acts.tree.decisions import Decision
-from acts.tree.records import StreamedCalls, TreeSignal
+from acts.tree.signal_records import StreamedCalls, TreeSignal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

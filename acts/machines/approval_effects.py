@@ -9,7 +9,7 @@ from acts.machines.budget import SendRecord
 
 if TYPE_CHECKING:
     from acts.tree.decisions import Decision, PendingApproval
-    from acts.tree.records import DecisionAnswer
+    from acts.tree.signal_records import DecisionAnswer
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,8 @@ from acts.machines.early_decisions import EarlyDecisions, ReceivedDecision
 from acts.machines.pending_below import PendingBelow
 from acts.machines.pending_reports import PendingReports, reported_key
 from acts.tree.decisions import Decision, PendingApproval, check_version, match_decision, read_decision
-from acts.tree.records import DecisionAnswer, ForwardedDecision, PendingChanged, TreePosition
+from acts.tree.records import TreePosition
+from acts.tree.signal_records import DecisionAnswer, ForwardedDecision, PendingChanged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

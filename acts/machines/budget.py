@@ -24,19 +24,14 @@ from typing import TYPE_CHECKING, Any
 
 from acts.language.wire import BUDGET_GRANT, BUDGET_REPORT, BUDGET_REQUEST
 from acts.machines.ledger import Ledger, RequestSize
-from acts.tree.records import (
-    BudgetGrant,
-    BudgetReport,
-    BudgetRequest,
-    GrantedRequest,
-    SettledRequest,
-    TreePosition,
-)
+from acts.tree.records import GrantedRequest, SettledRequest, TreePosition
+from acts.tree.signal_records import BudgetGrant, BudgetReport, BudgetRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from acts.tree.records import Accounting, TreeSignal
+    from acts.tree.records import Accounting
+    from acts.tree.signal_records import TreeSignal
 
 
 @dataclass(frozen=True, slots=True)

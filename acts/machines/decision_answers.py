@@ -13,7 +13,7 @@ from acts.language.errors import CallError, DecisionRefused, InvalidRequest, Pla
 from acts.language.wire import DECISION_ANSWER, INVALID_REQUEST, REFUSED
 from acts.machines.approval_effects import AnswerUpdate, ApprovalEffect, Note
 from acts.machines.budget import SendRecord
-from acts.tree.records import DecisionAnswer
+from acts.tree.signal_records import DecisionAnswer
 
 if TYPE_CHECKING:
     from acts.machines.early_decisions import ReceivedDecision

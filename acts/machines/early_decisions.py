@@ -17,7 +17,7 @@ from acts.language.strict_json import json_size
 from acts.language.wire import DECISION, EDIT
 from acts.machines.budget import SendRecord
 from acts.tree.decisions import Decision, PendingApproval, match_decision, read_decision
-from acts.tree.records import ForwardedDecision
+from acts.tree.signal_records import ForwardedDecision
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from acts.language.errors import CallError
     from acts.language.messages import Data
-    from acts.tree.records import Accounting, TreeSignal
+    from acts.tree.records import Accounting
+    from acts.tree.signal_records import TreeSignal
 
 
 @dataclass(frozen=True, slots=True)

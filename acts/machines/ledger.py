@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from acts.language.usage import Usage
-from acts.tree.records import BudgetAccount, BudgetGrant, BudgetRequest, GrantedRequest, SettledRequest
+from acts.tree.records import BudgetAccount, GrantedRequest, SettledRequest
+from acts.tree.signal_records import BudgetGrant, BudgetRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -63,6 +63,13 @@ class HistorySize:
         """True when the server will soon terminate the run, or refuse it signals."""
         return self.events >= LAST_EVENTS or self.bytes >= LAST_BYTES or self.signals >= LAST_SIGNALS
 
+    def full_text(self) -> str:
+        """Why a run ends that can neither go on nor continue as new."""
+        return (
+            f"the history of this run is full ({self.bytes:,} bytes in {self.events:,} events), and what it has is "
+            "too large to be carried into a new run: keep large data outside and pass references to it"
+        )
+
 
 @dataclass(slots=True)
 class Lifetime:

@@ -9,7 +9,7 @@ from acts.machines.events import CallCompleted, CallFailed, ChildEnded, ModelAns
 
 if TYPE_CHECKING:
     from acts.machines.events import Event
-    from acts.tree.records import ModelWait
+    from acts.tree.signal_records import ModelWait
 
 # Runs that are kept, and those of them that are shown
 _MAX_RUNS: Final = 100

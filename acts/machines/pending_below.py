@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from acts.machines.early_decisions import ReceivedDecision
-    from acts.tree.records import PendingChanged
+    from acts.tree.signal_records import PendingChanged
 
 
 @dataclass(slots=True)

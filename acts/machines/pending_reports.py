@@ -11,7 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from acts.tree.decisions import INNER, PendingApproval
-from acts.tree.records import PendingChanged, TreePosition
+from acts.tree.records import TreePosition
+from acts.tree.signal_records import PendingChanged
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

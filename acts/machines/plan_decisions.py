@@ -73,8 +73,8 @@ class PlanDecisions:
             about["hints"] = hints
         if self._run.position.is_root:
             return about
-        shown = {k: v for k, v in call.items() if not k.startswith("_")}
-        return {**about, "parameters": shown} if len(json.dumps(shown)) <= MAX_REPORTED_BYTES else about
+        parameters = {k: v for k, v in call.items() if not k.startswith("_")}
+        return {**about, "parameters": parameters} if len(json.dumps(parameters)) <= MAX_REPORTED_BYTES else about
 
     # -- decisions ----------------------------------------------------------------------------------
 

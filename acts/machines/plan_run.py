@@ -41,7 +41,7 @@ from acts.plan.planned_call import UNIT, PlannedCall
 from acts.plan.validate import ValidatedPlan
 from acts.tree.batches import count_calls
 from acts.tree.decisions import Decision
-from acts.tree.records import PlanExtension
+from acts.tree.signal_records import PlanExtension
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -51,7 +51,8 @@ if TYPE_CHECKING:
     from acts.machines.approval_effects import Decided
     from acts.machines.commands import Command
     from acts.machines.plan_decisions import Forecast
-    from acts.tree.records import PlanState, TreeSignal
+    from acts.tree.records import PlanState
+    from acts.tree.signal_records import TreeSignal
 
 # What of its input a run needs no more when it continues as new
 _NOT_CARRIED: Final[dict[str, Any]] = {"request": {}, "capabilities": None, "settled": ()}

@@ -42,8 +42,10 @@ class ReadyCalls:
 
     def clear(self, *, but_elements: bool = False) -> None:
         """No Call starts any more; ``but_elements``: those of a Call that has started do."""
-        stays = [rank for rank in self._ranks if self._walk.calls[rank].stage == "collecting"] if but_elements else []
-        self._ranks, self._lists = sorted(stays), {rank: own for rank, own in self._lists.items() if rank in stays}
+        rest: list[int] = []
+        if but_elements:
+            rest = sorted(rank for rank in self._ranks if self._walk.calls[rank].stage == "collecting")
+        self._ranks, self._lists = rest, {rank: own for rank, own in self._lists.items() if rank in rest}
 
     def start(self, now: str) -> list[Command]:
         """Start what may start now."""

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from acts.language.wire import RESYNC
 from acts.machines.approval_effects import StartTimer
 from acts.machines.budget import SendRecord
-from acts.tree.records import Resync
+from acts.tree.signal_records import Resync
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,13 +51,13 @@ class ResetRecovery:
         self, approvals: Approvals, budget: BudgetMachine, permits: Permits, children: Mapping[str, str]
     ) -> None:  # fmt: skip
         self._approvals, self._budget, self._permits, self._children = approvals, budget, permits, children
-        self._kept: dict[str, str] = {}  # the children from before the reset
+        self._former: dict[str, str] = {}  # the children from before the reset
         self._round = 0
 
     def on_reset(self) -> list[Any]:
         """This run was reset."""
         self._permits.count_anew(self._children)
-        self._kept, self._round = dict(self._children), 0
+        self._former, self._round = dict(self._children), 0
         return [*self._say_again(), *self._ask()]
 
     def on_resync(self) -> list[Any]:
@@ -79,11 +79,11 @@ class ResetRecovery:
         key = name.removeprefix(_GONE)
         if not self._is_kept(key):
             return []
-        del self._kept[key]
+        del self._former[key]
         return [ChildGone(key)]
 
     def _is_kept(self, key: str) -> bool:
-        return key in self._kept and self._kept[key] == self._children.get(key)
+        return key in self._former and self._former[key] == self._children.get(key)
 
     def _say_again(self) -> list[Any]:
         """What the root and the keeper of permits may not know of this run."""
@@ -92,8 +92,8 @@ class ResetRecovery:
         return list(self._budget.ask_again())
 
     def _ask(self) -> list[Any]:
-        self._kept = {key: id_ for key, id_ in self._kept.items() if self._is_kept(key)}
-        out: list[Any] = [SendRecord(id_, RESYNC, Resync(), key=f"resync/{key}") for key, id_ in self._kept.items()]
+        self._former = {key: id_ for key, id_ in self._former.items() if self._is_kept(key)}
+        out: list[Any] = [SendRecord(id_, RESYNC, Resync(), key=f"resync/{key}") for key, id_ in self._former.items()]
         if out and self._round < len(RESYNC_SECONDS):
             out.append(StartTimer(RESYNC_TIMER, RESYNC_SECONDS[self._round], RESYNC_TIMER))
             self._round += 1

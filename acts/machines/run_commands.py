@@ -12,14 +12,7 @@ from acts.machines.queue_watch import CheckQueues
 
 if TYPE_CHECKING:
     from acts.plan.planned_call import PlannedCall
-    from acts.tree.records import (
-        BackgroundInput,
-        ContextRef,
-        DelegateInput,
-        GrantedRequest,
-        InstanceInput,
-        PlanInput,
-    )
+    from acts.tree.records import BackgroundInput, ContextRef, DelegateInput, GrantedRequest, InstanceInput, PlanInput
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,21 +43,19 @@ from acts.machines.queue_watch import QUEUE_TIMER, QueueWatch
 from acts.machines.resync import ChildGone, ResetRecovery
 from acts.machines.run_commands import RestartChild, Stop
 from acts.tree.permit_records import PermitGrant, PermitRequest, PermitReturn
-from acts.tree.records import (
+from acts.tree.records import GrantedRequest, PermitLease, TreePosition
+from acts.tree.signal_records import (
     BudgetGrant,
     BudgetReport,
     BudgetRequest,
     CancelledReport,
     DecisionAnswer,
     ForwardedDecision,
-    GrantedRequest,
     ModelWait,
     PendingChanged,
-    PermitLease,
     Resync,
     RunEnded,
     Superseded,
-    TreePosition,
 )
 
 if TYPE_CHECKING:
@@ -66,7 +64,7 @@ if TYPE_CHECKING:
     from acts.language.config import Config
     from acts.machines.run_commands import RunCommand
     from acts.tree.decisions import Decision
-    from acts.tree.records import TreeSignal
+    from acts.tree.signal_records import TreeSignal
 
 # Notes that a run keeps, and characters of each
 MAX_NOTES: Final = 20

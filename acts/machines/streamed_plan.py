@@ -21,7 +21,7 @@ from acts.language.strict_json import json_size
 from acts.language.wire import PLAN_EXTENSION
 from acts.machines.budget import SendRecord
 from acts.plan.planned_call import approval_needed
-from acts.tree.records import PlanExtension, StreamedCalls
+from acts.tree.signal_records import PlanExtension, StreamedCalls
 
 if TYPE_CHECKING:
     from acts.language.values import Json

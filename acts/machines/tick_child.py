@@ -13,7 +13,8 @@ from acts.machines.provided_messages import provide_signal
 from acts.machines.run_commands import StartPlanRun
 from acts.machines.streamed_plan import StreamedPlan, may_stream
 from acts.tree.identity import part_identity
-from acts.tree.records import ContextRef, PlanExtension, PlanInput, SettledRequest, StreamedCalls
+from acts.tree.records import ContextRef, PlanInput, SettledRequest
+from acts.tree.signal_records import PlanExtension, StreamedCalls
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

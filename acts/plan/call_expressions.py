@@ -88,8 +88,8 @@ class CallExpressions:
             hint = f'a plain {OPENING} inside a text is written "{MARK}{OPENING}"'
         elif text.startswith(MARK) and " " in text.strip():
             hint = f'to put a value into a text, write "{OPENING}state.name}} …"; {hint}'
-        shown = repr(truncate(text, 200))
-        self._report("invalidExpression", f"{error} in {shown}", *at, hint=hint)
+        excerpt = repr(truncate(text, 200))
+        self._report("invalidExpression", f"{error} in {excerpt}", *at, hint=hint)
 
     def parameters(self) -> tuple[list[ReferenceUse], list[Escape]]:
         """The expressions and templates of the parameters, and their texts with escapes."""
@@ -193,8 +193,8 @@ class CallExpressions:
                 text = f"{EACH} has {len(value):,} elements; at most {MAX_ELEMENTS:,} are allowed"
                 self._report("limitExceeded", text, EACH, hint="split the list, or use instances")
         elif self._is_each and not isinstance(value, str):
-            found = type_name(value)
-            self._report("schemaMismatch", f"{EACH} is a list, or an expression that yields one, not {found}", EACH)
+            actual = type_name(value)
+            self._report("schemaMismatch", f"{EACH} is a list, or an expression that yields one, not {actual}", EACH)
         elif isinstance(value, str) and is_text_template(value):
             text = f"{EACH} needs a list, and a template yields a string"
             self._report("invalidExpression", text, EACH, hint=f'write "{MARK}state.items" without braces')

@@ -49,10 +49,10 @@ class PathEffects:
         """The path one name longer, made where there is none yet."""
         if self.children is None:
             self.children = {}
-        found = self.children.get(name)
-        if found is None:
-            found = self.children[name] = PathEffects()
-        return found
+        child = self.children.get(name)
+        if child is None:
+            child = self.children[name] = PathEffects()
+        return child
 
     def add(self, operation: str, effect: Effect) -> None:
         """Put an effect of this path in its place."""

@@ -101,9 +101,9 @@ def _choose_outcome(
         return matching
     complete = [i for i in matching if all(_has(kind, payload, p) for p in outcomes[i])]
     most = max((len(outcomes[i]) for i in complete), default=0)
-    meant = [i for i in complete if len(outcomes[i]) == most] or matching
-    covering = [i for i in meant if all(_is_covered(kind, leaf, outcomes[i]) for leaf in leaves)]
-    return covering if len(covering) == 1 else meant
+    widest = [i for i in complete if len(outcomes[i]) == most] or matching
+    covering = [i for i in widest if all(_is_covered(kind, leaf, outcomes[i]) for leaf in leaves)]
+    return covering if len(covering) == 1 else widest
 
 
 def appended_message(call: PlannedCall, path: Path, value: Json, date: str) -> dict[str, Any]:

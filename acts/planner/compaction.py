@@ -90,12 +90,12 @@ class _Cutter:
             last_start = index + 1 - KEPT_TURNS
             if total <= self._high or last_start <= start:
                 continue
-            kept = sum(sizes[start : index + 1])
-            while start < last_start and kept > self._low / 2:
-                kept -= sizes[start]
+            tail_bytes = sum(sizes[start : index + 1])
+            while start < last_start and tail_bytes > self._low / 2:
+                tail_bytes -= sizes[start]
                 start += 1
             first = self._shortened_first(start)
-            total = _bytes(first) + kept
+            total = _bytes(first) + tail_bytes
         return start, first
 
     def _shortened_first(self, start: int) -> PromptTurn:
@@ -103,8 +103,8 @@ class _Cutter:
         end = self._exchanges[start - 1].end if start else self._first_end
         messages = self._messages[:end]
         words = [part for m in messages if isinstance(m, Instruction) for part in text_parts(m)]
-        given = next((m for m in self._messages[: self._first_end] if isinstance(m, PlanMessage) and m.calls), None)
-        plan = [proposed_plan(given)] if given is not None else []
+        own_plan = next((m for m in self._messages[: self._first_end] if isinstance(m, PlanMessage) and m.calls), None)
+        plan = [proposed_plan(own_plan)] if own_plan is not None else []
         data = _current_values([m for m in messages if isinstance(m, Data)], self._low * _DATA_SHARE)
         return PromptTurn("user", (*words, *plan, *data, *self._effects(start)))
 

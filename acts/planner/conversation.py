@@ -214,7 +214,7 @@ class _WrittenValues:
     def __init__(self, messages: Sequence[Message], limit: int) -> None:
         self._messages, self._limit = messages, limit
         self._by_place: dict[tuple[str | None, str], deque[Data]] = {}
-        self._taken: set[int] = set()
+        self._consumed: set[int] = set()
         for message in messages:
             if isinstance(message, Data) and isinstance(message.raw.get("_call"), dict) and message.path is not None:
                 self._by_place.setdefault((message.instance, str(message.path)), deque()).append(message)
@@ -223,7 +223,7 @@ class _WrittenValues:
         """The messages that no outcome shows. What an instance wrote beyond the examples is left out."""
         for message in self._messages:
             is_counted = isinstance(message, Data) and message.instance is not None and "_call" in message.raw
-            if message.index not in self._taken and not is_counted:
+            if message.index not in self._consumed and not is_counted:
                 yield message
 
     def add_to(self, outcome: Mapping[str, Any], calls: Sequence[Json]) -> dict[str, Any]:
@@ -235,10 +235,10 @@ class _WrittenValues:
         if "instances" in outcome:
             values = {id_: self._take(text, id_, None) for id_ in outcome.get("examples", ())}
             return {**out, "examples": {id_: self._values(taken) for id_, taken in values.items() if taken}}
-        taken = self._take(text, outcome.get("_instance"), _call_of(outcome, calls))
+        messages = self._take(text, outcome.get("_instance"), _call_of(outcome, calls))
         if outcome["outcome"] == FAILED:
             return {**out, "errorPath": text}
-        return {**out, **self._values(taken)} if taken else {**out, "wrote": text}
+        return {**out, **self._values(messages)} if messages else {**out, "wrote": text}
 
     def _take(self, text: str, instance: str | None, call: Json) -> list[Data]:
         """The messages that a Call wrote, one for each path of ``text``."""
@@ -249,7 +249,7 @@ class _WrittenValues:
                 continue
             own = next((m for m in waiting if m.raw["_call"] == call), waiting[0])
             waiting.remove(own)
-            self._taken.add(own.index)
+            self._consumed.add(own.index)
             out.append(own)
         return out
 

@@ -14,8 +14,8 @@ def merge_lengths(declared: Mapping[int, tuple[int, int]], runs: Sequence[Outcom
     """The least and the greatest length by rank: those of the dry runs, if all of them know it, else as declared."""
     out = dict(declared)
     for rank in declared:
-        found = [run.elements.get(rank) for run in runs if rank in run.started or rank in run.elements]
-        known = [length for length in found if length is not None]
-        if known and len(known) == len(found):
-            out[rank] = min(known), max(known)
+        lengths = [run.elements.get(rank) for run in runs if rank in run.started or rank in run.elements]
+        certain = [length for length in lengths if length is not None]
+        if certain and len(certain) == len(lengths):
+            out[rank] = min(certain), max(certain)
     return out

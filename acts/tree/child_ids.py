@@ -39,8 +39,8 @@ def short_id(text: str) -> str:
     data = text.encode()
     if len(data) <= MAX_ID_BYTES:
         return text
-    kept = data[: MAX_ID_BYTES - _HASH_CHARACTERS - 1].decode(errors="ignore")
-    return f"{kept}-{hashlib.sha256(data).hexdigest()[:_HASH_CHARACTERS]}"
+    start = data[: MAX_ID_BYTES - _HASH_CHARACTERS - 1].decode(errors="ignore")
+    return f"{start}-{hashlib.sha256(data).hexdigest()[:_HASH_CHARACTERS]}"
 
 
 def spare_child_id(id_: str, run_id: str) -> str:

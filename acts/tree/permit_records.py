@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from acts.tree.records import TreeSignal
+from acts.tree.signal_records import TreeSignal
 
 
 class PermitRequest(TreeSignal):

@@ -22,7 +22,8 @@ from acts.machines.approvals import ENGINE, RESEND_TIMER
 from acts.machines.events import Begin, CancelRequested, DecisionReceived, Event, RecordReceived, StartsReleased
 from acts.machines.run_machine import RunMachine
 from acts.tree.decisions import PendingApproval
-from acts.tree.records import ForwardedDecision, PendingChanged, TreePosition
+from acts.tree.records import TreePosition
+from acts.tree.signal_records import ForwardedDecision, PendingChanged
 from tests.property.simulated_tree import Tree
 from tests.property.waiting_run import PLAN, Place, Taken, WaitingRun, What
 

@@ -31,7 +31,8 @@ from acts.machines.events import (
 from acts.machines.ledger import RequestSize
 from acts.machines.run_commands import Finish
 from acts.machines.run_machine import RunMachine
-from acts.tree.records import BudgetAccount, BudgetGrant, BudgetReport, BudgetRequest, GrantedRequest, TreePosition
+from acts.tree.records import BudgetAccount, GrantedRequest, TreePosition
+from acts.tree.signal_records import BudgetGrant, BudgetReport, BudgetRequest
 from tests.property.simulated_tree import Message, Tree
 
 Json = Any

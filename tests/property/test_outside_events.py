@@ -18,7 +18,8 @@ from acts.machines.plan_run import PlanRun
 from acts.machines.plan_setup import PlanSetup
 from acts.machines.run_machine import RunMachine
 from acts.plan.validate import validate_parsed
-from acts.tree.records import Capabilities, ContextRef, TreePosition, TreeSignal
+from acts.tree.records import Capabilities, ContextRef, TreePosition
+from acts.tree.signal_records import TreeSignal
 from acts.tree.wire_format import Record
 from tests.property.simulated_tree import START
 from tests.strategies import values

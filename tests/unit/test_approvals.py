@@ -20,7 +20,8 @@ from acts.machines.events import (
     StartsReleased,
 )
 from acts.machines.pending_reports import MAX_CHANGES, RESEND_SECONDS
-from acts.tree.records import ForwardedDecision, PendingChanged, TreePosition
+from acts.tree.records import TreePosition
+from acts.tree.signal_records import ForwardedDecision, PendingChanged
 from tests.property.simulated_tree import Tree
 from tests.property.waiting_run import PLAN, WaitingRun, What
 

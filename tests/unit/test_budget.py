@@ -10,16 +10,8 @@ import pytest
 from acts.language.config import Budget
 from acts.machines.budget import BudgetEffect, BudgetMachine, BudgetRefused, Granted, SendRecord
 from acts.machines.ledger import Ledger, RequestSize
-from acts.tree.records import (
-    Accounting,
-    BudgetAccount,
-    BudgetGrant,
-    BudgetReport,
-    BudgetRequest,
-    GrantedRequest,
-    SettledRequest,
-    TreePosition,
-)
+from acts.tree.records import Accounting, BudgetAccount, GrantedRequest, SettledRequest, TreePosition
+from acts.tree.signal_records import BudgetGrant, BudgetReport, BudgetRequest
 
 Json = Any
 ROOT = "r"

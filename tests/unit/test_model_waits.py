@@ -11,7 +11,7 @@ from acts.language.errors import CallError
 from acts.machines.events import CallCompleted, ChildEnded, Event, ModelAnswered, ModelFailed
 from acts.machines.model_waits import ModelWaits
 from acts.machines.unusable_answers import UnusableAnswers
-from acts.tree.records import ModelWait
+from acts.tree.signal_records import ModelWait
 
 FAILURE = CallError("modelOverloaded", "busy")
 

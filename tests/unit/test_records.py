@@ -17,9 +17,6 @@ from acts.tree.instance_payload import join_instance_input, split_instance_input
 from acts.tree.records import (
     DEFAULT_DEPTH,
     BudgetAccount,
-    BudgetGrant,
-    BudgetRequest,
-    DecisionAnswer,
     GrantedRequest,
     InstanceInput,
     PlanInput,
@@ -27,6 +24,7 @@ from acts.tree.records import (
     SettledRequest,
     TreePosition,
 )
+from acts.tree.signal_records import BudgetGrant, BudgetRequest, DecisionAnswer
 from acts.tree.wire_format import WIRE_VERSION, Record, RecordError, VersionedRecord
 from tests.strategies import values
 

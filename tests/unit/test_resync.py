@@ -16,16 +16,8 @@ from acts.machines.resync import GRACE_SECONDS, RESYNC_SECONDS, RESYNC_TIMER, Ch
 from acts.machines.streamed_plan import StreamedPlan
 from acts.tree.decisions import PendingApproval
 from acts.tree.permit_records import PermitRequest
-from acts.tree.records import (
-    BudgetAccount,
-    BudgetGrant,
-    BudgetRequest,
-    PendingChanged,
-    PermitLease,
-    PlanExtension,
-    Resync,
-    TreePosition,
-)
+from acts.tree.records import BudgetAccount, PermitLease, TreePosition
+from acts.tree.signal_records import BudgetGrant, BudgetRequest, PendingChanged, PlanExtension, Resync
 
 KEPT = {"1:a": "r/1:a", "2:b": "r/2:b"}
 NOW = "2026-01-01T00:00:00.000Z"

@@ -44,14 +44,8 @@ from acts.machines.plan_setup import PlanSetup
 from acts.machines.run_machine import RunMachine
 from acts.plan.validate import validate_parsed
 from acts.tree.delegation import anonymous_request
-from acts.tree.records import (
-    AnonymousCall,
-    Capabilities,
-    ContextRef,
-    DelegateInput,
-    Superseded,
-    TreePosition,
-)
+from acts.tree.records import AnonymousCall, Capabilities, ContextRef, DelegateInput, TreePosition
+from acts.tree.signal_records import Superseded
 
 NOW = "2026-01-01T00:00:00.000Z"
 SOURCE = ContextRef(workflowId="r", runId="run", messageCount=3)

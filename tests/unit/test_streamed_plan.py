@@ -11,7 +11,7 @@ from acts.machines.loop import Loop
 from acts.machines.streamed_plan import StreamedPlan, extended_request
 from acts.plan.context_log import Log
 from acts.plan.validate import validate_plan, validate_request
-from acts.tree.records import PlanExtension, StreamedCalls
+from acts.tree.signal_records import PlanExtension, StreamedCalls
 from tests.cases import call, tool
 from tests.property.drive import Drive
 

@@ -22,8 +22,8 @@ from temporalio.common import RawValue
 from temporalio.service import RPCError
 
 from acts.tree.instance_payload import TYPE_KEY
-from acts.tree.records import (
-    BudgetAccount,
+from acts.tree.records import BudgetAccount, SettledRequest
+from acts.tree.signal_records import (
     BudgetGrant,
     BudgetReport,
     BudgetRequest,
@@ -32,7 +32,6 @@ from acts.tree.records import (
     ForwardedDecision,
     PendingChanged,
     RunEnded,
-    SettledRequest,
     Superseded,
     TreeSignal,
 )

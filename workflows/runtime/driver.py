@@ -370,7 +370,7 @@ class Driver:
         if is_due and self._is_quiet():
             await self._renew_now(history)
         elif self.lifetime.must_end(history):
-            await self._handle(HistoryFull(_full_text(history)))
+            await self._handle(HistoryFull(history.full_text()))
         elif is_due:
             await self._drain(history)
 
@@ -382,7 +382,7 @@ class Driver:
         if self.lifetime.stay(history) and not self.lifetime.must_end(history):
             self.inbox.append(StartsReleased())
         else:
-            await self._handle(HistoryFull(_full_text(history)))
+            await self._handle(HistoryFull(history.full_text()))
 
     async def _drain(self, history: HistorySize) -> None:
         seconds = self.lifetime.drain_seconds(history)
@@ -400,13 +400,6 @@ def _now() -> str:
 @lru_cache(maxsize=16)  # all events of a workflow task have its time
 def _date_at(nanoseconds: int) -> str:
     return iso(datetime.fromtimestamp(nanoseconds / 1e9, UTC))
-
-
-def _full_text(history: HistorySize) -> str:
-    return (
-        f"the history of this run is full ({history.bytes:,} bytes in {history.events:,} events), and what it has is "
-        "too large to be carried into a new run: keep large data outside and pass references to it"
-    )
 
 
 _STARTS: Final = (StartActivity, AskOutput, AskSolution, StartDelegate, StartInstances, StartPlanRun, StartBackground)

@@ -43,7 +43,7 @@ from acts.machines.events import DecisionReceived, Event, PauseRequested, Provid
 from acts.machines.run_machine import add_note
 from acts.simulation.billable_actions import CHILD_WORKFLOW, SIGNAL, UPDATE, WORKFLOW, ActionCount
 from acts.tree.child_ids import is_workflow_id
-from acts.tree.records import DecisionAnswer, StreamedCalls
+from acts.tree.signal_records import DecisionAnswer, StreamedCalls
 from acts.tree.wire_format import RecordError, VersionedRecord
 from acts.views.result_cuts import MAX_RESULT, without_details
 from workflows.runtime.driver import Driver

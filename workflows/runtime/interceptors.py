@@ -90,12 +90,12 @@ class _Outcomes(ActivityInboundInterceptor):
 
     async def _execute(self, input: ExecuteActivityInput, run_id: str, activity_id: str) -> Any:  # noqa: A002 - the SDK's name
         """The outcome that was kept of a local Activity with this id, or that of the Activity itself."""
-        kept = self._outcomes.take(run_id, activity_id)
-        if kept is None:
+        outcome = self._outcomes.take(run_id, activity_id)
+        if outcome is None:
             return await super().execute_activity(input)
-        if kept.error is not None:
-            raise kept.error
-        return kept.value
+        if outcome.error is not None:
+            raise outcome.error
+        return outcome.value
 
     async def _execute_local(self, input: ExecuteActivityInput, run_id: str, activity_id: str) -> Any:  # noqa: A002 - the SDK's name
         try:

@@ -16,7 +16,7 @@ from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
 from acts.language.wire import SUPERSEDED
-from acts.tree.records import Superseded
+from acts.tree.signal_records import Superseded
 from workflows.runtime.lifeline import exact_date
 from workflows.runtime.payloads import encode_record
 

@@ -76,7 +76,7 @@ class LocalOutcomes:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._tasks: OrderedDict[str, tuple[int, int]] = OrderedDict()  # by run id: its task, and the bytes in it
-        self._kept: OrderedDict[tuple[str, str], KeptOutcome] = OrderedDict()
+        self._outcomes: OrderedDict[tuple[str, str], KeptOutcome] = OrderedDict()
         self._kept_bytes = 0
 
     def begin_task(self, run_id: str, task: int) -> None:
@@ -101,14 +101,14 @@ class LocalOutcomes:
     def keep(self, run_id: str, activity_id: str, outcome: KeptOutcome) -> None:
         """Keep an outcome for the ordinary activity of this id."""
         with self._lock:
-            self._kept[run_id, activity_id] = outcome
+            self._outcomes[run_id, activity_id] = outcome
             self._kept_bytes += outcome.size
-            while self._kept_bytes > MAX_KEPT_BYTES and self._kept:
-                self._kept_bytes -= self._kept.popitem(last=False)[1].size
+            while self._kept_bytes > MAX_KEPT_BYTES and self._outcomes:
+                self._kept_bytes -= self._outcomes.popitem(last=False)[1].size
 
     def take(self, run_id: str, activity_id: str) -> KeptOutcome | None:
         """The kept outcome of this id, once."""
         with self._lock:
-            outcome = self._kept.pop((run_id, activity_id), None)
+            outcome = self._outcomes.pop((run_id, activity_id), None)
             self._kept_bytes -= 0 if outcome is None else outcome.size
             return outcome

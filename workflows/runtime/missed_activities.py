@@ -91,11 +91,11 @@ class MissedActivity:
             while True:
                 left = max(1, left - miss.attempt + 1)
                 self._reasons[miss.version] = miss.reason
-                seen = truncate("; ".join(self._reasons.values()), 1_000)
+                reasons = truncate("; ".join(self._reasons.values()), 1_000)
                 if (workflow.now() - began).total_seconds() >= self._limit(miss):
-                    raise CallError(NOT_SERVED, f"no worker that has its activity took it: {seen}; {_HINT}")
+                    raise CallError(NOT_SERVED, f"no worker that has its activity took it: {reasons}; {_HINT}")
                 if pause:
-                    self.show(f"workers that do not have its activity took a call, and it waits for others: {seen}")
+                    self.show(f"workers that do not have its activity took a call, and it waits for others: {reasons}")
                     await workflow.sleep(timedelta(seconds=pause), summary="wait for a worker that has the activity")
                 pause = min(PAUSE_FACTOR * pause, LONGEST_PAUSE_SECONDS) or FIRST_PAUSE_SECONDS
                 try:

@@ -172,8 +172,10 @@ def decode_record(value: RawValue, type_: type[R]) -> R:
     try:
         if metadata.get("encoding") == _COMPRESSED:
             return type_.from_json(read_json(zlib.decompress(data)))
-        found = read_json(data)
-        return type_.from_json(join_instance_input(found, metadata[SHARED_KEY]) if SHARED_KEY in metadata else found)
+        content = read_json(data)
+        return type_.from_json(
+            join_instance_input(content, metadata[SHARED_KEY]) if SHARED_KEY in metadata else content
+        )
     except (ValueError, KeyError, TypeError, zlib.error) as error:
         raise RecordError(f"not a {type_.__name__}: {truncate(repr(error), 200)}") from None
 

@@ -44,7 +44,7 @@ from acts.language.wire import (
     SUPERSEDED,
 )
 from acts.tree.permit_records import PermitGrant, PermitRequest, PermitReturn
-from acts.tree.records import (
+from acts.tree.signal_records import (
     BudgetGrant,
     BudgetReport,
     BudgetRequest,
