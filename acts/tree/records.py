@@ -4,8 +4,8 @@
 * what every child gives back beside its result: ``Accounting``;
 * what a run carries into the next one: ``PlanState``, ``AgentState``.
 
-The signals between runs are in ``signal_records.py``; ``wire_format.py`` says what all have in common. This file knows no Temporal: ``workflows/runtime/payloads.py``
-puts records into payloads.
+The signals between runs are in ``signal_records.py``; ``wire_format.py`` says what all have in common. This file knows
+no Temporal: ``workflows/runtime/payloads.py`` puts records into payloads.
 """
 
 from __future__ import annotations
