@@ -52,8 +52,11 @@ class ElementReading:
         return dict(call)
 
     def find_partly_missing(self) -> list[ReferenceUse]:
-        """The expressions that also read the context, and yield nothing for some element."""
-        mixed = [use for use in self.uses if use.paths]
+        """The expressions that yield nothing for some element and read a path that the context lacks.
+
+        What an element alone lacks is the failure of that element.
+        """
+        mixed = [use for use in self.uses if any(self.values[path] is ABSENT for path in use.paths)]
         readers = [self._reader(index) for index in range(len(self.items))] if mixed else []
         return [use for use in mixed if any(evaluate(use.tree, read) is ABSENT for read in readers)]
 

@@ -181,6 +181,18 @@ def test_an_element_without_a_parameter_fails_alone() -> None:
                        "results": ["r", None, "r"]}  # fmt: skip
 
 
+def test_what_an_element_lacks_is_its_own_failure_even_where_a_dependency_was_skipped() -> None:
+    plan = [call("opt", "†state.opt", _when=False), call("e", "†state.e", _each=[{"x": 1}, {}])]
+    text = "†{item.x} of †{state.all}"
+    for more in ({"x": text, "_scopes": ["state"]}, {"x": text, "y": "†state.opt || †state.all"}):
+        drive = begin(plan[0], plan[1] | more, context=[state(all=2)], results={"e": "r"})
+        drive.finish_all()
+        (error,) = (drive.walk.calls[1].error or {})["details"]["errors"]
+        assert (drive.state("2:e"), error["index"], error["code"]) == ("failed", 1, "UnresolvedReference")
+    drive = begin(plan[0], plan[1] | {"x": "†item.x || †state.opt"}, results={"e": "r"})
+    assert (drive.state("2:e"), drive.started) == ("skipped", {})  # what it needs of the plan is not there
+
+
 def test_an_element_whose_parameters_do_not_fit_fails_alone() -> None:
     case = row("", [call("e", "†state.e", _each=[1, "two"], x="†item")], results={"e": "r"})
     case["request"]["context"][0]["tool"]["e"] = tool("e", x={"type": "integer"})
