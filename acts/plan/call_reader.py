@@ -291,8 +291,8 @@ class _CallParser:
             self.report("invalidExpression", "an output path is made of names, without brackets", key)
         if any(MARK in name for outcome in outcomes for path in outcome for name in map(str, path.names)):
             message = f"{text} has {MARK} inside a name; an output path is written as it is, and nothing in it is read"
-            hint = "the results of a call with _each are one list, written once" if "_each" in self.call else None
-            self.report("invalidExpression", message, key, hint=hint)
+            one_list = "the results of a call with _each are one list, written once" if "_each" in self.call else None
+            self.report("invalidExpression", message, key, hint=one_list)
 
     # -- values ----------------------------------------------------------------
 
