@@ -45,9 +45,10 @@ class ElementReading:
         Raises:
             CallError: an expression yields nothing for it.
         """
-        call, missing = resolve_references(self.call, self.uses, (), self._reader(index))
+        read = self._reader(index)
+        call, missing = resolve_references(self.call, self.uses, (), read)
         if missing:
-            texts = ", ".join(dict.fromkeys(use.text for use in missing))
+            texts = ", ".join(dict.fromkeys(text for use in missing for text in use.absent_texts(read)))
             raise CallError(UNRESOLVED, f"there is no value at {texts}")
         return dict(call)
 

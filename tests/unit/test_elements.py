@@ -193,6 +193,19 @@ def test_what_an_element_lacks_is_its_own_failure_even_where_a_dependency_was_sk
     assert (drive.state("2:e"), drive.started) == ("skipped", {})  # what it needs of the plan is not there
 
 
+def test_of_a_template_the_expressions_that_are_absent_are_named() -> None:
+    x = "Dear †{item.name}, †{state.a} of †{item.all && state.n.b} for †{state.who}"
+    each = call("e", "†state.e", _each=[{"name": "A"}], x=x)
+    drive = begin(each, context=[state(a=1, n={}, who=2)], config={"missing": "wait"})
+    assert drive.walk.calls[0].missing == ("†item.all && †state.n.b",)
+    drive = begin(each | {"_each": [{"all": 1}]}, context=[state(a=1, n={"b": 2}, who=2)])
+    (error,) = (drive.walk.calls[0].error or {})["details"]["errors"]
+    assert error["message"] == "there is no value at †item.name"
+    plan = [call("o", "†state.o", _when=False), call("t", "†state.t", x="at †{state.a}: †{state.o}, †{state.o.x}")]
+    drive = begin(*plan, context=[state(a=1)])
+    assert drive.walk.calls[1].reason == "there is no value at †state.o, †state.o.x"
+
+
 def test_an_element_whose_parameters_do_not_fit_fails_alone() -> None:
     case = row("", [call("e", "†state.e", _each=[1, "two"], x="†item")], results={"e": "r"})
     case["request"]["context"][0]["tool"]["e"] = tool("e", x={"type": "integer"})
