@@ -28,6 +28,8 @@ MAX_CUTS: Final = 100
 MAX_ERRORS: Final = 500
 # A comma, and a key with its quotes and its colon
 _SEPARATOR_BYTES: Final = 4
+# Two braces or brackets, where each entry has been counted with a comma and the last has none
+_ENCLOSING_BYTES: Final = 1
 
 # Of the limit, what each part may keep however large the others are: what is small, everywhere
 _SMALL_SHARE: Final = 32
@@ -68,7 +70,7 @@ def cut_result(
 ) -> dict[str, Any]:
     """The result with at most ``limit`` bytes of JSON, ``omitted`` apart."""
     sizes = {key: json_size(value) for key, value in result.items()}
-    total = sum(sizes.values()) + sum(len(key) + _SEPARATOR_BYTES for key in sizes)
+    total = sum(sizes.values()) + sum(len(key) + _SEPARATOR_BYTES for key in sizes) + _ENCLOSING_BYTES
     cuts, how, out = _Cuts(first_message), HOW, dict(result)
     if "instances" in out and total > batch_limit:
         how = f"{HOW}; each instance's child has its own result"
@@ -116,6 +118,7 @@ def _cut_object(value: dict[str, Any], names: tuple[str, ...], room: int, cuts: 
     """The small entries, in their order, and what is small in the others."""
     sizes = {key: json_size(item) + _key_bytes(key) for key, item in value.items()}
     out: dict[str, Any] = {}
+    room -= _ENCLOSING_BYTES
     for key in sorted(sizes, key=sizes.__getitem__):
         if sizes[key] <= room:
             out[key] = value[key]
@@ -137,6 +140,7 @@ def _cut_list(value: list[Any], names: tuple[str, ...], room: int, cuts: _Cuts) 
     """The small elements, in their order; of equal ones the first."""
     sizes = [json_size(item) + 1 for item in value]
     indices = set[int]()
+    room -= _ENCLOSING_BYTES
     for index in sorted(range(len(sizes)), key=sizes.__getitem__):
         if sizes[index] > room:
             cuts.add((*names, str(index)), sizes[index])
