@@ -101,6 +101,11 @@ class ReferenceUse:
         """The expressions that are read one by one: those of a template, else the tree itself."""
         return operands(self.tree) if isinstance(self.tree, TextTemplate) else (self.tree,)
 
+    def absent_texts(self, read: Callable[[Path], Json]) -> list[str]:
+        """What of a use that is absent to name: of a template the expressions that are, not the text around them."""
+        absent = [str(tree) for tree in self.expressions if evaluate(tree, read) is ABSENT]
+        return absent if isinstance(self.tree, TextTemplate) and absent else [self.text]
+
     @property
     def needed_expressions(self) -> tuple[Expression, ...]:
         """The plain expressions that must yield something for a value, or for a condition that holds."""
@@ -198,5 +203,5 @@ def resolve(value: Json, read: Callable[[Path], Json], missing: list[str]) -> Js
         elif tree != text:
             escapes.append((at, tree))
     result, absent = resolve_references(value, uses, escapes, read)
-    missing.extend(use.text for use in absent)
+    missing.extend(text for use in absent for text in use.absent_texts(read))
     return result

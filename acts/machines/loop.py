@@ -154,7 +154,8 @@ class Loop:
         if self._dropped is not None:
             (problems, calls, text), self._dropped = self._dropped, None
             self._append_problems(problems, calls)
-            self.turn_log.record_broken(outcome.outcomes(ANSWER_REFUSED), problems, text)
+            outcomes = outcome.outcomes(ANSWER_REFUSED, self.turn_log.answer_calls)
+            self.turn_log.record_broken(outcomes, problems, text)
             return self.next_tick()
         is_withheld = bool(failures) or self._is_partly_run
         wants_output = self._output.wanted is not None

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from acts.language.errors import CallError, TooComplex, truncate
+from acts.language.reference_uses import ELEMENT_KINDS
 from acts.language.references import holds
 from acts.language.schemas import Checker, Defect
 from acts.language.scopes import scoped_context
@@ -111,7 +112,12 @@ def _assess_approval(walk: Walk, rank: int, call: dict[str, Any], reading: Eleme
 
 
 def _assess_missing(walk: Walk, rank: int, missing: Sequence[ReferenceUse]) -> Assessment:
-    texts = tuple(dict.fromkeys(use.text for use in missing))
+    is_each, context = walk.nodes[rank].is_each, walk.context.reader(rank)
+
+    def read(path: Path) -> Json:
+        return UNKNOWN if is_each and path.kind in ELEMENT_KINDS else context(path)
+
+    texts = tuple(dict.fromkeys(text for use in missing for text in use.absent_texts(read)))
     if _is_withheld(walk, rank, missing):
         return Assessment("skipped", reason=f"there is no value at {truncate(', '.join(texts), MAX_REASON)}")
     if walk.is_waiting_for_input:

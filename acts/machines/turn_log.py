@@ -41,7 +41,9 @@ class TurnLog:
     def refuse(self, problems: Sequence[Problem], text: str | None = None) -> None:
         """None of the answer is run; ``text`` is one that was no JSON."""
         items = turns.problem_items(problems)
-        self._add(Turn(self.at, self.answer, text=text, outcomes=turns.unrun_outcomes(self._calls), problems=items))
+        self._add(
+            Turn(self.at, self.answer, text=text, outcomes=turns.unrun_outcomes(self.answer_calls), problems=items)
+        )
 
     def reject(self, reason: str, planned: Sequence[Json]) -> None:
         """A person let none of it run; ``planned`` are the Calls that were rejected."""
@@ -61,14 +63,16 @@ class TurnLog:
         self._add(Turn(self.at, self.answer, text=text, outcomes=outcomes, problems=turns.problem_items(problems)))
 
     @property
-    def _calls(self) -> Json:
-        return self.answer.get("calls") if isinstance(self.answer, dict) else None
+    def answer_calls(self) -> list[Json]:
+        """The Calls of the answer, which need not be valid; none where it has no list of them."""
+        calls = self.answer.get("calls") if isinstance(self.answer, dict) else None
+        return calls if isinstance(calls, list) else []
 
     def _add_planned(
         self, outcomes: tuple[dict[str, Any], ...], problems: Sequence[Problem], planned: Sequence[Json]
     ) -> None:
         """Add a turn whose Calls, as a person may have changed them, are the context's plan."""
-        answer, is_same = self.answer, self._calls == list(planned)
+        answer, is_same = self.answer, self.answer_calls == list(planned)
         if is_same:
             answer = {k: v for k, v in answer.items() if k != "calls"}
         items, changed = turns.problem_items(problems), () if is_same else tuple(planned)
@@ -102,11 +106,15 @@ class TickOutcome:
         self._items, self._failures, self._context = items, failures, context
         self._nodes = {node.id: node for node in sorted(nodes, key=lambda n: n.index)}
 
-    def outcomes(self, unrun_reason: str | None = None) -> tuple[dict[str, Any], ...]:
-        """One outcome for each Call; ``unrun_reason`` says why the walk left some out, where it did."""
+    def outcomes(self, unrun_reason: str | None = None, answer: Sequence[Json] = ()) -> tuple[dict[str, Any], ...]:
+        """One outcome for each Call; ``unrun_reason`` says why the walk left some out, where it did.
+
+        ``answer`` are the Calls of an answer that could not be used: the plan has only the first of them.
+        """
         walked = {item["id"] for item in self._items}
         unrun = {"outcome": turns.NOT_RUN, "reason": unrun_reason}
-        rest = [{"call": id_, **unrun} for id_ in self._nodes if id_ not in walked]
+        ids = [*self._nodes, *turns.answer_ids(answer)[len(self._nodes) :]]
+        rest = [{"call": id_, **unrun} for id_ in ids if id_ not in walked]
         # An instance that failed without a Call of its own that did
         whole = [f for f in self._failures if set(f["call"]) == {"_instance"}]
         failed = [{**f["call"], "outcome": turns.FAILED, "error": f["error"]} for f in whole]

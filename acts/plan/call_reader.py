@@ -19,7 +19,7 @@ from acts.language.evaluation_work import count_parts
 from acts.language.expression_parser import parse
 from acts.language.messages import DATA_TYPES, TYPES
 from acts.language.output_methods import METHODS
-from acts.language.references import Path, alternatives, count_alternatives
+from acts.language.references import MARK, Path, alternatives, count_alternatives
 from acts.language.tools import CONTROL, META, TOOL_ONLY, Tool
 from acts.language.values import ABSENT, Json, pointer, type_name
 from acts.language.wire import TOO_COMPLEX
@@ -309,6 +309,10 @@ class _CallParser:
             self.report("invalidExpression", f"{one} and {other} overlap; one value cannot be written to both", key)
         if "[" in text:
             self.report("invalidExpression", "an output path is made of names, without brackets", key)
+        if any(MARK in name for outcome in outcomes for path in outcome for name in map(str, path.names)):
+            message = f"{text} has {MARK} inside a name; an output path is written as it is, and nothing in it is read"
+            one_list = "the results of a call with _each are one list, written once" if "_each" in self.call else None
+            self.report("invalidExpression", message, key, hint=one_list)
 
     # -- values ----------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from acts.language.errors import CallError, TooComplex
 from acts.language.evaluation_work import EvaluationWork
 from acts.language.reference_uses import ITEM, resolve_references
 from acts.language.references import Path, is_absent, paths
-from acts.language.values import UNKNOWN, Json, get, type_name, with_article
+from acts.language.values import ABSENT, UNKNOWN, Json, get, type_name, with_article
 from acts.language.wire import LIMIT_EXCEEDED, TOO_COMPLEX, UNRESOLVED, WRONG_KIND
 from acts.plan.call_expressions import MAX_ELEMENTS
 
@@ -47,22 +47,25 @@ class ElementReading:
         Raises:
             CallError: an expression yields nothing for it, or its texts are too long.
         """
+        read = self._reader(index)
         try:
-            call, missing = resolve_references(self.call, self.uses, (), self._reader(index), self.work)
+            call, missing = resolve_references(self.call, self.uses, (), read, self.work)
         except TooComplex as error:
             raise CallError(TOO_COMPLEX, str(error)) from error
         if missing:
-            texts = ", ".join(dict.fromkeys(use.text for use in missing))
+            texts = ", ".join(dict.fromkeys(text for use in missing for text in use.absent_texts(read)))
             raise CallError(UNRESOLVED, f"there is no value at {texts}")
         return dict(call)
 
     def find_partly_missing(self) -> list[ReferenceUse]:
-        """The expressions that also read the context, and yield nothing for some element.
+        """The expressions that yield nothing for some element and read a path that the context lacks.
+
+        What an element alone lacks is the failure of that element.
 
         Raises:
             TooComplex: all elements of the plan have too many of them.
         """
-        mixed = [use for use in self.uses if use.paths]
+        mixed = [use for use in self.uses if any(self.values[path] is ABSENT for path in use.paths)]
         self.work.element_reads.spend(len(self.items) * sum(len(paths(use.tree)) for use in mixed))
         readers = [self._reader(index) for index in range(len(self.items))] if mixed else []
         return [use for use in mixed if any(is_absent(use.tree, read) for read in readers)]

@@ -90,11 +90,16 @@ def problem_items(problems: Sequence[Problem]) -> tuple[dict[str, Any], ...]:
     return (*out, {"code": "moreProblems", "message": f"… and {more} more problems"}) if more > 0 else tuple(out)
 
 
+def answer_ids(calls: Sequence[Json]) -> list[str]:
+    """The ids of the Calls of an answer, which need not be valid."""
+    return [f"{i}:{call.get('_tool') if isinstance(call, dict) else '?'}" for i, call in enumerate(calls, 1)]
+
+
 def unrun_outcomes(calls: Json, outcome: str = NOT_RUN, reason: str | None = None) -> tuple[dict[str, Any], ...]:
     """The one outcome of all Calls of an answer of which none was run."""
     if not isinstance(calls, list) or not calls:
         return ()
-    ids = [f"{i}:{call.get('_tool') if isinstance(call, dict) else '?'}" for i, call in enumerate(calls, 1)]
+    ids = answer_ids(calls)
     shared = {"outcome": outcome} if reason is None else {"outcome": outcome, "reason": truncate(reason, _MAX_MESSAGE)}
     return ({"call": ids[0], **shared} if len(ids) == 1 else {"calls": ids, **shared},)
 

@@ -20,7 +20,8 @@ What the protocol leaves open, and what is assumed here (each marked OPEN below,
 * a scope that leads into a list keeps the index in the list, with null before it;
 * in a condition, `&&` and `||` ask of each operand whether it holds: it yields a value other than false;
 * the result of an element is a value as it is, a Message too; the list of all goes to the first alternative;
-* an expression of `†item` and a path of the context is withheld when it is absent for some element.
+* an expression of `†item` and a path of the context is withheld when it is absent for some element and the path is
+  absent too; what an element alone lacks is the failure of that element.
 
 Not modelled: schemas, approval, ``missing: "wait"``, agents.
 """

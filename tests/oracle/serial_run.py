@@ -110,9 +110,9 @@ class _Turn:
         items = evaluate(parse(each), self.read) if isinstance(each, str) else resolve(each, self.read)
         if not isinstance(items, list):
             return self.fail("WrongKind")
-        mixed = [t for t in texts if self.is_of_element(t) and any(map(call.paths, trees_of(t)))]
+        mixed = [t for t in texts if self.is_of_element(t) and self.lacks_a_path(t)]
         missing = [t for t in mixed if any(yields(t, self.reader(*pair)) is ABSENT for pair in enumerate(items))]
-        if missing and self.is_withheld(missing):  # OPEN
+        if missing and self.is_withheld(missing):
             return "skipped"
         ends = [self.run_element(index, item, results) for index, item in enumerate(items)]
         errors = [{"index": i, **end["$fail"]} for i, end in enumerate(ends) if is_failure(end)]
@@ -125,6 +125,10 @@ class _Turn:
 
     def is_of_element(self, text: str) -> bool:
         return any(p[0] in ELEMENT for tree in trees_of(text) for p in paths(tree))
+
+    def lacks_a_path(self, text: str) -> bool:
+        """A path of the context that the expressions read has no value."""
+        return any(self.read(path) is ABSENT for tree in trees_of(text) for path in self.call.paths(tree))
 
     def reader(self, index: int, item: Any) -> Any:
         own = {"item": item, "index": index}

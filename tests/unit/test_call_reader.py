@@ -55,6 +55,8 @@ REFUSED: list[tuple[Any, str, str, str]] = [
     ({"_outputPath": "††x"}, "invalidExpression", "/_outputPath", "column"),
     ({"_outputPath": ""}, "invalidExpression", "/_outputPath", "column 1"),
     ({"_outputPath": '†state["a b"]'}, "invalidExpression", "/_outputPath", "without brackets"),
+    ({"_outputPath": "†state.r.†{index}"}, "invalidExpression", "/_outputPath", "† inside a name"),
+    ({"_errorPath": "†state.a†state.b"}, "invalidExpression", "/_errorPath", "† inside a name"),
     ({"_outputPath": "†plan"}, "forbiddenWrite", "/_outputPath", "plan messages"),
     ({"_outputPath": "†state.a || †error.x"}, "forbiddenWrite", "/_outputPath", "error messages"),
     ({"_outputPath": "†tool.x"}, "forbiddenWrite", "/_outputPath", "tool messages"),

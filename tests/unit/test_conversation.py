@@ -16,7 +16,7 @@ from acts.language.messages import Message, parse_message
 from acts.language.references import Path
 from acts.language.strict_json import json_size
 from acts.machines.loop import Loop
-from acts.machines.loop_steps import StartPlan
+from acts.machines.loop_steps import DropRest, StartPlan
 from acts.planner.compaction import KEPT_TURNS, build_conversation
 from acts.planner.conversation import MAX_INSTANCE_DATA_BYTES, PromptTurn
 from acts.planner.shown_values import IN_PART, LARGE_VALUE_BYTES, in_part
@@ -121,6 +121,19 @@ def test_a_refused_answer_is_shown_whole_and_none_of_it_was_run() -> None:
     assert json.loads(assistant.text) == answer
     assert outcomes(loop) == [{"calls": ["1:charge", "2:nope"], "outcome": "not run"}]
     assert '"code":"unknownTool"' in user.text.partition("<problems>")[2]
+
+
+@pytest.mark.parametrize("more", [{}, {"note": "a key that no answer has"}])
+def test_every_call_of_an_answer_that_was_refused_after_calls_had_started_has_an_outcome(more: Json) -> None:
+    first, *rest = [call("charge", "†state.a"), {"_tool": "nope"}, call("mail"), 5]
+    loop = agent()
+    loop.next_tick()
+    request = loop.streamed_request(loop.plans.validate_unread([first]))
+    assert isinstance(loop.answered({"calls": [first, *rest], "output": None, **more}, [first]), DropRest)
+    finish_plan(loop, StartPlan(loop.tick, request, ("1:charge",), 1), {"1:charge": 1})
+    done, left = outcomes(loop)
+    assert done == A
+    assert (left["calls"], left["outcome"]) == (["2:nope", "3:mail", "4:?"], "not run")
 
 
 @pytest.mark.parametrize("answer", [5, "text", [], {"calls": 5}, {"calls": [5], "output": None}, {"x": 1}])

@@ -181,6 +181,31 @@ def test_an_element_without_a_parameter_fails_alone() -> None:
                        "results": ["r", None, "r"]}  # fmt: skip
 
 
+def test_what_an_element_lacks_is_its_own_failure_even_where_a_dependency_was_skipped() -> None:
+    plan = [call("opt", "†state.opt", _when=False), call("e", "†state.e", _each=[{"x": 1}, {}])]
+    text = "†{item.x} of †{state.all}"
+    for more in ({"x": text, "_scopes": ["state"]}, {"x": text, "y": "†state.opt || †state.all"}):
+        drive = begin(plan[0], plan[1] | more, context=[state(all=2)], results={"e": "r"})
+        drive.finish_all()
+        (error,) = (drive.walk.calls[1].error or {})["details"]["errors"]
+        assert (drive.state("2:e"), error["index"], error["code"]) == ("failed", 1, "UnresolvedReference")
+    drive = begin(plan[0], plan[1] | {"x": "†item.x || †state.opt"}, results={"e": "r"})
+    assert (drive.state("2:e"), drive.started) == ("skipped", {})  # what it needs of the plan is not there
+
+
+def test_of_a_template_the_expressions_that_are_absent_are_named() -> None:
+    x = "Dear †{item.name}, †{state.a} of †{item.all && state.n.b} for †{state.who}"
+    each = call("e", "†state.e", _each=[{"name": "A"}], x=x)
+    drive = begin(each, context=[state(a=1, n={}, who=2)], config={"missing": "wait"})
+    assert drive.walk.calls[0].missing == ("†item.all && †state.n.b",)
+    drive = begin(each | {"_each": [{"all": 1}]}, context=[state(a=1, n={"b": 2}, who=2)])
+    (error,) = (drive.walk.calls[0].error or {})["details"]["errors"]
+    assert error["message"] == "there is no value at †item.name"
+    plan = [call("o", "†state.o", _when=False), call("t", "†state.t", x="at †{state.a}: †{state.o}, †{state.o.x}")]
+    drive = begin(*plan, context=[state(a=1)])
+    assert drive.walk.calls[1].reason == "there is no value at †state.o, †state.o.x"
+
+
 def test_an_element_whose_parameters_do_not_fit_fails_alone() -> None:
     case = row("", [call("e", "†state.e", _each=[1, "two"], x="†item")], results={"e": "r"})
     case["request"]["context"][0]["tool"]["e"] = tool("e", x={"type": "integer"})

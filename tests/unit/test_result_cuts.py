@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from acts.language.strict_json import json_size
@@ -102,6 +102,7 @@ STATES = st.dictionaries(
 
 @pytest.mark.parametrize("part", ["state", "output"])
 @given(data=STATES, messages=st.lists(VALUES.map(message), max_size=6))
+@example(data={"a": {"b": "x" * 62}, "c": "x" * 3_840}, messages=[])  # one byte too many, which is that of the braces
 def test_what_is_left_fits_is_unchanged_and_is_smaller_than_what_went(
     part: str, data: dict[str, Json], messages: list[Json]
 ) -> None:
