@@ -115,4 +115,7 @@ def test_an_extension_for_a_child_that_is_being_started_is_sent_when_it_is_there
     assert streamed.send(extension) == []
     (sent,) = streamed.child_started("w/plan-1")
     assert (sent.workflow_id, sent.record) == ("w/plan-1", extension)
-    assert streamed.child_started("w/plan-1") == []
+    (again,) = streamed.child_started("w/plan-1~2")
+    assert (again.workflow_id, again.record) == ("w/plan-1~2", extension), (
+        "a child that is started again has none of it"
+    )
