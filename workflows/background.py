@@ -90,8 +90,9 @@ class BackgroundWorkflow:
             record = decode_signal(args[0] if args else NOTHING, Superseded)
         except RecordError:
             return
+        parent = workflow.info().parent
         is_of_tree = record.token and record.token == self._lifeline.token
-        if is_of_tree and record.is_about(self._lifeline.started_at):
+        if is_of_tree and record.is_about(parent.workflow_id if parent else None, self._lifeline.started_at):
             self._lifeline.supersede(record.runId)
 
 

@@ -404,7 +404,9 @@ _RECORDS: Final[dict[type, Callable[[RunMachine, Any, str], Iterable[Any] | None
     Resync: lambda run, _record, _now: run.recovery.on_resync(),
     ModelWait: lambda run, record, _now: run.model_waits.record(record),
     RunEnded: lambda run, record, _now: run._forget_run(record.workflowId),  # noqa: SLF001
-    Superseded: lambda run, record, _now: [Stop(record.runId)] if record.is_about(run.position.startedAt) else [],
+    Superseded: lambda run, record, _now: (
+        [Stop(record.runId)] if record.is_about(run.position.parent, run.position.startedAt) else []
+    ),
 }
 _OWN_EFFECTS: Final[dict[type, Callable[[RunMachine, Any, str], list[Any]]]] = {
     Decided: lambda run, effect, now: run.on_decided(effect, now),

@@ -39,7 +39,7 @@ class ElementReading:
     values: dict[Path, Json] = field(default_factory=dict)
     context: list[dict[str, Any]] = field(default_factory=list)
     is_known: bool = True
-    work: EvaluationWork = field(default_factory=EvaluationWork)
+    work: EvaluationWork = field(default_factory=EvaluationWork, compare=False)
 
     def resolve(self, index: int) -> dict[str, Any]:
         """The Call of one element.

@@ -54,6 +54,11 @@ class TreePosition(Record):
     startedAt: str = ""
 
     @property
+    def parent(self) -> str | None:
+        """The workflow id of the run that started this one; None at the root of a tree."""
+        return self.ancestors[-1] if self.ancestors else None
+
+    @property
     def is_root(self) -> bool:
         """True for a run that no other run of ours started, or that goes on alone."""
         return not self.ancestors

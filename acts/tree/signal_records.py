@@ -161,6 +161,10 @@ class Superseded(TreeSignal):
     runId: str
     sentAt: str = ""
 
-    def is_about(self, started_at: str) -> bool:
-        """True for a run that was there when the message was sent; one that was started later is no leftover."""
-        return not self.sentAt or not started_at or started_at < self.sentAt
+    def is_about(self, parent: str | None, started_at: str) -> bool:
+        """True for a run of this parent that was there when the message was sent.
+
+        One that was started later is no leftover; nor is one of another parent, which has the id by chance: the id of
+        an instance may be made of another one's and the name of a Call.
+        """
+        return parent in (None, self.workflowId) and (not self.sentAt or not started_at or started_at < self.sentAt)

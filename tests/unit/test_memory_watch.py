@@ -55,9 +55,10 @@ def test_above_it_the_longest_idle_go_until_it_is_below() -> None:
 
 def test_rounds_have_a_distance() -> None:
     cache = Cache(1_000)
-    cache.watch.look(later(0))
+    now = later(0)
+    cache.watch.look(now)
     first = len(cache.evicted)
-    cache.watch.look(later(0) + ROUND_SECONDS / 2)
+    cache.watch.look(now + ROUND_SECONDS / 2)
     assert len(cache.evicted) == first > 0
 
 

@@ -460,6 +460,16 @@ def test_a_run_stops_for_another_only_if_it_was_there_when_that_was_said(sent_at
     assert run.handle(RecordReceived(message), NOW) == SENT[sent_at]
 
 
+def test_a_run_of_another_parent_does_not_stop() -> None:
+    own = own_input("d")
+    position = own.position.model_copy(update={"token": "t", "startedAt": STARTED})
+    raw = {"context": [*TOOLS, {"type": "plan", "run": True, "plan": [LOAD]}]}
+    run = WalkedDelegate("r/1:d", own, position, read_request(raw), raw)
+    run.handle(Begin(), NOW)
+    message = Superseded(token=position.token, workflowId="root/another", runId="new")
+    assert run.handle(RecordReceived(message), NOW) == []
+
+
 def test_a_child_does_not_have_the_start_of_its_parent() -> None:
     parent = TreePosition(startedAt=STARTED)
     assert {parent.child("r").startedAt, parent.delegate("r").startedAt, parent.detached().startedAt} == {""}

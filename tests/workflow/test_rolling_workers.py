@@ -12,6 +12,7 @@ import warnings
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -76,7 +77,9 @@ class Workers:
                     built = worker.build(client, settings, registry, self._executor)
                 await stack.enter_async_context(built)
             versions = {f"acts/{registry_version(registry)}" for registry in registries}
-            await assert_eventually(lambda: self._are_listed(versions), why="the server lists the workers")
+            await assert_eventually(
+                lambda: self._are_listed(versions), within=timedelta(seconds=60), why="the server lists the workers"
+            )
             yield
 
     async def _are_listed(self, versions: set[str]) -> bool:
