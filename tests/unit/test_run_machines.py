@@ -456,7 +456,7 @@ def test_a_run_stops_for_another_only_if_it_was_there_when_that_was_said(sent_at
     raw = {"context": [*TOOLS, {"type": "plan", "run": True, "plan": [LOAD]}]}
     run = WalkedDelegate("r/1:d", own, position, read_request(raw), raw)
     run.handle(Begin(), NOW)
-    message = Superseded(token=position.token, workflowId="root", runId="new", sentAt=sent_at)
+    message = Superseded(token=position.token, workflowId=str(position.parent), runId="new", sentAt=sent_at)
     assert run.handle(RecordReceived(message), NOW) == SENT[sent_at]
 
 
