@@ -36,7 +36,7 @@ _ONLY_TEXTS: Final = re.compile(
 )
 _BAD_REQUEST: Final = (400, 422)
 # llama.cpp and its relatives answer a format that they do not know with 500
-_UNKNOWN_FORMAT: Final = re.compile(r"response_format|json_schema", re.IGNORECASE)
+_UNKNOWN_FORMAT: Final = re.compile(r"response_format|text\.format|json_schema", re.IGNORECASE)
 _FAILED: Final = (500, 501)
 
 
@@ -64,7 +64,8 @@ def rejection_notes(body: dict[str, Any], rejections: set[str], omissions: set[s
 
 def rejected_part(fault: ProviderFault, body: dict[str, Any], stream: ResponseStream) -> str | None:
     """The part of the request that the provider rejects; None: the error is about something else."""
-    if fault.status in _FAILED and _UNKNOWN_FORMAT.search(fault.message):
+    is_in_words = stream.sent.form == "words"
+    if fault.status in (*_FAILED, *(_BAD_REQUEST if is_in_words else ())) and _UNKNOWN_FORMAT.search(fault.message):
         return _format_rejection(body, stream)
     if (name := rejected_setting(fault, stream.request, stream.request.maxOutputTokens)) is not None:
         return name
@@ -77,9 +78,7 @@ def rejected_part(fault: ProviderFault, body: dict[str, Any], stream: ResponseSt
         return name
     if is_unknown and any(field.endswith(f".{STRICT}") for field in fault.fields) and _has_strict(body):
         return STRICT
-    if stream.sent.form != "words" and fault.is_schema_rejection:
-        return SCHEMA
-    return next((n for n in _FORMATS if is_unknown and n in body and _is_about(n, fault)), None)
+    return SCHEMA if not is_in_words and fault.is_schema_rejection else None
 
 
 def _format_rejection(body: dict[str, Any], stream: ResponseStream) -> str | None:
