@@ -21,9 +21,10 @@ from typing import Any, Final
 import anthropic as sdk
 import httpx2
 
-from activities.providers.endpoint_clients import anthropic_client
+from activities.providers.endpoint_clients import anthropic_client, credentials_error
 from activities.providers.endpoint_memory import SCHEMA, Memories, RejectedError, rejected_setting
 from activities.providers.endpoints import Endpoint
+from activities.providers.error_bodies import read_error_body
 from activities.providers.interface import (
     CallReceiver,
     ModelRequest,
@@ -92,6 +93,11 @@ async def _send(client: sdk.AsyncAnthropic, stream: ResponseStream) -> ModelResp
         # ValueError: an event that is not JSON, as when a proxy breaks off in the middle of one
         code = "modelCut" if stream.is_accepted else "modelUnavailable"
         raise stream.error(code, str(error.__cause__ or error) or type(error).__name__) from error
+    except Exception as error:
+        failure = None if stream.is_accepted else credentials_error(stream.endpoint, stream.request.model, error)
+        if failure is None:
+            raise
+        raise failure from error
     if stream.finish_reason == "max_tokens":
         raise stream.truncated(f"the answer needs more than {stream.request.maxOutputTokens:,} tokens")
     if stream.finish_reason == "model_context_window_exceeded":
@@ -194,7 +200,7 @@ def _read_fault(error: sdk.APIStatusError, stream: ResponseStream) -> ProviderFa
     return ProviderFault(
         provider=stream.site,
         model=stream.request.model,
-        message=error.api_message if isinstance(error.api_message, str) else error.message,
+        message=read_error_body(error.body).message or error.message,
         status=error.status_code,
         words=tuple(w for w in (error.error_code, error.type) if isinstance(w, str)),
         headers=error.response.headers,

@@ -7,12 +7,14 @@ everywhere: the activity retries. A client is built anew when its key changes.
 from __future__ import annotations
 
 import os
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 import httpx2
 
 from activities.providers.endpoints import Endpoint, EndpointsError
 from activities.providers.http_clients import CONNECT_TIMEOUT, NO_KEY, READ_TIMEOUT, get_client
+from activities.providers.interface import ModelError
 from activities.providers.provider_errors import build_error
 
 if TYPE_CHECKING:
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 
 ANTHROPIC_HOME: Final = "https://api.anthropic.com"
 OPENAI_HOME: Final = "https://api.openai.com/v1"
+# Kinds of errors of the clouds' packages that another attempt may not have
+_PASSING: Final = re.compile(r"transport|timeout|connect", re.IGNORECASE)
 _OPTIONS: Final[dict[str, Any]] = {
     "max_retries": 0, "timeout": httpx2.Timeout(READ_TIMEOUT, connect=CONNECT_TIMEOUT)
 }  # fmt: skip
@@ -122,6 +126,15 @@ def _read_key(endpoint: Endpoint, model: str) -> str | None:
         return endpoint.read_key()
     except EndpointsError as error:
         raise build_error("modelNoKey", endpoint.name, model, str(error)) from None
+
+
+def credentials_error(endpoint: Endpoint | None, model: str, error: Exception) -> ModelError | None:
+    """The error of a cloud's credentials, looked up at the first request; None: it is another error."""
+    if endpoint is None or endpoint.cloud is None:
+        return None
+    kind = type(error).__name__
+    code = "modelUnavailable" if _PASSING.search(kind) else "modelNoKey"
+    return build_error(code, endpoint.name, model, f"no credentials of {endpoint.cloud}: {kind}: {error}")
 
 
 def is_openai_home(base: str) -> bool:

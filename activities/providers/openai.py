@@ -22,7 +22,7 @@ from typing import Any, Final
 import httpx2
 import openai as sdk
 
-from activities.providers.endpoint_clients import is_openai_home, openai_client
+from activities.providers.endpoint_clients import credentials_error, is_openai_home, openai_client
 from activities.providers.endpoint_memory import SCHEMA, Memories, RejectedError
 from activities.providers.endpoints import Endpoint
 from activities.providers.error_bodies import read_error_body
@@ -178,6 +178,11 @@ async def _send(client: sdk.AsyncOpenAI, api: str, body: dict[str, Any], stream:
         if name is not None:
             raise RejectedError(name, fault.message) from None
         raise fault.to_error(**stream.usage()) from error
+    except Exception as error:
+        failure = None if stream.is_accepted else credentials_error(stream.endpoint, stream.request.model, error)
+        if failure is None:
+            raise
+        raise failure from error
     if stream.finish_reason in ("length", "max_output_tokens"):
         cap = stream.request.maxOutputTokens
         raise stream.truncated(f"the answer needs more than {'the allowed' if cap is None else f'{cap:,}'} tokens")

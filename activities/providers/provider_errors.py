@@ -62,6 +62,15 @@ _CODE_OF_WORD: Final[dict[str, str]] = {
     "invalid_model": "modelUnknown",
     "API_KEY_INVALID": "modelUnauthorized",
     "exceed_context_size_error": "modelContextFull",
+    # the streams of Bedrock
+    "throttlingException": "modelRateLimit",
+    "serviceUnavailableException": "modelOverloaded",
+    "modelNotReadyException": "modelOverloaded",
+    "internalServerException": "modelUnavailable",
+    "modelStreamErrorException": "modelUnavailable",
+    "modelTimeoutException": "modelUnavailable",
+    "validationException": "modelBadRequest",
+    "accessDeniedException": "modelForbidden",
     # money
     "billing_error": "modelOutOfMoney",
     "enforced_spend_limit_reached": "modelOutOfMoney",
