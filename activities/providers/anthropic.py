@@ -162,6 +162,7 @@ def _handle_event(stream: ResponseStream, event: Any) -> None:
     kind = getattr(event, "type", None)
     delta = getattr(event, "delta", None)
     if kind == "message_start":
+        stream.begin()
         message = getattr(event, "message", None)
         stream.model = getattr(message, "model", None)
         _update_tokens(stream, getattr(message, "usage", None))

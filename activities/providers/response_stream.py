@@ -75,12 +75,18 @@ class ResponseStream:
         """The text that has arrived."""
         return self._parser.text
 
+    def begin(self) -> None:
+        """The answer begins: the provider has read the input."""
+        if self.request.on_begin is not None:
+            self.request.on_begin()
+
     def add_text(self, text: str) -> None:
         """Add a piece of the answer.
 
         Raises:
             ModelError: it has become too long to be of any use.
         """
+        self.begin()
         self._bytes += len(text)
         if self._bytes > MAX_ANSWER_CHARACTERS:
             message = (
