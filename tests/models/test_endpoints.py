@@ -16,6 +16,7 @@ from activities.providers import endpoints, select
 from activities.providers.endpoints import Endpoint, EndpointsError, check_environment, read_endpoints
 from activities.providers.interface import ModelError, TokenCounts
 from activities.providers.prices import context_window, cost_of, price_per_token
+from acts.planner.request_estimate import bytes_per_token
 from tests.models.rawserver import RawServer, Reply, chat, claude, responses
 from tests.models.support import PLAN, SCHEMA, TEXT, model_request
 
@@ -208,6 +209,11 @@ def test_prices_are_those_of_the_cloud_then_of_the_maker(write: Write) -> None:
     assert cost_of((), "gpt-6-sol", TokenCounts(1)) is None
     assert (context_window("own/qwen3"), context_window("local/qwen3")) == (9_000, None)
     assert context_window("local/gpt-6-sol") == context_window("openai:gpt-6-sol")
+
+
+def test_a_model_of_anthropic_has_its_tokens_at_any_endpoint() -> None:
+    assert bytes_per_token("aws/eu.anthropic.claude-opus-5-5") == bytes_per_token("anthropic:claude-opus-5-5")
+    assert bytes_per_token("local/qwen3") == bytes_per_token("openai:qwen3")
 
 
 def test_the_schema_that_acts_prompt_shows_is_that_of_the_endpoint(write: Write) -> None:
