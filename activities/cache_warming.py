@@ -94,5 +94,7 @@ def _key(model: str, request: ModelRequest) -> bytes | None:
     if not has_cache or size < _MIN_TOKENS * bytes_per_token(model):
         return None
     # The schema comes before the texts: requests with different ones share nothing
-    shared = compact_json([model, request.schema, texts])
-    return hashlib.sha256(shared.encode(errors="replace")).digest()
+    digest = hashlib.sha256(compact_json([model, request.schema]).encode(errors="replace"))
+    for text in texts:
+        digest.update(b"\0" + text.encode(errors="replace"))
+    return digest.digest()
