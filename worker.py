@@ -10,6 +10,8 @@
     ACTS_DELEGATE_HOSTS    hosts that definitions may be fetched from: host or host:port, comma separated
     ACTS_DELEGATE_PRIVATE_HOSTS  host:port where the address need not be public
     ANTHROPIC_*, OPENAI_*  keys and addresses of model providers (docs/models.md)
+    ACTS_MODELS            a file with model endpoints: ``NAME/MODEL`` (docs/models.md)
+    ACTS_KEEP_PROMPTS      a folder for requests to models and their answers (docs/models.md)
     ACTS_OPENAI_API        the API to use with OpenAI or a compatible server (docs/models.md)
     ACTS_MAX_ACTIVITIES    how many Activities run at once (500)
     ACTS_ACTIVITY_PROCESSES  processes for plain ``def`` Activities (0: threads of the worker)
@@ -41,8 +43,11 @@ from temporalio.worker import FixedSizeSlotSupplier, Worker, WorkerTuner
 
 from activities.ask_model import ask_model
 from activities.first_attempt import first_attempt
+from activities.kept_prompts import check_folder
 from activities.load_delegate import Loader
 from activities.namespace_check import check_search_attributes
+from activities.providers.endpoints import EndpointsError
+from activities.providers.endpoints import check_environment as check_endpoints
 from activities.providers.http_clients import close_clients
 from activities.registry import Registry, RegistryError, activity_name, from_environment
 from activities.task_queues import check_queues
@@ -119,8 +124,12 @@ class Settings:
         """Raises SettingsError, naming the variable, what it holds and what is allowed."""
         try:
             delegates = delegates_from_environment()
-        except DelegateSourcesError as error:
+            check_endpoints()
+            check_folder()
+        except (DelegateSourcesError, EndpointsError) as error:
             raise SettingsError(str(error)) from error
+        except OSError as error:
+            raise SettingsError(f"ACTS_KEEP_PROMPTS names no folder that can be written: {error}") from error
         return cls(
             task_queue=os.environ.get("ACTS_TASK_QUEUE") or TASK_QUEUE,
             max_activities=int(_number("ACTS_MAX_ACTIVITIES", 500, 1, 10_000)),

@@ -35,10 +35,12 @@ from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
 
 from activities import patience
+from activities.cache_warming import send_warm
 from activities.call_stream import CallStream
 from activities.context_reader import UNAVAILABLE, ContextPart, ContextReader, PromptContext
 from activities.heartbeat import heartbeat
 from activities.json_result import ResultTooLarge, encode_result
+from activities.kept_prompts import PromptPlace, keep
 from activities.model_tasks import ModelTask, build_task
 from activities.planner_request import room_of
 from activities.providers import select
@@ -234,11 +236,18 @@ async def _ask_until_usable(
         if stream is not None:
             stream.add(index, call)
 
+    async def send(sent: ModelRequest) -> ModelResponse:
+        if task.is_planning:
+            return await _send(request["model"], sent, receive_call)
+        return await send_warm(request["model"], sent, lambda warm: _send(request["model"], warm, None))
+
+    info = activity.info()
+    place = PromptPlace.of(request, info.activity_id, info.attempt)
     while True:
         log.calls = 0
         response: ModelResponse | None = None
         try:
-            response = await _send(request["model"], model_request, receive_call if task.is_planning else None)
+            response = await keep(place, model_request, request["model"], send(model_request))
             _require_fit(response, task)
         except ModelError as error:
             if response is None:

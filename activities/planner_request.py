@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from activities.context_reader import PromptContext
+from activities.providers.interface import ModelError
 from activities.providers.prices import context_window
+from activities.providers.provider_keywords import Dialect
 from activities.providers.schema_ladder import SchemaLadder
+from activities.providers.select import find_model
 from acts.language.messages import output_schema
 from acts.language.values import Json
 from acts.planner.answer_schema import compose_solution_schema
@@ -30,6 +33,12 @@ def build_planner_request(context: PromptContext, tick: int, room: float) -> tup
 
 def sent_schema(schema: Json, model: str) -> dict[str, Any]:
     """The schema as the provider of ``model`` is sent it first: in the strictest form that is within its limits."""
-    is_anthropic = model.startswith("anthropic:")
-    ladder = SchemaLadder("anthropic" if is_anthropic else "openai", has_unenforced=not is_anthropic)
+    try:
+        address = find_model(model)
+        is_anthropic, endpoint = address.provider == "anthropic", address.endpoint
+    except ModelError:  # the worker's endpoints may be unknown here
+        is_anthropic, endpoint = "claude" in model, None
+    first = endpoint.quirks.first_form if endpoint else "strict"
+    dialect: Dialect = "anthropic" if is_anthropic else "openai"
+    ladder = SchemaLadder(dialect, has_unenforced=not is_anthropic, first=first)
     return ladder.choose(model, schema).wire.schema

@@ -24,6 +24,7 @@ PROGRAMS: Final = {
     "agent": "an agent of 100 ticks with a context of 45,000 tokens, tick by tick",
     "instances": "a thousand instances of a small plan, compared with hand-written child workflows",
     "tree": "200 delegates, three deep, with a budget for half of them",
+    "cache": "the share of input that prompt caches would serve, by the rules of the providers; no server",
     "streaming": "an answer of 30 calls in 20 s: when the first call starts, and when the last ends",
     "waiting": "a thousand runs that wait for approval: memory and CPU at rest",
     "settings": "single settings of server and worker, compared with the shipped ones",

@@ -1,6 +1,6 @@
 """Asks each configured model provider for small plans, and prints what it supports and costs.
 
-    python -m tools.live_smoke [--model provider:name ...] [--tools 1,5,20,50]
+    python -m tools.live_smoke [--model provider:name | endpoint/name ...] [--tools 1,5,20,50]
 
 For each model: one tick of an agent with each number of Tools; the last of these again, which should be read from the
 cache; and one with an effort. The column ``schema`` is the form in which the provider took the schema (docs/models.md),
@@ -41,7 +41,13 @@ EFFORT: Final = "low"
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", action="append", default=[], metavar="PROVIDER:NAME", help="may be repeated")
+    parser.add_argument(
+        "--model",
+        action="append",
+        default=[],
+        metavar="MODEL",
+        help="provider:name, or endpoint/name of ACTS_MODELS; may be repeated",
+    )
     parser.add_argument("--tools", default=COUNTS, metavar="N,N", help=f"numbers of Tools (default {COUNTS})")
     arguments = parser.parse_args()
     models = arguments.model or [

@@ -14,7 +14,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections.abc import Sequence
 from typing import Any, Final
@@ -22,8 +21,10 @@ from typing import Any, Final
 import anthropic as sdk
 import httpx2
 
+from activities.providers.endpoint_clients import anthropic_client, credentials_error
 from activities.providers.endpoint_memory import SCHEMA, Memories, RejectedError, rejected_setting
-from activities.providers.http_clients import CONNECT_TIMEOUT, NO_KEY, READ_TIMEOUT, get_client
+from activities.providers.endpoints import Endpoint
+from activities.providers.error_bodies import read_error_body
 from activities.providers.interface import (
     CallReceiver,
     ModelRequest,
@@ -32,13 +33,12 @@ from activities.providers.interface import (
     PromptBlock,
     TokenCounts,
 )
-from activities.providers.provider_errors import ProviderFault, build_error
+from activities.providers.provider_errors import ProviderFault
 from activities.providers.response_stream import ResponseStream, token_count
 from activities.providers.schema_ladder import SchemaLadder
 from acts.planner.request_estimate import DEFAULT_MAX_OUTPUT_TOKENS
 
 _PROVIDER: Final = "anthropic"
-_HOME: Final = "https://api.anthropic.com"
 # The API takes four marks: one at the end of the system text, and these
 _MARKED_TURNS: Final = 2
 # A compiler that gives up does so after 180 seconds; other failures come at once
@@ -47,15 +47,17 @@ _SERVER_ERRORS: Final = (500, 502, 504)
 
 
 class Anthropic:
-    """Adapter of ``anthropic:…``. It remembers what a model rejects."""
+    """Adapter of ``anthropic:…``, or of an endpoint that speaks its API. It remembers what a model rejects."""
 
-    def __init__(self) -> None:
-        self._ladder = SchemaLadder("anthropic", has_unenforced=False)
+    def __init__(self, endpoint: Endpoint | None = None) -> None:
+        self._endpoint = endpoint
+        first = endpoint.quirks.first_form if endpoint else "strict"
+        self._ladder = SchemaLadder("anthropic", has_unenforced=False, first=first)
         self._memories = Memories()
 
     async def ask(self, request: ModelRequest, on_call: CallReceiver | None = None) -> ModelResponse:
         """One request; further ones with an easier schema or without a setting, where the provider rejects one."""
-        client = _client(request.model)
+        client = anthropic_client(self._endpoint, request.model)
         base = str(client.base_url)
         endpoint, memory = (base, request.model), self._memories.of(base, request.model)
         while True:
@@ -63,7 +65,7 @@ class Anthropic:
             if request.temperature is not None:
                 notes = (*notes, f"temperature {request.temperature:g} was left out: Anthropic's API has none")
             sent = await asyncio.to_thread(self._ladder.choose, endpoint, request.schema)  # half a second for 100 Tools
-            stream = ResponseStream(_PROVIDER, adapted, on_call, sent, notes, memory.longest_answer)
+            stream = ResponseStream(_PROVIDER, adapted, on_call, sent, notes, memory.longest_answer, self._endpoint)
             try:
                 return await _send(client, stream)
             except RejectedError as error:
@@ -71,28 +73,6 @@ class Anthropic:
                     self._ladder.reject(endpoint, request.schema, sent, error.reason)
                 else:
                     memory.note_rejection(error.name, error.reason, adapted)
-
-
-def _client(model: str) -> sdk.AsyncAnthropic:
-    key, token = os.environ.get("ANTHROPIC_API_KEY"), os.environ.get("ANTHROPIC_AUTH_TOKEN")
-    base = os.environ.get("ANTHROPIC_BASE_URL") or _HOME
-    if not key and not token:
-        if base == _HOME:
-            raise build_error("modelNoKey", _PROVIDER, model, "no key: ANTHROPIC_API_KEY is not set")
-        key = NO_KEY
-    # The SDK sends the key as a bearer token; servers that imitate the API look for the older header
-    headers = {"x-api-key": key} if key and base != _HOME else {}
-
-    def build() -> sdk.AsyncAnthropic:
-        return sdk.AsyncAnthropic(
-            **({"api_key": key} if key else {"auth_token": token}),
-            base_url=base,
-            default_headers=headers,
-            max_retries=0,
-            timeout=httpx2.Timeout(READ_TIMEOUT, connect=CONNECT_TIMEOUT),
-        )
-
-    return get_client((_PROVIDER, base, key, token), build)
 
 
 async def _send(client: sdk.AsyncAnthropic, stream: ResponseStream) -> ModelResponse:
@@ -103,7 +83,7 @@ async def _send(client: sdk.AsyncAnthropic, stream: ResponseStream) -> ModelResp
             async for event in events:
                 _handle_event(stream, event)
     except sdk.APIStatusError as error:
-        fault = _read_fault(error, stream.request.model)
+        fault = _read_fault(error, stream)
         if (name := _rejected_part(stream, fault, time.monotonic() - start)) is not None:
             raise RejectedError(name, fault.message) from None
         raise fault.to_error(**stream.usage()) from error
@@ -113,6 +93,11 @@ async def _send(client: sdk.AsyncAnthropic, stream: ResponseStream) -> ModelResp
         # ValueError: an event that is not JSON, as when a proxy breaks off in the middle of one
         code = "modelCut" if stream.is_accepted else "modelUnavailable"
         raise stream.error(code, str(error.__cause__ or error) or type(error).__name__) from error
+    except Exception as error:
+        failure = None if stream.is_accepted else credentials_error(stream.endpoint, stream.request.model, error)
+        if failure is None:
+            raise
+        raise failure from error
     if stream.finish_reason == "max_tokens":
         raise stream.truncated(f"the answer needs more than {stream.request.maxOutputTokens:,} tokens")
     if stream.finish_reason == "model_context_window_exceeded":
@@ -177,6 +162,7 @@ def _handle_event(stream: ResponseStream, event: Any) -> None:
     kind = getattr(event, "type", None)
     delta = getattr(event, "delta", None)
     if kind == "message_start":
+        stream.begin()
         message = getattr(event, "message", None)
         stream.model = getattr(message, "model", None)
         _update_tokens(stream, getattr(message, "usage", None))
@@ -211,11 +197,11 @@ def _update_tokens(stream: ResponseStream, usage: Any) -> None:
     )
 
 
-def _read_fault(error: sdk.APIStatusError, model: str) -> ProviderFault:
+def _read_fault(error: sdk.APIStatusError, stream: ResponseStream) -> ProviderFault:
     return ProviderFault(
-        provider=_PROVIDER,
-        model=model,
-        message=error.api_message if isinstance(error.api_message, str) else error.message,
+        provider=stream.site,
+        model=stream.request.model,
+        message=read_error_body(error.body).message or error.message,
         status=error.status_code,
         words=tuple(w for w in (error.error_code, error.type) if isinstance(w, str)),
         headers=error.response.headers,

@@ -25,7 +25,9 @@ _CEILINGS: Final = (
     re.compile(r"max_(?:completion_|output_)?tokens\D{0,80}?(?:less than or equal to|at most|<=|maximum(?: of| is)?)"
                r" ?([\d,]+)", re.IGNORECASE),
 )  # fmt: skip
-_ABOUT_EFFORT: Final = re.compile(r"\b(reasoning[._])?effort\b", re.IGNORECASE)
+_ABOUT_EFFORT: Final = re.compile(
+    r"\b(reasoning[._])?effort\b|invalid (think|reasoning) value|does not support (thinking|reasoning)", re.IGNORECASE
+)
 _QUOTED: Final = re.compile(r"['\"`](none|minimal|low|medium|high|xhigh|max)['\"`]")
 _BAD_REQUEST: Final = (400, 422)
 

@@ -62,6 +62,7 @@ class ModelRequest:
     provider, and the answer back. ``label`` names the schema (letters, digits, ``_``, ``-``). ``cache_key`` is the same
     for all requests of a run, for providers that route by such a key. ``topic`` is the subject: ``tick 3``, or the name
     of a latent Call's Tool. ``maxOutputTokens`` counts thinking too. ``effort`` is one of ``model_table.EFFORTS``.
+    ``on_begin`` is called when the answer begins, so the provider has read the input; perhaps more than once.
     """
 
     model: str
@@ -75,6 +76,7 @@ class ModelRequest:
     effort: str | None = None
     cache_key: str = ""
     topic: str = ""
+    on_begin: Callable[[], None] | None = None
 
     @property
     def all_turns(self) -> tuple[ModelTurn, ...]:

@@ -39,6 +39,9 @@ _EFFORTS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     (r"gpt-5($|-)", ("minimal", "low", "medium", "high")),
 )
 
+# How Bedrock names the models of others
+_PREFIX: Final = re.compile(r"^(?:[a-z-]+\.)?(?:anthropic|openai)\.")
+
 
 def max_output_tokens(model: str) -> int | None:
     """The longest answer that a model gives, in tokens; None where no row has it. Prefixes of gateways are ignored."""
@@ -59,5 +62,8 @@ def nearest_effort(effort: str, allowed: tuple[str, ...]) -> str:
 
 
 def _bare_name(model: str) -> str:
-    """The name without the provider before a colon and the prefixes of a gateway."""
-    return model.rpartition("/")[2].rpartition(":")[2].lower()
+    """The name without the prefixes of gateways and clouds: ``openai/…``, ``us.anthropic.…``, ``provider:…``."""
+    name = _PREFIX.sub("", model.rpartition("/")[2].lower())
+    head, _, rest = name.partition(":")
+    # After a name, a colon begins its version or size
+    return rest if rest and head.isalpha() else name

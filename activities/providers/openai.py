@@ -1,7 +1,7 @@
 """The adapter of OpenAI's API and of servers that imitate it, over OpenAI's own SDK, read event by event.
 
 * The Responses API at api.openai.com, Chat Completions anywhere else (Ollama, vLLM, llama.cpp …), unless
-  ``ACTS_OPENAI_API`` (``responses`` or ``chat``) says otherwise.
+  ``ACTS_OPENAI_API`` (``responses`` or ``chat``) or the settings of the endpoint say otherwise.
 * ``error``, ``response.failed`` and ``response.incomplete`` are events; the SDK raises nothing for them. A stream
   without an end broke off.
 * Text beside the answer (``phase: commentary``, reasoning) is not part of it.
@@ -22,14 +22,16 @@ from typing import Any, Final
 import httpx2
 import openai as sdk
 
-from activities.providers.endpoint_memory import SCHEMA, Memories, RejectedError, rejected_setting
-from activities.providers.http_clients import CONNECT_TIMEOUT, NO_KEY, READ_TIMEOUT, get_client
+from activities.providers.endpoint_clients import credentials_error, is_openai_home, openai_client
+from activities.providers.endpoint_memory import SCHEMA, Memories, RejectedError
+from activities.providers.endpoints import Endpoint
+from activities.providers.error_bodies import read_error_body
 from activities.providers.interface import CallReceiver, ModelRequest, ModelResponse, TokenCounts
+from activities.providers.openai_rejections import CACHE_OPTIONS, leave_out, rejected_part, rejection_notes
 from activities.providers.openai_turns import (
     chat_turns,
     has_breakpoints,
     is_openai_model,
-    remove_breakpoints,
     responses_turns,
     system_text,
 )
@@ -39,45 +41,42 @@ from activities.providers.schema_ladder import SchemaLadder
 from acts.planner.request_estimate import DEFAULT_MAX_OUTPUT_TOKENS
 
 _PROVIDER: Final = "openai"
-_HOME: Final = "https://api.openai.com/v1"
 # Characters; both are the API's limits
 _MAX_NAME: Final = 64
 _MAX_CACHE_KEY: Final = 64
-_CACHE_OPTIONS: Final = "prompt_cache_options"
-# Parameters that a model may reject. Each attempt leaves out one more, so there are no more attempts than these
-_OPTIONAL: Final = (
-    "temperature", "prompt_cache_key", "stream_options", "store", "max_completion_tokens", "max_tokens",
-    "response_format", "text", _CACHE_OPTIONS,
-)  # fmt: skip
-_ALTERNATIVES: Final = {"max_completion_tokens": "max_tokens", "max_tokens": "max_completion_tokens"}
-_UNKNOWN_PARAMETER: Final = re.compile(
-    r"unsupported|unknown|unrecogni[sz]ed|unexpected|not (supported|permitted|allowed)|extra (inputs|fields)"
-    r"|does not (support|accept)",
-    re.IGNORECASE,
-)
 
 
 class OpenAI:
-    """Adapter of ``openai:…``. It remembers what a model rejects."""
+    """Adapter of ``openai:…``, or of an endpoint that speaks its APIs. It remembers what a model rejects."""
 
-    def __init__(self) -> None:
-        self._ladder = SchemaLadder("openai", has_unenforced=True)
+    def __init__(self, endpoint: Endpoint | None = None) -> None:
+        self._endpoint = endpoint
+        self._omissions = set(endpoint.quirks.omit) if endpoint else set[str]()
+        first = endpoint.quirks.first_form if endpoint else "strict"
+        self._ladder = SchemaLadder("openai", has_unenforced=True, first=first)
         self._memories = Memories()
 
     async def ask(self, request: ModelRequest, on_call: CallReceiver | None = None) -> ModelResponse:
         """One request; further ones with an easier schema or less in it, where the provider rejects a part."""
-        client = _client(request.model)
+        client = openai_client(self._endpoint, request.model)
         base = str(client.base_url)
-        api = _choose_api(base, request.model)
+        # Azure, Bedrock and Vertex have OpenAI's own models
+        is_home = is_openai_home(base) or (self._endpoint is not None and self._endpoint.cloud is not None)
+        api = _choose_api(self._endpoint, base, request.model)
         endpoint, memory = (base, request.model), self._memories.of(base, request.model)
         # A default of ours could exceed the window of a small model, which is an error there
-        default_cap = DEFAULT_MAX_OUTPUT_TOKENS if api == "responses" or _is_home(base) else None
+        default_cap = DEFAULT_MAX_OUTPUT_TOKENS if api == "responses" or is_home else None
         while True:
             adapted, notes = memory.adapt(request, default_cap)
             sent = await asyncio.to_thread(self._ladder.choose, endpoint, request.schema)  # half a second for 100 Tools
-            stream = ResponseStream(_PROVIDER, adapted, on_call, sent, notes, memory.longest_answer)
+            stream = ResponseStream(
+                _PROVIDER, adapted, on_call, sent, notes, memory.longest_answer, self._endpoint
+            )  # fmt: skip
+            whole = _BODIES[api](stream, is_home=is_home)
+            body = leave_out(whole, memory.parameters | self._omissions, stream)
+            stream.notes = (*notes, *rejection_notes(whole, memory.parameters, self._omissions, stream.site))
             try:
-                return await _send(client, api, _body(api, stream, memory.parameters, is_home=_is_home(base)), stream)
+                return await _send(client, api, body, stream)
             except RejectedError as error:
                 if error.name == SCHEMA:
                     self._ladder.reject(endpoint, request.schema, sent, error.reason)
@@ -85,68 +84,11 @@ class OpenAI:
                     memory.note_rejection(error.name, error.reason, adapted)
 
 
-def _body(api: str, stream: ResponseStream, rejections: set[str], *, is_home: bool) -> dict[str, Any]:
-    """The request without what the endpoint rejects."""
-    body = {k: v for k, v in _BODIES[api](stream, is_home=is_home).items() if k not in rejections}
-    if _CACHE_OPTIONS in rejections:
-        remove_breakpoints(body)
-    for name, other in _ALTERNATIVES.items():
-        if name in rejections and other not in rejections and stream.request.maxOutputTokens and api == "chat":
-            body[other] = stream.request.maxOutputTokens
-    return body
-
-
-def _rejected_part(
-    fault: ProviderFault, body: dict[str, Any], parameter: str | None, stream: ResponseStream
-) -> str | None:
-    """The part of the request that the provider rejects; None: the error is about something else."""
-    if (name := rejected_setting(fault, stream.request, stream.request.maxOutputTokens)) is not None:
-        return name
-    if stream.sent.form != "words" and fault.is_schema_rejection:
-        return SCHEMA
-    if fault.status not in (400, 422) or fault.code != "modelBadRequest":
-        return None
-    if not _UNKNOWN_PARAMETER.search(fault.message):
-        return None
-    if _CACHE_OPTIONS in body and "prompt_cache_breakpoint" in f"{fault.message} {parameter}":
-        return _CACHE_OPTIONS
-    sent = (name for name in _OPTIONAL if name in body)
-    return next(
-        (n for n in sent if n == parameter or re.search(rf"['\"`]{n}['\"`.]|\b{n}:", fault.message)),
-        None,
-    )
-
-
-def _client(model: str) -> sdk.AsyncOpenAI:
-    base = os.environ.get("OPENAI_BASE_URL") or _HOME
-    key = os.environ.get("OPENAI_API_KEY")
-    if not key:
-        if _is_home(base):
-            raise build_error("modelNoKey", _PROVIDER, model, "no key: OPENAI_API_KEY is not set")
-        key = NO_KEY
-    organization, project = os.environ.get("OPENAI_ORG_ID") or None, os.environ.get("OPENAI_PROJECT_ID") or None
-
-    def build() -> sdk.AsyncOpenAI:
-        return sdk.AsyncOpenAI(
-            api_key=key,
-            base_url=base,
-            organization=organization,
-            project=project,
-            max_retries=0,
-            timeout=httpx2.Timeout(READ_TIMEOUT, connect=CONNECT_TIMEOUT),
-        )
-
-    return get_client((_PROVIDER, base, key, organization, project), build)
-
-
-def _is_home(base: str) -> bool:
-    """True for OpenAI itself, in any region."""
-    host = httpx2.URL(base).host
-    return host == "api.openai.com" or host.endswith(".api.openai.com")
-
-
-def _choose_api(base: str, model: str) -> str:
-    api = os.environ.get("ACTS_OPENAI_API") or ("responses" if _is_home(base) else "chat")
+def _choose_api(endpoint: Endpoint | None, base: str, model: str) -> str:
+    default = "responses" if is_openai_home(base) else "chat"
+    if endpoint is not None:
+        return endpoint.api or default
+    api = os.environ.get("ACTS_OPENAI_API") or default
     if api not in _BODIES:
         text = f"ACTS_OPENAI_API is {api!r}; allowed: chat, responses"
         raise build_error("modelBadRequest", _PROVIDER, model, text)
@@ -165,7 +107,7 @@ def _common_body(request: ModelRequest) -> dict[str, Any]:
         digest = hashlib.sha256(request.cache_key.encode()).hexdigest()
         body["prompt_cache_key"] = digest if is_long else request.cache_key
     if has_breakpoints(request.model):
-        body[_CACHE_OPTIONS] = {"mode": "explicit"}
+        body[CACHE_OPTIONS] = {"mode": "explicit"}
     return body
 
 
@@ -216,7 +158,6 @@ _BODIES: Final[dict[str, Callable[..., dict[str, Any]]]] = {"responses": _respon
 
 
 async def _send(client: sdk.AsyncOpenAI, api: str, body: dict[str, Any], stream: ResponseStream) -> ModelResponse:
-    model = stream.request.model
     handle = _ResponsesReader(stream).handle if api == "responses" else _ChatReader(stream).handle
     create: Any = client.responses.create if api == "responses" else client.chat.completions.create
     try:
@@ -232,11 +173,16 @@ async def _send(client: sdk.AsyncOpenAI, api: str, body: dict[str, Any], stream:
         code = "modelCut" if stream.is_accepted else "modelUnavailable"
         raise stream.error(code, str(error.__cause__ or error) or type(error).__name__) from error
     except sdk.APIError as error:
-        fault = _read_fault(error, model)
-        name = _rejected_part(fault, body, error.param, stream)
+        fault = _read_fault(error, stream)
+        name = rejected_part(fault, body, stream)
         if name is not None:
             raise RejectedError(name, fault.message) from None
         raise fault.to_error(**stream.usage()) from error
+    except Exception as error:
+        failure = None if stream.is_accepted else credentials_error(stream.endpoint, stream.request.model, error)
+        if failure is None:
+            raise
+        raise failure from error
     if stream.finish_reason in ("length", "max_output_tokens"):
         cap = stream.request.maxOutputTokens
         raise stream.truncated(f"the answer needs more than {'the allowed' if cap is None else f'{cap:,}'} tokens")
@@ -321,7 +267,7 @@ class _ResponsesReader:
     def _failure(self, error: Any) -> Exception:
         stream, code, message = self._stream, getattr(error, "code", None), getattr(error, "message", None)
         return ProviderFault(
-            provider=_PROVIDER,
+            provider=stream.site,
             model=stream.request.model,
             message=message if isinstance(message, str) and message else "the response failed",
             words=(code,) if isinstance(code, str) else (),
@@ -341,21 +287,23 @@ def _token_counts(usage: Any, input_name: str, output_name: str) -> TokenCounts:
     )
 
 
-def _read_fault(error: sdk.APIError, model: str) -> ProviderFault:
+def _read_fault(error: sdk.APIError, stream: ResponseStream) -> ProviderFault:
     """An exception of the SDK: with a status, or without one for an ``{"error": …}`` in mid-stream."""
-    body = error.body
-    message = body.get("message") if isinstance(body, dict) else body
+    said = read_error_body(error.body)
     status, headers, request_id = None, {}, None
     if isinstance(error, sdk.APIStatusError):
         status, headers, request_id = error.status_code, dict(error.response.headers), error.request_id
     elif error.code and error.code.isdigit():
         status = int(error.code)  # llama.cpp and others put it there
+    if said.retryAfter is not None:
+        headers = {"retry-after": str(said.retryAfter), **headers}
     return ProviderFault(
-        provider=_PROVIDER,
-        model=model,
-        message=message if isinstance(message, str) and message else error.message,
+        provider=stream.site,
+        model=stream.request.model,
+        message=said.message or error.message,
         status=status,
-        words=tuple(w for w in (error.code, error.type) if isinstance(w, str)),
+        words=said.words,
         headers=headers,
         requestId=request_id,
+        fields=said.fields,
     )

@@ -59,6 +59,18 @@ _CODE_OF_WORD: Final[dict[str, str]] = {
     "permission_error": "modelForbidden",
     "not_found_error": "modelUnknown",
     "model_not_found": "modelUnknown",
+    "invalid_model": "modelUnknown",
+    "API_KEY_INVALID": "modelUnauthorized",
+    "exceed_context_size_error": "modelContextFull",
+    # the streams of Bedrock
+    "throttlingException": "modelRateLimit",
+    "serviceUnavailableException": "modelOverloaded",
+    "modelNotReadyException": "modelOverloaded",
+    "internalServerException": "modelUnavailable",
+    "modelStreamErrorException": "modelUnavailable",
+    "modelTimeoutException": "modelUnavailable",
+    "validationException": "modelBadRequest",
+    "accessDeniedException": "modelForbidden",
     # money
     "billing_error": "modelOutOfMoney",
     "enforced_spend_limit_reached": "modelOutOfMoney",
@@ -99,9 +111,11 @@ _MONEY: Final = re.compile(r"credit balance is too low|exceeded your current quo
 _TOO_LARGE: Final = re.compile(
     r"request too large|tokens must be reduced|required for long context requests", re.IGNORECASE
 )
+_UNKNOWN_MODEL: Final = re.compile(r"not a valid model id|invalid model: |model .{1,100} does not exist", re.IGNORECASE)
 _LIMIT_AND_REQUESTED: Final = re.compile(r"limit:? *([\d,]+).{0,80}?requested:? *([\d,]+)", re.IGNORECASE)
 _FULL_CONTEXT: Final = re.compile(
-    r"prompt is too long|maximum context length|context (length|window|size)|exceeds? the (available )?context",
+    r"prompt is too long|maximum context length|context (length|window|size)|exceeds? the (available )?context"
+    r"|input token count .{0,40}exceeds",
     re.IGNORECASE,
 )
 _SCHEMA_WORDS: Final = re.compile(
@@ -121,7 +135,10 @@ _MAX_MESSAGE: Final = 600
 
 @dataclass(frozen=True)
 class ProviderFault:
-    """An error as a provider stated it. ``words`` are its error code, type and the like, the most specific first."""
+    """An error as a provider stated it. ``words`` are its error code, type and the like, the most specific first.
+
+    ``fields`` are the places in the request that it is about.
+    """
 
     provider: str
     model: str
@@ -130,6 +147,7 @@ class ProviderFault:
     words: tuple[str, ...] = ()
     headers: Mapping[str, str] = field(default_factory=dict)
     requestId: str | None = None
+    fields: tuple[str, ...] = ()
 
     @property
     def code(self) -> str:
@@ -137,18 +155,26 @@ class ProviderFault:
         codes = [_CODE_OF_WORD[w] for w in self.words if w in _CODE_OF_WORD]
         is_about_content = self.status in _ABOUT_CONTENT
         may_be_about_money = is_about_content or self.status == _TOO_MANY_REQUESTS
-        if "modelOutOfMoney" in codes or (may_be_about_money and _MONEY.search(self.message)):
+        if "modelOutOfMoney" in codes or (may_be_about_money and self._is_about_money):
             return "modelOutOfMoney"
         if "modelContextFull" in codes or (is_about_content and _FULL_CONTEXT.search(self.message)):
             return "modelContextFull"
         if self.status == _TOO_MANY_REQUESTS and _is_too_large(self.message):
             return "modelRequestTooLarge"
+        if is_about_content and _UNKNOWN_MODEL.search(self.message):
+            return "modelUnknown"
         specific = next((code for code in codes if code not in _GENERAL), None) or _CODE_OF_STATUS.get(self.status or 0)
         if specific:
             return specific
         if self.status is not None and self.status >= _CLIENT_ERROR:
             return "modelBadRequest" if self.status < _SERVER_ERROR else "modelUnavailable"
         return codes[0] if codes else "modelUnavailable"
+
+    @property
+    def _is_about_money(self) -> bool:
+        """True for a message about money. Gemini calls a limit per minute an exceeded quota, and says when to retry."""
+        is_passing = self.status == _TOO_MANY_REQUESTS and parse_retry_after(self.headers) is not None
+        return not is_passing and bool(_MONEY.search(self.message))
 
     @property
     def is_schema_rejection(self) -> bool:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from activities.providers.answer_parser import AnswerParser
+from activities.providers.endpoints import Endpoint
 from activities.providers.interface import CallReceiver, ModelError, ModelRequest, ModelResponse, TokenCounts
 from activities.providers.prices import cost_of
 from activities.providers.provider_errors import build_error
@@ -40,6 +41,7 @@ class ResponseStream:
     sent: SentSchema
     notes: tuple[str, ...] = ()
     longest: int | None = None
+    endpoint: Endpoint | None = None
     tokens: TokenCounts = field(default_factory=TokenCounts)
     model: str | None = None
     requestId: str | None = None
@@ -52,6 +54,11 @@ class ResponseStream:
         self.wire: Wire = self.sent.wire
         self._calls: list[Json] = []
         self._parser = AnswerParser(self._receive_call if self.on_call else None)
+
+    @property
+    def site(self) -> str:
+        """The provider or the endpoint, as errors name it."""
+        return self.provider if self.endpoint is None else self.endpoint.name
 
     @property
     def instructions(self) -> str | None:
@@ -68,16 +75,22 @@ class ResponseStream:
         """The text that has arrived."""
         return self._parser.text
 
+    def begin(self) -> None:
+        """The answer begins: the provider has read the input."""
+        if self.request.on_begin is not None:
+            self.request.on_begin()
+
     def add_text(self, text: str) -> None:
         """Add a piece of the answer.
 
         Raises:
             ModelError: it has become too long to be of any use.
         """
+        self.begin()
         self._bytes += len(text)
         if self._bytes > MAX_ANSWER_CHARACTERS:
             message = (
-                f"{self.provider} ({self.request.model}): the answer has more than {MAX_ANSWER_CHARACTERS:,} characters"
+                f"{self.site} ({self.request.model}): the answer has more than {MAX_ANSWER_CHARACTERS:,} characters"
             )
             raise ModelError(RESULT_TOO_LARGE, message, retryable=False, **self.usage() | {"text": self.text[:_SHOWN]})
         self._parser.feed(text)
@@ -109,8 +122,9 @@ class ResponseStream:
     @property
     def cost(self) -> float | None:
         """US dollars, or None where the price is unknown. A server may answer with another name for the model."""
-        actual = cost_of(self.provider, self.model or self.request.model, self.tokens)
-        return cost_of(self.provider, self.request.model, self.tokens) if actual is None else actual
+        lists = (self.provider,) if self.endpoint is None else self.endpoint.price_lists
+        actual = cost_of(lists, self.model or self.request.model, self.tokens)
+        return cost_of(lists, self.request.model, self.tokens) if actual is None else actual
 
     def usage(self) -> dict[str, Any]:
         """The fields of a ModelError about the answer: tokens, cost and text."""
@@ -144,7 +158,7 @@ class ResponseStream:
     def error(self, code: str, message: str) -> ModelError:
         """The error of an answer that ended badly."""
         details = {"requestId": self.requestId} if self.requestId else None
-        return build_error(code, self.provider, self.request.model, message, details=details, **self.usage())
+        return build_error(code, self.site, self.request.model, message, details=details, **self.usage())
 
     def response(self) -> ModelResponse:
         """The complete answer.

@@ -43,6 +43,9 @@ _ABOUT_SIZE: Final = re.compile(
 )
 _UNSUPPORTED: Final = re.compile(r"support|permitted|allowed|unknown|unrecogni[sz]ed|extra|json_object", re.IGNORECASE)
 _STRICT, _LOOSENED, _ALL_LOOSENED, _UNENFORCED, _WORDS = range(5)
+_FIRST_RUNGS: Final[dict[Form, int]] = {
+    "strict": _STRICT, "loosened": _LOOSENED, "unenforced": _UNENFORCED, "words": _WORDS
+}  # fmt: skip
 # Schemas whose form is remembered: those of runs in flight
 _MAX_SCHEMAS: Final = 1_000
 
@@ -66,10 +69,11 @@ class SentSchema:
 class SchemaLadder:
     """The forms that the endpoints of one adapter take. ``has_unenforced``: its APIs take a schema that is not strict.
 
-    ``endpoint`` is anything that identifies the server and the model.
+    ``first`` is the first form that is tried. ``endpoint`` is anything that identifies the server and the model.
     """
 
-    def __init__(self, dialect: Dialect, *, has_unenforced: bool) -> None:
+    def __init__(self, dialect: Dialect, *, has_unenforced: bool, first: Form = "strict") -> None:
+        self._first = _FIRST_RUNGS[first]
         self._dialect: Dialect = dialect
         self._has_unenforced = has_unenforced
         self._lowest: OrderedDict[tuple[Any, bytes], tuple[int, str]] = OrderedDict()
@@ -78,7 +82,7 @@ class SchemaLadder:
     def choose(self, endpoint: Any, schema: Json) -> SentSchema:
         """The strictest form that fits and was not rejected by the endpoint."""
         digest = _digest(schema)
-        lowest, reason = self._lowest.get((endpoint, digest), (_STRICT, ""))
+        lowest, reason = self._lowest.get((endpoint, digest), (self._first, ""))
         key = (digest, lowest, bool(reason))
         sent = self._built.get(key)
         if sent is None:

@@ -1,17 +1,21 @@
-"""The choice of the provider: the name of a model is ``provider:name``, and nothing else decides.
+"""The choice of the adapter by the name of a model: ``provider:name``, or ``endpoint/name`` of ``ACTS_MODELS``.
 
-An adapter and its SDK are imported when the first of its models is asked, because the SDKs take a second to import. The
-adapter is then kept as long as the process lives: it holds which schemas and parameters its models reject.
+Of ``:`` and ``/`` the first in the name decides. An adapter and its SDK are imported when the first of its models is
+asked, because the SDKs take a second to import. The adapter is then kept as long as the process lives: it holds which
+schemas and parameters its models reject. Each endpoint has an adapter of its own.
 """
 
 from __future__ import annotations
 
 import asyncio
 import importlib
-from dataclasses import replace
+import re
+from dataclasses import dataclass, replace
 from typing import Final
 
+from activities.providers.endpoints import VARIABLE, Endpoint, EndpointsError, from_environment
 from activities.providers.interface import Adapter, CallReceiver, ModelError, ModelRequest, ModelResponse
+from acts.language.errors import format_choices, truncate
 
 PROVIDERS: Final[dict[str, tuple[str, str]]] = {
     "anthropic": ("activities.providers.anthropic", "Anthropic"),
@@ -21,33 +25,66 @@ PROVIDERS: Final[dict[str, tuple[str, str]]] = {
 """provider: (module, class of its adapter)."""
 
 _ADAPTERS: Final[dict[str, Adapter]] = {}
+"""By provider, or by endpoint and "/"."""
+_NAME: Final = re.compile(r"([^:/]*)([:/])(.+)", re.DOTALL)
 
 
-def split_model(model: str) -> tuple[str, str]:
-    """The provider and the name of a model.
+@dataclass(frozen=True)
+class ModelAddress:
+    """A model: the provider whose API it has, its name there, and the endpoint (None: the provider's own settings)."""
+
+    provider: str
+    name: str
+    endpoint: Endpoint | None = None
+
+    @property
+    def adapter(self) -> str:
+        """The key of its adapter."""
+        return self.provider if self.endpoint is None else f"{self.endpoint.name}/"
+
+    @property
+    def price_lists(self) -> tuple[str, ...]:
+        """The price lists that may have it, the best first."""
+        return (self.provider,) if self.endpoint is None else self.endpoint.price_lists
+
+
+def find_model(model: str) -> ModelAddress:
+    """The address of ``provider:name`` or ``endpoint/name``.
 
     Raises:
         ModelError: ``modelUnknown``.
     """
-    provider, _, name = model.partition(":")
-    if not name or provider not in PROVIDERS:
-        choices = ", ".join(f"{p}:…" for p in PROVIDERS)
-        raise ModelError("modelUnknown", f"unknown model {model!r}; allowed: {choices}", retryable=False)
-    return provider, name
+    match = _NAME.fullmatch(model)
+    first, mark, name = match.groups() if match else ("", "", "")
+    if mark == ":" and first in PROVIDERS:
+        return ModelAddress(first, name)
+    try:
+        endpoints = from_environment()
+    except EndpointsError as error:
+        raise ModelError("modelUnknown", str(error), retryable=False) from None
+    if mark == "/" and first in endpoints:
+        return ModelAddress(endpoints[first].provider, name, endpoints[first])
+    choices = ", ".join([*(f"{p}:…" for p in PROVIDERS), *(f"{name}/…" for name in endpoints)])
+    text = f"unknown model {truncate(model, 200)!r}; allowed: {choices}"
+    if mark == "/":
+        text += f". {VARIABLE} of the worker names the endpoints: {format_choices(endpoints)}"
+    raise ModelError("modelUnknown", text, retryable=False)
 
 
 async def ask(model: str, request: ModelRequest, on_call: CallReceiver | None = None) -> ModelResponse:
-    """One request to ``provider:name``; the name replaces ``request.model``. Raises ModelError."""
-    provider, name = split_model(model)
-    if provider not in _ADAPTERS:
-        await asyncio.to_thread(_load_adapter, provider)
-    return await _ADAPTERS[provider].ask(replace(request, model=name), on_call)
+    """One request to a model; its name at the provider replaces ``request.model``. Raises ModelError."""
+    address = find_model(model)
+    if address.adapter not in _ADAPTERS:
+        await asyncio.to_thread(_load_adapter, address)
+    return await _ADAPTERS[address.adapter].ask(replace(request, model=address.name), on_call)
 
 
-def _load_adapter(provider: str) -> None:
-    module, name = PROVIDERS[provider]
+def _load_adapter(address: ModelAddress) -> None:
+    module, name = PROVIDERS[address.provider]
     try:
         build = getattr(importlib.import_module(module), name)
     except ImportError as error:
-        raise ModelError("modelUnknown", f"{provider}: cannot be loaded: {error}", retryable=False) from error
-    _ADAPTERS.setdefault(provider, build())  # two threads may load it at once: one adapter is kept
+        text = f"{address.provider}: cannot be loaded: {error}"
+        raise ModelError("modelUnknown", text, retryable=False) from error
+    adapter = build() if address.endpoint is None else build(address.endpoint)
+    _ADAPTERS.setdefault(address.adapter, adapter)  # two threads may load it at once: one adapter is kept

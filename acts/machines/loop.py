@@ -334,7 +334,7 @@ def _find_problems(request: Request, tool_problems: Iterable[Problem], schema: J
     """What is wrong with the Request of an agent, apart from its context; ``schema`` is that of its output."""
     problems = [*request.problems, *settings_problems_of(request), *tool_problems]
     if request.config.model is None:
-        models = '"anthropic:…", "openai:…" or "scripted:…"'
+        models = '"anthropic:…", "openai:…", "scripted:…" or "ENDPOINT/…"'
         hint = f"set config.model, e.g. {models}; a plan without a planner is a Plan"
         problems.append(Problem("noModel", "an agent needs a model to plan", "/config/model", hint=hint))
     if schema is not None and not any(p.pointer == "/schema" for p in problems):

@@ -51,8 +51,9 @@ class Reservation:
 
 
 def bytes_per_token(model: str) -> float:
-    """UTF-8 bytes of a prompt per token of ``provider:name``, an estimate."""
-    return _ANTHROPIC_BYTES_PER_TOKEN if model.startswith(_ANTHROPIC) else _BYTES_PER_TOKEN
+    """UTF-8 bytes of a prompt per token of a model, an estimate; Anthropic's models have their name at any endpoint."""
+    is_anthropic = model.startswith(_ANTHROPIC) or "claude" in model
+    return _ANTHROPIC_BYTES_PER_TOKEN if is_anthropic else _BYTES_PER_TOKEN
 
 
 def answer_seconds(max_output_tokens: int | None) -> float:

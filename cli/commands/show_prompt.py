@@ -1,7 +1,7 @@
 """``acts prompt``: what a planner is shown for a Request, or was shown in a tick of a run, with its tokens by part.
 
 Laws of this file:
-- a Request needs no server; a run needs a worker, which has its context;
+- a Request needs no server; a run needs a worker, which has its context, unless its requests were kept in a folder;
 - the prompt goes to stdout as it is sent, its headings and the estimate go with it; ``--json`` prints nothing else.
 """
 
@@ -35,7 +35,12 @@ def prompt_of_file(file: str, inputs: Sequence[str], tick: int | None, *, as_jso
 
 
 async def prompt_of_id(id_: str, tick: int | None, *, as_json: bool) -> int:
-    """Print the prompt of a tick of a run."""
+    """Print the prompt of a tick of a run: as it was kept (``ACTS_KEEP_PROMPTS``), or else built once more."""
+    from activities.kept_prompts import folder_of_prompts, read_kept
+
+    folder = folder_of_prompts()
+    if folder is not None and (kept := read_kept(folder, id_, tick)):
+        return _print_kept(kept, as_json=as_json)
     run = await open_run(id_)
     await run.describe_planning("prompt")
     await run.allow_replay_time()
@@ -63,6 +68,24 @@ def _print(shown: ShownPrompt, *, as_json: bool) -> int:
         table.add_row(kind, f"{count:,}")
     table.add_row(f"all of tick {shown.tick}", f"{sum(shown.tokens.values()):,}")
     console().print(table)
+    return EXIT_DONE
+
+
+def _print_kept(records: list[dict[str, Any]], *, as_json: bool) -> int:
+    """Requests as they were sent, with their answers."""
+    if as_json:
+        print_json({"kept": records})
+        return EXIT_DONE
+    for record in records:
+        answer = record.get("answer") or {}
+        _print_block(f"request: {record.get('subject')} of {record.get('model')}", f"kept in {record['file']}")
+        _print_block("system", str(record.get("system")))
+        for turn in record.get("turns") or ():
+            _print_block(str(turn.get("role")), str(turn.get("text")))
+        _print_block("schema of the answer", json.dumps(record.get("schema"), ensure_ascii=False))
+        _print_block("answer", str(answer.get("text")))
+        rest = {k: v for k, v in answer.items() if k != "text" and v}
+        _print_block("of the answer", json.dumps(rest, ensure_ascii=False))
     return EXIT_DONE
 
 

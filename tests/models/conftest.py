@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from activities import rate_limiter
+from activities import cache_warming, rate_limiter
 from activities.providers.http_clients import close_clients
 from tests.models.rawserver import RawServer, raw_server
 
@@ -22,9 +22,10 @@ INSTALL = "npm install --no-save @copilotkit/aimock"
 async def clients(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
     """No test uses a key of the machine; no connection, and nothing learned of a model, outlives its test."""
     for name in list(os.environ):
-        if name.startswith(("ANTHROPIC_", "OPENAI_", "ACTS_OPENAI")):
+        if name.startswith(("ANTHROPIC_", "OPENAI_", "ACTS_OPENAI", "ACTS_MODELS", "ACTS_KEEP")):
             monkeypatch.delenv(name)
     monkeypatch.setattr(rate_limiter, "_LIMITERS", weakref.WeakKeyDictionary())
+    monkeypatch.setattr(cache_warming, "_PREFIXES", weakref.WeakKeyDictionary())
     yield
     await close_clients()
 

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 @dataclass
 class Reply:
-    """``events``: server-sent events (name, data); without them ``body`` is the whole answer.
+    """``events``: server-sent events (name, data); ``frames``: pieces of AWS's event stream; else ``body`` is all.
 
     ``waits``: before the event of this index is sent, another thing must have happened.
     ``end``: ``clean`` ends the stream properly, ``abrupt`` drops the connection in the
@@ -24,6 +24,7 @@ class Reply:
 
     events: list[tuple[str | None, Any]] | None = None
     waits: dict[int, asyncio.Event] = field(default_factory=dict)
+    frames: list[bytes] | None = None
     body: Any = None
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
@@ -55,7 +56,7 @@ class RawServer:
         return self.requests[-1].body
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
             while await self._serve_one(reader, writer):
                 pass
         writer.close()
@@ -66,6 +67,11 @@ class RawServer:
         body = json.loads(await reader.readexactly(int(headers.get("content-length", "0"))) or b"{}")
         self.requests.append(Request(first.split(" ")[1], headers, body))
         reply = self.replies.pop(0) if self.replies else Reply(body={"error": {"message": "no reply left"}}, status=418)
+        if reply.frames is not None:
+            _write_head(writer, reply, "application/vnd.amazon.eventstream", chunked=True)
+            writer.write(b"".join(f"{len(raw):x}\r\n".encode() + raw + b"\r\n" for raw in reply.frames) + b"0\r\n\r\n")
+            await writer.drain()
+            return True
         if reply.events is None:
             _write_head(writer, reply, "application/json", chunked=False)
             await writer.drain()

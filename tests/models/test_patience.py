@@ -221,6 +221,10 @@ def test_the_time_of_a_request_grows_with_its_cap() -> None:
         ("openai:gpt-6-sol", 128_000),
         ("gpt-4.1-mini", 32_768),
         ("openrouter/openai/gpt-4o", 16_384),
+        ("eu.anthropic.claude-opus-4-5-20251101-v1:0", 64_000),
+        ("claude-opus-4-5@20251101", 64_000),
+        ("openai.gpt-6-sol", 128_000),
+        ("qwen3:8b", None),
         ("qwen3", None),
     ],
 )

@@ -89,10 +89,10 @@ def test_the_price_of_a_token_covers_fresh_and_cached_input(api: Any) -> None:
     provider = "anthropic" if api.name == "anthropic" else "openai"
     price = price_per_token(f"{provider}:{api.model}")
     assert price is not None
-    output = cost_of(provider, api.model, TokenCounts(outputTokens=1_000)) or 0
+    output = cost_of([provider], api.model, TokenCounts(outputTokens=1_000)) or 0
     assert price["output"] == pytest.approx(output / 1_000)
     for tokens in (TokenCounts(1_000), TokenCounts(1_000, cacheWriteTokens=1_000), TokenCounts(1_000, cachedTokens=9)):
-        cost = cost_of(provider, api.model, tokens)
+        cost = cost_of([provider], api.model, tokens)
         assert cost is not None
         assert 0 < cost <= 1_000 * price["input"] * 1.000_001
 
@@ -107,4 +107,4 @@ def test_a_script_states_the_cost_of_its_answers_and_has_no_price_per_token() ->
 
 
 def test_contradictory_counts_have_no_cost() -> None:
-    assert cost_of("openai", "gpt-6-sol", TokenCounts(inputTokens=1, cachedTokens=5)) is None
+    assert cost_of(["openai"], "gpt-6-sol", TokenCounts(inputTokens=1, cachedTokens=5)) is None
