@@ -12,7 +12,7 @@ STAMP := $(VENV)/.installed
 PYTEST_ARGS ?= -n 3 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: demo test setup dev check bench bench-comeback bench-large bench-planning rolling flood fuzz soak \
+.PHONY: demo test setup dev check bench bench-comeback bench-large bench-planning rolling flood fuzz fuzz-minute soak \
 	soak-minute mcp-servers live-smoke clean help
 
 # Of `make soak` and `make fuzz`
@@ -62,6 +62,9 @@ fuzz: setup ## hostile inputs against everything that reads input; SECONDS=60 SE
 
 rolling: setup ## start 200 runs while workers of two versions serve one queue: none may fail
 	ACTS_ROLLING_RUNS=200 $(BIN)/python -m pytest -p no:xdist tests/workflow/test_rolling_workers.py
+
+fuzz-minute: setup ## the first 500 hostile inputs, always the same: about a minute
+	$(BIN)/python -m tests.fuzz --cases 500 --seed 1
 
 # The SDK's reference servers, from PyPI and npm (needs Node.js), in a folder of their own: none is a dependency
 MCP_SERVERS ?= .mcp-servers
