@@ -294,9 +294,11 @@ class _Bridge:
             return self._text_node(schema)
         order = sorted(properties, key=lambda k: k != "_tool")
         properties = {k: properties[k] for k in order}
-        return self._object_of(schema, properties, required, rest if is_open else False)
+        return self._object_of(schema, properties, frozenset(required), rest if is_open else False)
 
-    def _object_of(self, schema: dict[str, Any], properties: dict[str, Json], required: list[str], rest: Json) -> Node:
+    def _object_of(
+        self, schema: dict[str, Any], properties: dict[str, Json], required: frozenset[str], rest: Json
+    ) -> Node:
         nodes = {k: self.build(v) for k, v in properties.items()}
         wires = {k: n.wire for k, n in nodes.items()}
         absent_if_null, absent_if_omitted = set[str](), set[str]()
