@@ -25,7 +25,6 @@ Run it as ``python -m worker``.
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import gc
 import os
 import signal
@@ -37,7 +36,6 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from temporalio.client import Client
-from temporalio.converter import DataConverter
 from temporalio.envconfig import ClientConfig
 from temporalio.worker import FixedSizeSlotSupplier, Worker, WorkerTuner
 
@@ -54,6 +52,7 @@ from activities.task_queues import check_queues
 from activities.worker_versions import VersionInterceptor, WorkerVersions, missing_activity
 from acts.language.errors import format_choices
 from acts.language.wire import TASK_QUEUE
+from connection.converter import worker_converter
 from delegates.sources import DelegateSources, DelegateSourcesError
 from delegates.sources import from_environment as delegates_from_environment
 from worker_runtime.memory_watch import MemoryWatch, read_container_limit
@@ -158,8 +157,7 @@ async def connect() -> Client:
     """A client for the server that the environment (or its profile) names."""
     config = ClientConfig.load_client_connect_config()
     config.setdefault("target_host", "127.0.0.1:7233")
-    converter = dataclasses.replace(DataConverter.default, failure_converter_class=LenientFailureConverter)
-    return await Client.connect(**config, data_converter=converter)
+    return await Client.connect(**config, data_converter=worker_converter(LenientFailureConverter))
 
 
 def build(

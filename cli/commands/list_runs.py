@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 WATCH_SECONDS: Final = 2.0
 _MAX_ID: Final = 80
 _MAX_TOOLS: Final = 4
+# The columns that a narrow terminal does without, in this order: an id that is broken in two cannot be copied
+_DISPENSABLE: Final = ("tools", "cost", "type", "took", "started", "waits")
+# A pipe has no edge: one line per run
+_PIPE_WIDTH: Final = 1_000
 _UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"))
 
 
@@ -51,7 +55,8 @@ async def list_command(options: ListOptions) -> int:
     if not rows:
         print_err("no runs")
         return EXIT_DONE
-    console().print(_table(rows))
+    width = console().width if console().is_terminal else _PIPE_WIDTH
+    console().print(_table(rows, width), width=width)
     if len(rows) == options.limit:
         print_err(f"the newest {options.limit:,}; --limit lists more", "dim")
     return EXIT_DONE
@@ -64,23 +69,38 @@ async def _read(client: Client, options: ListOptions) -> list[dict[str, Any]]:
 async def _watch(client: Client, options: ListOptions) -> None:
     with Live(console=console(), auto_refresh=False) as live:
         while True:
-            live.update(_table(await _read(client, options)), refresh=True)
+            rows = await _read(client, options)
+            live.update(_table(rows, console().width) if rows else Text("no runs"), refresh=True)
             await asyncio.sleep(WATCH_SECONDS)
 
 
-def _table(rows: list[dict[str, Any]]) -> Table:
-    table = new_table("", "run", "type", "phase", "waits", "started", "took", "cost", "tools")
-    for row in rows:
-        phase = clean(row["phase"])
-        style = STATE_STYLES.get(phase, "")
-        waiting, cost = row.get("waiting"), row.get("cost")
-        cells = (
-            clean(row["id"], _MAX_ID), row["workflow"], phase, waiting or "", row["started"][:19].replace("T", " "),
-            _took(row), "" if cost is None else f"{cost:.4f}", _tools(row.get("tools") or []),
-        )  # fmt: skip
-        texts = [Text(str(cell), style if i == 2 else "") for i, cell in enumerate(cells)]  # noqa: PLR2004 - the phase
-        table.add_row(Text(STATE_MARKS.get(phase, "·"), style), *texts)
+def _table(rows: list[dict[str, Any]], width: int) -> Table:
+    """A line per run. Where ``width`` is too small for all columns, those that a reader misses least are left out."""
+    cells = [_cells(row) for row in rows]
+    widths = {title: max(len(title), *(len(row[title]) for row in cells)) for title in cells[0]}
+    for title in _DISPENSABLE:
+        if sum(widths.values()) + 2 * len(widths) > width:
+            del widths[title]
+    table = new_table("", *widths)
+    for row in cells:
+        style = STATE_STYLES.get(row["phase"], "")
+        texts = [Text(row[title], style if title == "phase" else "") for title in widths]
+        table.add_row(Text(STATE_MARKS.get(row["phase"], "·"), style), *texts)
     return table
+
+
+def _cells(row: dict[str, Any]) -> dict[str, str]:
+    cost = row.get("cost")
+    return {
+        "run": clean(row["id"], _MAX_ID),
+        "type": row["workflow"],
+        "phase": clean(row["phase"]),
+        "waits": str(row.get("waiting") or ""),
+        "started": row["started"][:19].replace("T", " "),
+        "took": _took(row),
+        "cost": "" if cost is None else f"{cost:.4f}",
+        "tools": _tools(row.get("tools") or []),
+    }
 
 
 def _took(row: dict[str, Any]) -> str:

@@ -106,12 +106,12 @@ async def connect(target: ServerTarget | None = None) -> Client:
         CommandError: it does not answer (exit code 3).
     """
     from temporalio.client import Client
-    from temporalio.contrib.pydantic import pydantic_data_converter
+
+    from connection.converter import client_converter
 
     target = target or find_target()
     try:
-        # pydantic's converter keeps the order of keys; the SDK's own sorts them
-        client = Client.connect(**target.config, data_converter=pydantic_data_converter, runtime=_silent_runtime())
+        client = Client.connect(**target.config, data_converter=client_converter(), runtime=_silent_runtime())
         return await asyncio.wait_for(client, CONNECT_SECONDS)
     except TimeoutError:
         raise _no_server(target, f"no answer within {CONNECT_SECONDS:g} s") from None

@@ -1,0 +1,31 @@
+"""How values become payloads: the same for the worker, the CLI and every client of this project.
+
+Laws of this file: it knows no workflow, no command and no Tool. What the environment sets for payloads (an encryption
+codec, an external storage) is added here and nowhere else, so that no program writes what another cannot read.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from temporalio.converter import DataConverter
+
+if TYPE_CHECKING:
+    from temporalio.converter import FailureConverter
+
+
+def worker_converter(failures: type[FailureConverter]) -> DataConverter:
+    """The converter of a worker, whose failures are converted by ``failures``."""
+    return _with_environment(dataclasses.replace(DataConverter.default, failure_converter_class=failures))
+
+
+def client_converter() -> DataConverter:
+    """The converter of a client. Pydantic's keeps the order of keys; the SDK's own sorts them."""
+    from temporalio.contrib.pydantic import pydantic_data_converter
+
+    return _with_environment(pydantic_data_converter)
+
+
+def _with_environment(converter: DataConverter) -> DataConverter:
+    return converter
