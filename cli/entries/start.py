@@ -1,0 +1,63 @@
+"""Commands that start something. The command line only: what a command does is imported when it runs."""
+
+# ruff: noqa: FBT002 - a flag of the command line is a bool with a default
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cli.options import Agent, AsJson, Detach, File, Inputs, Modules, NewId, Port, State, Ui, UiPort, Watch
+from cli.program import ExitCode, command
+
+
+@command
+def dev(
+    state: State = Path(".acts"), port: Port = None, ui_port: UiPort = None, ui: Ui = True, activities: Modules = None
+) -> int:
+    """Start a server, its Web UI and a worker; Ctrl-C stops all of it."""
+    from cli.commands import dev as implementation
+
+    return implementation.dev(state, port, ui_port, ui=ui, modules=activities)
+
+
+@command
+def demo() -> int:
+    """Run example plans on a server in memory, and stop it."""
+    from cli.commands import demo as implementation
+
+    return implementation.demo()
+
+
+@command
+def run(
+    file: File, inputs: Inputs = None, watch: Watch = False, as_json: AsJson = False, run_id: NewId = None,
+    detach: Detach = False, agent: Agent = None,
+) -> ExitCode:  # fmt: skip
+    """Run a plan, or an agent, and wait for its end.
+
+    A file with calls is a plan: they run unchanged. A file with config.model and
+    without calls is for an agent: the model plans them. A file with both is a plan too,
+    unless it has something that only an agent uses (a schema, config.maxTicks or
+    config.step): then its calls are shown to the model, which plans its own.
+
+    A batch of which some instances failed (partial) ends with code 1.
+    """
+    from cli.commands import run as implementation
+
+    options = implementation.RunOptions(inputs or (), watch, as_json, detach, run_id, agent)
+    return implementation.run(file, options)
+
+
+@command
+def mcp(
+    allow_decisions: Annotated[
+        bool, typer.Option("--allow-decisions", help="Offer the tool `approve`, which decides for you.")
+    ] = False,
+) -> ExitCode:
+    """Serve validate, simulate, run, status, pending and why as MCP tools on standard input and output."""
+    from cli.commands.serve_mcp import serve_mcp
+
+    return serve_mcp(allow_decisions=allow_decisions)
