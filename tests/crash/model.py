@@ -18,6 +18,8 @@ from tests.models.rawserver import chat
 
 Json = Any
 
+_BUSY = b"HTTP/1.1 503 Busy\r\nretry-after: 1\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}"
+
 
 def tick_of(text: str) -> Json:
     """The tick that a request ends with."""
@@ -27,7 +29,8 @@ def tick_of(text: str) -> Json:
 class Model:
     """``held`` are the keys of the requests that are not answered, ``holding`` those that wait for that now.
 
-    A request in ``cut`` is answered as far as the end of that text, and is held then.
+    A request in ``cut`` is answered as far as the end of that text, and is held then. One in ``busy`` is refused so
+    many times as by a model without capacity, which wants to be left alone for a second.
     """
 
     def __init__(self, answer: Callable[[Json], Json], key: Callable[[str], Json]) -> None:
@@ -36,6 +39,7 @@ class Model:
         self.answered: Counter[Json] = Counter()
         self.held: set[Json] = set()
         self.cut: dict[Json, str] = {}
+        self.busy: Counter[Json] = Counter()
         self.holding: Counter[Json] = Counter()
         self.waiting = asyncio.Event()
         self._answer, self._key = answer, key
@@ -47,6 +51,11 @@ class Model:
             body = json.loads(await reader.readexactly(int(length[1]) if length else 0))
             key = self._key(_told(body["messages"]))
             self.asked[key] += 1
+            if self.busy[key]:
+                self.busy[key] -= 1
+                writer.write(_BUSY)
+                writer.close()
+                return
             writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n")
             if key in self.cut:
                 text = json.dumps(self._answer(key)).partition(self.cut[key])[0] + self.cut[key]

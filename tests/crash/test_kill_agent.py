@@ -61,6 +61,33 @@ async def test_an_agent_goes_on_where_it_was(tmp_path: Path) -> None:
             assert done == (TICKS - 1, TICKS - 1)
 
 
+async def test_patience_outlives_the_worker(tmp_path: Path) -> None:
+    async with model(answer) as asked:
+        asked.busy[2] = 4
+        with world_in(tmp_path) as world:
+            world.programs["engine"].env |= {"OPENAI_BASE_URL": asked.url, "ACTS_OPENAI_API": "chat"}
+            world.start("engine")
+            client = await Client.connect(world.server.address)
+            request = {
+                "config": {"model": "openai:any", "patience": "60s"},
+                "context": [{"type": "input", "zero": 0}, tool("add_one", activity="add_one", options=OPTIONS)],
+            }
+            handle = await client.start_workflow("Agent", request, id=f"{world.queue}/agent", task_queue=world.queue)
+
+            async def model_is_busy() -> bool:
+                return asked.asked[2] >= 2
+
+            await assert_eventually(model_is_busy, within=timedelta(seconds=30))
+            world.kill("engine")  # between two attempts, or in the middle of one
+            world.start("engine")
+            result = await ended(handle, within=60)
+            assert result["output"] == {"sum": TICKS - 1}
+            assert (result["usage"]["requests"], result["errors"]) == (TICKS, [])
+            assert dict(asked.answered) == dict.fromkeys(range(1, TICKS + 1), 1)
+            (done,) = world.rows("SELECT count(*), count(DISTINCT id) FROM done")
+            assert done == (TICKS - 1, TICKS - 1)
+
+
 def streamed_answer(tick: int) -> Json:
     """The first answer has three Calls and breaks off after one; the second makes what is left."""
     calls = [call("add_one", f"†state.n{n}", value=f"†state.n{n - 1}" if n > 1 else "†input.zero") for n in (1, 2, 3)]
