@@ -12,7 +12,7 @@ STAMP := $(VENV)/.installed
 PYTEST_ARGS ?= -n 3 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: demo test setup dev check bench bench-comeback bench-large bench-planning rolling flood fuzz fuzz-minute soak \
+.PHONY: demo test setup dev check docs bench bench-comeback bench-large bench-planning rolling flood fuzz fuzz-minute soak \
 	soak-minute mcp-servers live-smoke clean help
 
 # Of `make soak` and `make fuzz`
@@ -35,6 +35,9 @@ check: setup ## lint, format, types, dead links
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m tools.check_links
+
+docs: setup ## build the documentation as a site that needs no network: site/index.html
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
 
 bench: setup ## print figures
 	$(BIN)/python -m benchmarks

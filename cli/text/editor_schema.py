@@ -24,6 +24,7 @@ Schema = dict[str, Any]
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 _DEFS: Final = "#/$defs/"
 
+# By key, or by model and key where two models mean different things
 _SETTINGS: Final = {
     "Config": "How the run behaves. Every key is optional.",
     "model": "Plans and answers latent calls: anthropic:…, openai:…, scripted:…. Calls of Activities need none.",
@@ -42,10 +43,13 @@ _SETTINGS: Final = {
     "missing": '"fail" (default), or "wait" for a message that is provided from outside.',
     "stream": "Whether an agent's calls start while the planner still writes. Default: true.",
     "resolve": 'When delegates are loaded: "runtime" (default) or "upfront".',
+    "Approve": "What a human confirms.",
     "plan": "Confirm the plan; the default for lazy plans.",
-    "calls": "Confirm each call (true), or those of the tools named.",
+    "Approve.calls": "Confirm each call (true), or those of the tools named.",
+    "Budget.calls": "Calls that are run.",
     "scopes": "Confirm the calls whose scopes the model chose.",
-    "timeout": "How long to wait: seconds, or like 30s, 5m, 24h.",
+    "Approve.timeout": "How long to wait for a decision: seconds, or like 30s, 5m, 24h (default: for ever).",
+    "Options.timeout": "How long one attempt may take: seconds, or like 30s, 5m, 24h (default 5m).",
     "onTimeout": "What happens without a decision in time (default reject).",
     "requests": "Model requests.", "tokens": "Tokens in and out.", "cost": "US dollars.", "depth": "Nested delegates.",
     "queueTimeout": "How long a call may wait for a worker (default: for ever; a backlog is no failure).",
@@ -128,8 +132,8 @@ def _settings() -> Schema:
         schema["description"] = _SETTINGS.get(name) or _first_paragraph(schema)
         for key, part in schema.get("properties", {}).items():
             part.pop("title", None)
-            if key in _SETTINGS:
-                part["description"] = _SETTINGS[key]
+            if text := _SETTINGS.get(f"{name}.{key}") or _SETTINGS.get(key):
+                part["description"] = text
     return schemas
 
 
