@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 MAX_SECTION: Final = 8_000
 # Lines of one section: nobody reads more in a browser
 MAX_ROWS: Final = 100
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False)
 # What a code span cannot contain: backticks, the cell separator of tables, and the placeholders of the Web UI
 _UNSAFE: Final = re.compile(r"([`|]+|\{(?=(?:namespace|workflowId|runId)\}))")
 
@@ -47,6 +48,19 @@ def _span(text: str) -> str:
 
 def _char_refs(marks: str) -> str:
     return "".join(f"&#{ord(c)};" for c in marks)
+
+
+def begin_json(value: Any, limit: int) -> str:
+    """The beginning of a value as JSON: more than ``limit`` characters of it if there are more, however large it is."""
+    if isinstance(value, str):
+        return json.dumps(value[: limit + 1], ensure_ascii=False)
+    parts, length = [], 0
+    for part in _ENCODER.iterencode(value):
+        parts.append(part)
+        length += len(part)
+        if length > limit:
+            break
+    return "".join(parts)
 
 
 def fence(value: Any) -> str:

@@ -17,7 +17,7 @@ from acts.language.references import conjunction
 from acts.machines.call_report import call_item
 from acts.machines.call_state import SETTLED
 from acts.plan.planned_call import UNIT
-from acts.views.markdown import MAX_ROWS, code_span, fence, fit_lines, row, table
+from acts.views.markdown import MAX_ROWS, begin_json, code_span, fence, fit_lines, row, table
 from acts.views.state_marks import CALL_STATES, STATE_MARKS, element_counts_text
 
 if TYPE_CHECKING:
@@ -90,6 +90,7 @@ def plan_page(
     items = [_page_item(walk, rank, in_queue) for rank in ranks[:MAX_ROWS]]
     rows = fit_lines((row(*_cells(item)) for item in items), len(ranks), _STATUS)
     remarks = [remark for item in items if (remark := _remark(item))]
+    remarks += [line for rank in ranks[:MAX_ROWS] for line in _result_lines(walk, rank)]
     counts = Counter(walk.counts)
     queued = sum(
         1 for key in in_queue if walk.rows.get(key, len(walk.nodes)) < len(walk.nodes)
@@ -143,6 +144,15 @@ def _remark(item: Mapping[str, Any], tick: str = "") -> str | None:
     if "reason" in item:
         return f"- {name} was skipped: {code_span(item['reason'], MAX_TEXT)}"
     return f"- {name} waits for {code_span(format_choices(item['waitsFor']))}: send the signal `provide`"
+
+
+def _result_lines(walk: Walk, rank: int) -> list[str]:
+    """What a Call wrote, shortened: a line per path."""
+    name = f"{STATE_MARKS['completed']} {_name(call_item(walk, rank))}" if walk.calls[rank].written else ""
+    return [
+        f"- {name}: {code_span(path)} = {code_span(begin_json(value, MAX_TEXT), MAX_TEXT)}"
+        for path, value, _ in walk.calls[rank].written
+    ]
 
 
 def _note_lines(notes: Sequence[str]) -> str:

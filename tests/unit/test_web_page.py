@@ -17,7 +17,7 @@ from acts.tree.batches import split_into_children
 from acts.tree.decisions import PendingApproval, read_decision
 from acts.views.approval_page import page as proposal
 from acts.views.markdown import MAX_ROWS, MAX_SECTION, code_span, fence, fit_lines, row, table
-from acts.views.web_page import agent_page, approvals_section, plan_page
+from acts.views.web_page import MAX_TEXT, agent_page, approvals_section, plan_page
 from tests.property.drive import Drive
 
 Json = Any
@@ -161,6 +161,18 @@ def test_a_row_says_state_call_and_path_and_what_is_long_stands_below_the_table(
     assert row("✗\u00a0failed", "`3:pay`", "") in page
     assert "- ✗ `3:pay`: `Declined: no` &#124; `money`" in page
     assert "- ⏸ `2:look` waits for `†input.card`: send the signal `provide`" in page
+
+
+def test_results_stand_below_the_failures_shortened_and_as_text() -> None:
+    calls = [{"_tool": "pay", "_outputPath": f"†state.{name}"} for name in "abc"]
+    long: Json = {"`|`": ["x" * 50] * 100_000}
+    drive = driven(*calls, results={"1:pay": 7, "2:pay": long, "3:pay": {"$fail": {"type": "No", "message": "no"}}})
+    for name in ("3:pay", "2:pay", "1:pay"):
+        drive.finish(name)
+    lines = [line for line in plan_page(drive.walk, "failed", []).splitlines() if line.startswith("- ")]
+    assert lines[:2] == ["- ✗ `3:pay`: `No: no`", "- ✓ `1:pay`: `†state.a` = `7`"]
+    assert lines[2].startswith('- ✓ `2:pay`: `†state.b` = `{"`&#96;&#124;&#96;`": ["xxx')
+    assert len(lines[2]) < 2 * MAX_TEXT
 
 
 def test_who_decides_about_a_call_is_told_what_it_would_be_called_with() -> None:
