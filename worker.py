@@ -39,7 +39,7 @@ from typing import TYPE_CHECKING, Any, Final
 from temporalio.client import Client
 from temporalio.common import WorkerDeploymentVersion
 from temporalio.envconfig import ClientConfig
-from temporalio.worker import FixedSizeSlotSupplier, Worker, WorkerTuner
+from temporalio.worker import FixedSizeSlotSupplier, Replayer, UnsandboxedWorkflowRunner, Worker, WorkerTuner
 
 from activities.ask_model import ask_model
 from activities.first_attempt import first_attempt
@@ -76,6 +76,8 @@ from workflows.runtime.interceptors import SanitizingInterceptor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
+
+    from temporalio.runtime import Runtime
 
 # A stop without patience still lets the server know of it
 MIN_STOP_SECONDS: Final = 1.0
@@ -222,6 +224,18 @@ def build(
     lift_deadlock_timeout(worker)
     watches.memory.evict = find_eviction(worker)
     return worker
+
+
+def build_replayer(runtime: Runtime | None = None) -> Replayer:
+    """What replays histories as a worker of this checkout does; without the SDK's deadlock detector, as ``build``."""
+    return Replayer(
+        workflows=WORKFLOWS,
+        data_converter=worker_converter(LenientFailureConverter),
+        interceptors=[SanitizingInterceptor()],
+        workflow_runner=UnsandboxedWorkflowRunner(),
+        debug_mode=True,
+        runtime=runtime,
+    )
 
 
 async def serve(

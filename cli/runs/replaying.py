@@ -22,7 +22,6 @@ from cli.console import clean
 
 if TYPE_CHECKING:
     from temporalio.client import WorkflowHistory
-    from temporalio.worker import Replayer
 
 # Characters of a reason: the SDK's text names two events, ours names a call
 MAX_REASON: Final = 2_000
@@ -47,33 +46,15 @@ class ReplayVerdict:
         return row | {"replays": self.error is None} | ({} if self.error is None else {"error": self.error})
 
 
-def build_replayer() -> Replayer:
-    """A replayer of this checkout's workflows, configured as its worker is."""
-    from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
-
-    import worker
-    from cli.runs.server import silent_runtime
-    from connection.converter import worker_converter
-    from workflows.runtime.failure_converter import LenientFailureConverter
-    from workflows.runtime.interceptors import SanitizingInterceptor
-
-    return Replayer(
-        workflows=worker.WORKFLOWS,
-        data_converter=worker_converter(LenientFailureConverter),
-        interceptors=[SanitizingInterceptor()],
-        workflow_runner=UnsandboxedWorkflowRunner(),
-        # The worker has no deadlock detector of the SDK either: a long task is no error
-        debug_mode=True,
-        runtime=silent_runtime(),
-    )
-
-
 async def replay_histories(histories: AsyncIterable[WorkflowHistory]) -> AsyncIterator[ReplayVerdict]:
     """Replay one history after the other; each is in memory only while it is replayed.
 
     Where no workflow task has begun, nothing was decided yet: such a history replays.
     """
-    replayer = build_replayer()
+    import worker
+    from cli.runs.server import silent_runtime
+
+    replayer = worker.build_replayer(silent_runtime())
     fresh: list[WorkflowHistory] = []
 
     async def begun() -> AsyncIterator[WorkflowHistory]:

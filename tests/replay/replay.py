@@ -9,13 +9,12 @@ import sys
 from pathlib import Path
 
 from temporalio.client import WorkflowHistory
-from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
 
-from worker import WORKFLOWS
+from worker import build_replayer
 
 
 async def replay(files: list[Path]) -> dict[str, str | None]:
-    replayer = Replayer(workflows=WORKFLOWS, workflow_runner=UnsandboxedWorkflowRunner())
+    replayer = build_replayer()
     out = {}
     for file in files:
         text = file.read_text("utf-8")
