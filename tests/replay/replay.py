@@ -21,7 +21,7 @@ async def replay(files: list[Path]) -> dict[str, str | None]:
         begun = json.loads(text)["events"][0]["workflowExecutionStartedEventAttributes"]
         history = WorkflowHistory.from_json(begun["workflowId"], text)  # children are called after their parent
         found = await replayer.replay_workflow(history, raise_on_replay_failure=False)
-        out[file.name] = None if found.replay_failure is None else str(found.replay_failure)
+        out[str(file)] = None if found.replay_failure is None else str(found.replay_failure)
     return out
 
 
