@@ -28,3 +28,16 @@ def deploy_check(
 
     options = implementation.CheckOptions(query, limit, pinned, queue)
     return implementation.deploy_check(options, as_json=as_json)
+
+
+Ask = Annotated[
+    list[str] | None, typer.Option("--ask", metavar="MODEL", help="Ask this model something small; may be repeated.")
+]
+
+
+@command
+def doctor(ask: Ask = None, queue: Queue = None, as_json: AsJson = False) -> ExitCode:
+    """Check server, workers, settings and models; say what is wrong and what to do. Code 1: something is wrong."""
+    from cli.commands import doctor as implementation
+
+    return implementation.doctor(ask or (), queue, as_json=as_json)
