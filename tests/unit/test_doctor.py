@@ -89,7 +89,7 @@ def test_a_backlog_counts_when_it_lasts(backlog: int, age: float, level: str, wo
 def test_a_deployment_without_a_current_version_that_polls_fails(
     current: str,
     builds: set[str],
-    has_unversioned: bool,
+    has_unversioned: bool,  # noqa: FBT001 - a column of the table
     level: str,
     words: str,
 ) -> None:
