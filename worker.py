@@ -16,6 +16,7 @@
     ACTS_MAX_ACTIVITIES    how many Activities run at once (500)
     ACTS_ACTIVITY_PROCESSES  processes for plain ``def`` Activities (0: threads of the worker)
     ACTS_WORKER_MEMORY     MB that the process may take before it gives up cached workflows (the container's limit)
+    ACTS_DEPLOYMENT, ACTS_BUILD_ID  the Worker Deployment Version of this worker; runs end on it (docs/operations.md)
     ACTS_SHUTDOWN_SECONDS  from a stop until the process ends, whatever still runs (20)
     ACTS_WATCHDOG_SECONDS  how long no Python code may run before the process is ended (20; 0: for ever)
 
@@ -36,8 +37,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from temporalio.client import Client
+from temporalio.common import WorkerDeploymentVersion
 from temporalio.envconfig import ClientConfig
-from temporalio.worker import FixedSizeSlotSupplier, Worker, WorkerTuner
+from temporalio.worker import FixedSizeSlotSupplier, Replayer, UnsandboxedWorkflowRunner, Worker, WorkerTuner
 
 from activities.ask_model import ask_model
 from activities.first_attempt import first_attempt
@@ -55,6 +57,7 @@ from acts.language.wire import TASK_QUEUE
 from connection.converter import worker_converter
 from delegates.sources import DelegateSources, DelegateSourcesError
 from delegates.sources import from_environment as delegates_from_environment
+from worker_runtime.deployment import DeploymentError, deployment_config, read_version
 from worker_runtime.memory_watch import MemoryWatch, read_container_limit
 from worker_runtime.process_watch import limit_stop
 from worker_runtime.sdk_internals import find_eviction, lift_deadlock_timeout
@@ -73,6 +76,8 @@ from workflows.runtime.interceptors import SanitizingInterceptor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
+
+    from temporalio.runtime import Runtime
 
 # A stop without patience still lets the server know of it
 MIN_STOP_SECONDS: Final = 1.0
@@ -110,6 +115,8 @@ class Settings:
     watchdog_seconds: float = 20.0
     """C code that holds the interpreter lock for so long is not coming back: the server has given up its workflow
     tasks after 10 s. As long as a stop may take by default, so that a stop during it is no later. 0: no watchdog."""
+    deployment: WorkerDeploymentVersion | None = None
+    """The Worker Deployment Version that runs are pinned to; None: the worker is unversioned."""
     delegates: DelegateSources = field(default_factory=delegates_from_environment)
     """The folders and hosts that definitions are loaded from."""
 
@@ -122,10 +129,10 @@ class Settings:
     def from_environment(cls) -> Settings:
         """Raises SettingsError, naming the variable, what it holds and what is allowed."""
         try:
-            delegates = delegates_from_environment()
+            delegates, deployment = delegates_from_environment(), read_version()
             check_endpoints()
             check_folder()
-        except (DelegateSourcesError, EndpointsError) as error:
+        except (DelegateSourcesError, DeploymentError, EndpointsError) as error:
             raise SettingsError(str(error)) from error
         except OSError as error:
             raise SettingsError(f"ACTS_KEEP_PROMPTS names no folder that can be written: {error}") from error
@@ -136,6 +143,7 @@ class Settings:
             memory_bytes=int(_number("ACTS_WORKER_MEMORY", read_container_limit() >> 20, 0, 1e6)) << 20,
             shutdown_seconds=_number("ACTS_SHUTDOWN_SECONDS", 20.0, 0, 3600),
             watchdog_seconds=_number("ACTS_WATCHDOG_SECONDS", 20.0, 0, 3600),
+            deployment=deployment,
             delegates=delegates,
         )
 
@@ -169,7 +177,7 @@ def build(
     """
     watches = watches or Watches()
     # They do not block, so they run in the worker's own loop; Tools run beside it
-    versions, loader = WorkerVersions(registry), Loader(settings.delegates)
+    versions, loader = WorkerVersions(registry, settings.deployment), Loader(settings.delegates)
     own: list[Callable[..., Any]] = [
         registry.lookup(versions.others_may_know), versions.look_up_everywhere(),
         ask_model, check_queues, check_search_attributes, first_attempt, loader.activity(),
@@ -183,6 +191,7 @@ def build(
         task_queue=settings.task_queue,
         workflows=WORKFLOWS,
         identity=versions.identity,
+        deployment_config=deployment_config(settings.deployment),
         activities=[*own, *registry.activities, missing_activity],
         activity_executor=executor,
         interceptors=[
@@ -215,6 +224,18 @@ def build(
     lift_deadlock_timeout(worker)
     watches.memory.evict = find_eviction(worker)
     return worker
+
+
+def build_replayer(runtime: Runtime | None = None) -> Replayer:
+    """What replays histories as a worker of this checkout does; without the SDK's deadlock detector, as ``build``."""
+    return Replayer(
+        workflows=WORKFLOWS,
+        data_converter=worker_converter(LenientFailureConverter),
+        interceptors=[SanitizingInterceptor()],
+        workflow_runner=UnsandboxedWorkflowRunner(),
+        debug_mode=True,
+        runtime=runtime,
+    )
 
 
 async def serve(

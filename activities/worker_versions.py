@@ -1,7 +1,8 @@
 """Workers of different versions on one task queue, as in every rolling deploy: who polls, and what each has.
 
 A worker's *version* is a digest of its Tools and of the names of its Activities. Its identity begins with it, and the
-server lists the identities of all that poll a queue: so a worker can tell that others may know more.
+server lists the identities of all that poll a queue: so a worker can tell that others may know more. Where Temporal's
+worker versioning is on, those of another deployment version do not count: no task of this one's runs reaches them.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from temporalio import activity
+from temporalio.api.enums.v1 import WorkerVersioningMode
 from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError, FailureError
 from temporalio.service import RPCError
@@ -28,6 +30,9 @@ from acts.language.wire import LOOK_UP_EVERYWHERE, NOT_SERVED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from temporalio.api.taskqueue.v1 import PollerInfo
+    from temporalio.common import WorkerDeploymentVersion
 
     from activities.registry import Registry
 
@@ -48,11 +53,25 @@ def registry_version(registry: Registry) -> str:
     return hashlib.sha256(content.encode()).hexdigest()[:8]
 
 
+def deployment_key(version: WorkerDeploymentVersion | None) -> tuple[str, str]:
+    """The name and the build id of a deployment version; two empty strings for an unversioned worker."""
+    return ("", "") if version is None else (version.deployment_name, version.build_id)
+
+
+def poller_deployment(poller: PollerInfo) -> tuple[str, str]:
+    """The deployment version of a worker that polls, as ``deployment_key`` has it."""
+    options = poller.deployment_options
+    if options.worker_versioning_mode != WorkerVersioningMode.WORKER_VERSIONING_MODE_VERSIONED:
+        return "", ""
+    return options.deployment_name, options.build_id
+
+
 class WorkerVersions:
     """What one worker knows of its version and of the others. ``identity``: as the server and the Web UI show it."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Registry, deployment: WorkerDeploymentVersion | None = None) -> None:
         self.version = registry_version(registry)
+        self._deployment = deployment_key(deployment)
         self.identity = f"acts/{self.version} {os.getpid()}@{socket.gethostname()}"
         self.tools, self._names = registry.tools, frozenset(registry.names)
         self._polling: tuple[float, frozenset[str]] = (float("-inf"), frozenset())
@@ -65,7 +84,10 @@ class WorkerVersions:
             except RPCError:
                 return frozenset()
             latest = time.time() - _POLL_SECONDS
-            alive = (_IDENTITY.match(p.identity) for p in pollers if p.last_access_time.ToSeconds() > latest)
+            alive = (
+                _IDENTITY.match(p.identity) for p in pollers
+                if p.last_access_time.ToSeconds() > latest and poller_deployment(p) == self._deployment
+            )  # fmt: skip
             self._polling = time.monotonic(), frozenset(match[1] for match in alive if match)
         return self._polling[1]
 

@@ -56,24 +56,24 @@ class RunFilters:
             CommandError: there is no such phase.
         """
         types = ALL_TYPES if self.has_runs_below else ROOT_TYPES
-        parts = [f"WorkflowType IN ({', '.join(map(_quote, types))})"]
+        parts = [f"WorkflowType IN ({', '.join(map(quote, types))})"]
         if not self.has_runs_below:
             parts.append("ParentWorkflowId IS NULL")
         if self.phases:
             parts.append(f"({' OR '.join(map(_phase_clause, self.phases))})")
         if self.is_waiting:
             parts.append(f"{WAITING} > 0 AND ExecutionStatus = 'Running'")
-        parts += [f"{name} = {_quote(value)}" for name, value in ((TOOLS, self.tool), (MODEL, self.model)) if value]
+        parts += [f"{name} = {quote(value)}" for name, value in ((TOOLS, self.tool), (MODEL, self.model)) if value]
         if self.min_cost is not None:
             parts.append(f"{COST} >= {self.min_cost:g}")
         if self.started_within is not None:
-            parts.append(f"StartTime >= {_quote(_iso(now - timedelta(seconds=self.started_within)))}")
+            parts.append(f"StartTime >= {quote(_iso(now - timedelta(seconds=self.started_within)))}")
         if self.older_than is not None:
-            parts.append(f"StartTime <= {_quote(_iso(now - timedelta(seconds=self.older_than)))}")
+            parts.append(f"StartTime <= {quote(_iso(now - timedelta(seconds=self.older_than)))}")
         return " AND ".join(parts)
 
 
-def _quote(text: str) -> str:
+def quote(text: str) -> str:
     """A string of the visibility language."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
@@ -84,14 +84,14 @@ def _iso(moment: datetime) -> str:
 
 def _phase_clause(phase: str) -> str:
     if phase in _SERVER_STATUS:
-        return f"ExecutionStatus = {_quote(_SERVER_STATUS[phase])}"
+        return f"ExecutionStatus = {quote(_SERVER_STATUS[phase])}"
     if phase not in PHASES:
         raise command_error(f"there is no phase {phase!r}", where="--phase", hint=f"one of: {', '.join(PHASES)}")
     if phase == "failed":  # a Request that was refused ends before it has a phase
         return f"({PHASE} = 'failed' OR ExecutionStatus = 'Failed')"
     # A run that was terminated keeps the phase that it had
     still = " AND ExecutionStatus = 'Running'" if phase in ("planning", "awaiting", "running", "paused") else ""
-    return f"({PHASE} = {_quote(phase)}{still})"
+    return f"({PHASE} = {quote(phase)}{still})"
 
 
 async def list_runs(client: Client, filters: RunFilters, limit: int) -> AsyncIterator[dict[str, Any]]:

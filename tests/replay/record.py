@@ -1,5 +1,7 @@
 """Records histories for the replay test: ``python -m tests.replay.record NAME…`` (without a name: those not there yet).
 
+``--release VERSION`` records all of them into a folder of that name, for later versions to replay.
+
 A history is recorded once: runs that are under way when new code is deployed replay just such ones. Those without a
 scenario were recorded by earlier versions of this program. What would tell of the machine (identities, names of
 sticky queues, stack traces) is taken out.
@@ -7,6 +9,7 @@ sticky queues, stack traces) is taken out.
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import os
@@ -43,8 +46,8 @@ def scrubbed(value: Json) -> Json:
     return out
 
 
-async def record(names: list[str]) -> None:
-    FOLDER.mkdir(exist_ok=True)
+async def record(names: list[str], target: Path = FOLDER) -> None:
+    target.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as files:
         os.environ["ACTS_SCRIPTS"] = files
         for name, answers in {**scenarios.ANSWERS, **trees.ANSWERS}.items():
@@ -53,10 +56,10 @@ async def record(names: list[str]) -> None:
         definitions.mkdir()
         for name, definition in trees.DEFINITIONS.items():
             (definitions / f"{name}.json").write_text(json.dumps(definition), "utf-8")
-        await record_all(names, definitions)
+        await record_all(names, definitions, target)
 
 
-async def record_all(names: list[str], definitions: Path) -> None:
+async def record_all(names: list[str], definitions: Path, target: Path) -> None:
     for renewed in (False, True):
         wanted = [n for n in names if (n in scenarios.RENEWED) is renewed]
         if not wanted:
@@ -67,13 +70,15 @@ async def record_all(names: list[str], definitions: Path) -> None:
                 for name in wanted:
                     handles = await asyncio.wait_for(SCENARIOS[name](Foreign(client, engine, "tools")), SECONDS)
                     for number, handle in enumerate(handles, 1):
-                        await keep(f"{name}-{number}" if len(handles) > 1 else name, handle)
+                        await keep(
+                            target / f"{name}-{number}.json" if len(handles) > 1 else target / f"{name}.json", handle
+                        )
 
 
-async def keep(name: str, handle: Handle) -> None:
+async def keep(file: Path, handle: Handle) -> None:
     history = scrubbed(json.loads((await handle.fetch_history()).to_json()))
-    (FOLDER / f"{name}.json").write_text(json.dumps(history, indent=1, ensure_ascii=False) + "\n", "utf-8")
-    sys.stdout.write(f"{name}: {len(history['events'])} events\n")
+    file.write_text(json.dumps(history, indent=1, ensure_ascii=False) + "\n", "utf-8")
+    sys.stdout.write(f"{file.stem}: {len(history['events'])} events\n")
 
 
 def missing() -> list[str]:
@@ -82,4 +87,11 @@ def missing() -> list[str]:
 
 
 if __name__ == "__main__":
-    asyncio.run(record(sys.argv[1:] or missing()))
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument("--release", metavar="VERSION", help="record all scenarios into a folder of this name")
+    options = parser.parse_args()
+    if options.release:
+        asyncio.run(record(options.names or list(SCENARIOS), FOLDER / options.release))
+    else:
+        asyncio.run(record(options.names or missing()))

@@ -9,20 +9,19 @@ import sys
 from pathlib import Path
 
 from temporalio.client import WorkflowHistory
-from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
 
-from worker import WORKFLOWS
+from worker import build_replayer
 
 
 async def replay(files: list[Path]) -> dict[str, str | None]:
-    replayer = Replayer(workflows=WORKFLOWS, workflow_runner=UnsandboxedWorkflowRunner())
+    replayer = build_replayer()
     out = {}
     for file in files:
         text = file.read_text("utf-8")
         begun = json.loads(text)["events"][0]["workflowExecutionStartedEventAttributes"]
         history = WorkflowHistory.from_json(begun["workflowId"], text)  # children are called after their parent
         found = await replayer.replay_workflow(history, raise_on_replay_failure=False)
-        out[file.name] = None if found.replay_failure is None else str(found.replay_failure)
+        out[str(file)] = None if found.replay_failure is None else str(found.replay_failure)
     return out
 
 

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from temporalio import activity
 from temporalio.client import Client
+from temporalio.common import WorkerDeploymentVersion
 
 import worker
 from activities.registry import Registry
@@ -66,13 +67,15 @@ class Workers:
         self._server, self._queue, self._executor = server, queue, executor
 
     @asynccontextmanager
-    async def serving(self, *registries: Registry) -> AsyncIterator[None]:
+    async def serving(
+        self, *registries: Registry, deployment: WorkerDeploymentVersion | None = None
+    ) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
             with pytest.MonkeyPatch.context() as environment:
                 environment.setenv("TEMPORAL_ADDRESS", self._server.address)
                 clients = [await worker.connect() for _ in registries]
             for client, registry in zip(clients, registries, strict=True):
-                settings = worker.Settings(task_queue=self._queue, shutdown_seconds=1)
+                settings = worker.Settings(task_queue=self._queue, shutdown_seconds=1, deployment=deployment)
                 with warnings.catch_warnings(action="ignore", category=UserWarning):  # fewer threads than slots
                     built = worker.build(client, settings, registry, self._executor)
                 await stack.enter_async_context(built)

@@ -1,0 +1,97 @@
+"""``acts deploy-check``: the open runs of a queue are replayed with the code here, and nothing else happens to them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from temporalio.client import Client, WorkflowHistory
+
+from cli.commands.deploy_check import CheckOptions
+from cli.runs import replaying
+from tests.cli.conftest import Acts, new_name, wait_for_approvals
+from tests.support import assert_eventually
+
+OTHER = "Nondeterminism error: Activity id of scheduled event"
+HISTORIES = Path(__file__).parents[1] / "replay" / "histories"
+
+
+def waiting_plan(folder: Path) -> Path:
+    tool = {"type": "object", "properties": {"_tool": {"const": "say"}, "_activity": {"const": "no.matter"}}}
+    plan = {"config": {"approve": {"plan": True}},
+            "context": [{"type": "tool", "tool": tool}, {"type": "plan", "plan": [{"_tool": "say"}]}]}  # fmt: skip
+    file = folder / "waiting.json"
+    file.write_text(json.dumps(plan), "utf-8")
+    return file
+
+
+@pytest.fixture
+async def waiting_run(acts: Acts, client: Client, tmp_path: Path) -> AsyncIterator[str]:
+    run = new_name()
+    assert acts("run", "--detach", "--id", run, str(waiting_plan(tmp_path))).exit_code == 0
+    await wait_for_approvals(client, run)
+
+    async def is_listed() -> bool:
+        return (await client.count_workflows(f"WorkflowId = '{run}' AND ExecutionStatus = 'Running'")).count == 1
+
+    await assert_eventually(is_listed, why="the server lists the run")
+    yield run
+    await client.get_workflow_handle(run).terminate()
+
+
+async def test_the_open_runs_of_the_queue_are_replayed(acts: Acts, client: Client, waiting_run: str) -> None:
+    done = acts("deploy-check", "--query", f"WorkflowId = '{waiting_run}'", "--json")
+    assert (done.exit_code, json.loads(done.stdout)) == (0, {"open": 1, "checked": 1, "failed": 0, "failures": []})
+    done = acts("deploy-check", "--query", f"WorkflowId = '{waiting_run}'")
+    assert "1 open run of 1 replay with this code (1 Plan)" in done.stdout
+    none = acts("deploy-check", "--query", "WorkflowId = 'nobody'")
+    assert (none.exit_code, none.stdout) == (0, "no open runs that these workers would take\n")
+
+
+async def test_a_run_that_does_not_replay_is_named_with_the_reason(
+    acts: Acts, waiting_run: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import worker
+    from workflows.background import BackgroundWorkflow
+
+    monkeypatch.setattr(worker, "WORKFLOWS", [BackgroundWorkflow])  # code that knows no ``Plan`` any more
+    done = acts("deploy-check", "--query", f"WorkflowId = '{waiting_run}'")
+    assert done.exit_code == 1
+    assert f"error: {waiting_run}: Plan does not replay: " in done.stderr
+    assert "0 open runs of 1 replay with this code (1 Plan); 1 do not" in done.stdout
+
+
+def test_the_query_leaves_pinned_runs_to_their_version() -> None:
+    narrow, wide = CheckOptions("A = 1 OR B = 2", queue="q"), CheckOptions(has_pinned=True, queue="it's")
+    assert narrow.visibility_query().endswith(
+        "TaskQueue = 'q' AND (TemporalWorkflowVersioningBehavior IS NULL OR "
+        "TemporalWorkflowVersioningBehavior != 'Pinned') AND (A = 1 OR B = 2)"
+    )
+    assert wide.visibility_query().endswith("TaskQueue = 'it\\'s'")
+
+
+async def replayed(*histories: WorkflowHistory) -> list[tuple[str, str | None]]:
+    async def each() -> AsyncIterator[WorkflowHistory]:
+        for history in histories:
+            yield history
+
+    return [(v.id, v.error) async for v in replaying.replay_histories(each())]
+
+
+def history(id_: str, change: Any = None, events: int | None = None) -> WorkflowHistory:
+    text = (HISTORIES / "join.json").read_text("utf-8")
+    whole = replaying.read_history(change(text) if change else text, id_)
+    return WorkflowHistory(id_, whole.events[:events])
+
+
+async def test_a_history_replays_a_changed_one_does_not_and_a_fresh_one_has_nothing_to_replay() -> None:
+    assert await replayed(
+        history("same"), history("fresh", events=2), history("open", events=8),
+        history("other", lambda text: text.replace("1:wait0", "9:other")),
+    ) == [
+        ("same", None), ("open", None),
+        ("other", f"{OTHER} '9:other' does not match activity id of activity command '1:wait0'"), ("fresh", None),
+    ]  # fmt: skip
