@@ -1,9 +1,13 @@
-"""Commands that try out plans of one's own. The command line only: what a command does is imported when it runs."""
+"""Commands by which people begin plans of their own and test them.
+
+The command line only: what a command does is imported when it runs.
+"""
 
 # ruff: noqa: FBT002 - a flag of the command line is a bool with a default
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -22,6 +26,20 @@ _MinCoverage = Annotated[
     float, typer.Option(min=0, max=100, metavar="PERCENT", help="Fail if the cases reach fewer of all outcomes.")
 ]
 _Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Also list the cases that passed.")]
+_Folder = Annotated[
+    Path, typer.Argument(metavar="[FOLDER]", help="Where to write (default: here).", show_default=False)
+]
+
+
+@command
+def init(folder: _Folder = Path(), as_json: AsJson = False) -> ExitCode:
+    """Write a plan with tools, tests and a README into a folder; it runs at once.
+
+    Example: `acts init my-plans && cd my-plans && acts test`
+    """
+    from cli.commands import init as implementation
+
+    return implementation.init(folder, as_json=as_json)
 
 
 @command

@@ -60,7 +60,9 @@ def rehearse_plan() -> Callable[..., Rehearsal]:
     ``result``, ``started``, ``complaints``.
     """
     from cli.testing import plan_tests
+    from cli.text.project_file import load_project_file
 
+    load_project_file()
     return plan_tests.rehearse_plan
 
 
@@ -73,8 +75,10 @@ class PlanTestFile(pytest.File):
         """One item per case."""
         from cli.command_errors import CommandError
         from cli.testing.plan_tests import PlanTests
+        from cli.text.project_file import load_project_file
 
         try:
+            load_project_file()
             self.tests = PlanTests(self.path)
         except CommandError as error:
             raise self.CollectError("\n".join(_block_text(block) for block in error.blocks)) from None
