@@ -51,6 +51,7 @@ from activities.providers.endpoints import check_environment as check_endpoints
 from activities.providers.http_clients import close_clients
 from activities.registry import Registry, RegistryError, activity_name, from_environment
 from activities.task_queues import check_queues
+from activities.tool_list import tool_list
 from activities.worker_versions import VersionInterceptor, WorkerVersions, missing_activity
 from acts.language.errors import format_choices
 from acts.language.wire import TASK_QUEUE
@@ -180,7 +181,8 @@ def build(
     versions, loader = WorkerVersions(registry, settings.deployment), Loader(settings.delegates)
     own: list[Callable[..., Any]] = [
         registry.lookup(versions.others_may_know), versions.look_up_everywhere(),
-        ask_model, check_queues, check_search_attributes, first_attempt, loader.activity(),
+        tool_list(registry, versions), ask_model, check_queues, check_search_attributes, first_attempt,
+        loader.activity(),
     ]  # fmt: skip
     own += registry.server_activities
     wrap = watches.start_processes(settings.activity_processes)

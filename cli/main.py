@@ -9,6 +9,7 @@ from __future__ import annotations
 
 # isort: off
 from cli.entries import start  # noqa: F401 - each registers its commands
+from cli.entries import testing  # noqa: F401
 from cli.entries import read  # noqa: F401
 from cli.entries import plans  # noqa: F401
 from cli.entries import steering  # noqa: F401

@@ -34,6 +34,8 @@ Older = Annotated[str | None, typer.Option(metavar="TIME", help="Started before 
 AllRuns = Annotated[bool, typer.Option("--all", "-a", help="Also runs below others: delegates, instances.")]
 WatchList = Annotated[bool, typer.Option("--watch", "-w", help="Show it again every two seconds.")]
 ShowOnly = Annotated[bool, typer.Option("--show", help="Print the commands for an administrator; change nothing.")]
+Here = Annotated[bool, typer.Option("--here", help="Ask no worker: list what this environment loads.")]
+ToolName = Annotated[str | None, typer.Argument(metavar="[TOOL]", help="One tool: its schema.", show_default=False)]
 AsMermaid = Annotated[bool, typer.Option("--mermaid", help="As a Mermaid flowchart.")]
 Agent = Annotated[
     bool | None,

@@ -21,6 +21,8 @@ A run that was rejected or cancelled, or is partial, ends with 1 as well.
 
 The server: TEMPORAL_ADDRESS or a profile of Temporal's configuration, else the dev
 server of this folder (`acts dev`), else 127.0.0.1:7233.
+
+Begin with `acts init my-plans`; tab completion: `acts --install-completion`.
 """
 
 
@@ -48,7 +50,6 @@ class Program(typer.Typer):
 app = Program(
     name="acts",
     help=HELP,
-    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     no_args_is_help=True,
@@ -69,8 +70,19 @@ Version_ = Annotated[
 
 
 @app.callback()
-def main(version: Version_ = False) -> None:  # noqa: FBT002 - a flag of the command line
-    """The options of the program itself."""
+def main(version: Version_ = False) -> None:  # noqa: ARG001, FBT002 - a flag of the command line, which exits
+    """The options of the program itself. The settings of the folder hold before a command reads its options."""
+    if not os.path.isfile("acts.toml"):  # noqa: PTH113 - `acts COMMAND --help` needs nothing else of pathlib
+        return
+    from cli.command_errors import CommandError
+    from cli.console import print_blocks
+    from cli.text.project_file import load_project_file
+
+    try:
+        load_project_file()
+    except CommandError as error:
+        print_blocks(error.blocks)
+        raise typer.Exit(error.code) from None
 
 
 ExitCode = int | Coroutine[Any, Any, int]

@@ -65,6 +65,8 @@ PENDING_PARAMETERS: Final = "pendingParameters"
 REGISTRY: Final = "acts.registry"
 # … this one asks the workers of all versions on a queue,
 LOOK_UP_EVERYWHERE: Final = "acts.lookup"
+# … this one lists everything that a worker serves,
+LIST_TOOLS: Final = "acts.tools"
 # … this one finds the first attempt of a cron run that is retried,
 FIRST_ATTEMPT: Final = "acts.firstAttempt"
 # … this one asks the server which task queues have workers,

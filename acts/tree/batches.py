@@ -225,6 +225,11 @@ def expand_template(prepared: ValidatedPlan, instances: Sequence[str]) -> Valida
     """The plan of a child with several instances of a template: its Calls, once for each instance."""
     if len(instances) <= 1 or not is_template(prepared.request, prepared.nodes):
         return prepared
+    return copy_for_instances(prepared, instances)
+
+
+def copy_for_instances(prepared: ValidatedPlan, instances: Sequence[str]) -> ValidatedPlan:
+    """A template with its Calls once for each instance, to be walked by one run."""
     nodes = [replace(n, instance=i, name=f"{i}/{n.id}") for i in instances for n in _listed(prepared)]
     graph, _ = build_graph(nodes, prepared.initial_log.has_initially)
     mode = prepared.request.plan.mode if prepared.request.plan is not None else "eager"

@@ -61,7 +61,7 @@ async def run(file: str, options: RunOptions) -> int:
     source = read_source(file)
     request = add_inputs(source.value, options.inputs)
     preflight = run_preflight(request, file=None if file == STDIN else file, agent=options.agent)
-    blocks = problem_blocks(preflight.problems, source)
+    blocks = problem_blocks(preflight.problems_for_worker, source)
     if preflight.errors:
         raise CommandError(*blocks)
     print_blocks(blocks)

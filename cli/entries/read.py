@@ -10,6 +10,7 @@ from cli.options import (
     ByModel,
     ByTool,
     Depth,
+    Here,
     InstanceView,
     Limit,
     MinCost,
@@ -19,6 +20,7 @@ from cli.options import (
     Run,
     RunId,
     Since,
+    ToolName,
     ValuePath,
     Waiting,
     WatchList,
@@ -68,3 +70,14 @@ def diff(run: Run) -> ExitCode:
     from cli.commands import diff as implementation
 
     return implementation.diff(run)
+
+
+@command
+def tools(name: ToolName = None, here: Here = False, as_json: AsJson = False) -> ExitCode:
+    """List the tools that the workers serve; with a name, the schema of one.
+
+    Examples: `acts tools`, `acts tools chargeCard`, `acts tools --here`
+    """
+    from cli.commands import list_tools as implementation
+
+    return implementation.tools(name, here=here, as_json=as_json)

@@ -17,7 +17,7 @@ from acts.simulation.forecast_vs_actual import actual_figures, compare, expected
 from cli.command_errors import CommandError
 from cli.runs.billed_actions import count_actions
 from cli.runs.run_reader import RunReader
-from cli.text.preflight import run_preflight
+from cli.text.preflight import UNSEEN_TOOL, run_preflight
 
 MAX_CALLS: Final = (
     500  # up to 64 combinations of outcomes of so many Calls take some seconds; `acts simulate` may take more
@@ -56,7 +56,7 @@ def _simulate(request: Json) -> dict[str, Any] | None:
 
     try:
         preflight = run_preflight(request, agent=False)
-        if preflight.errors or preflight.calls > MAX_CALLS or any(p.code == "unseenTool" for p in preflight.problems):
+        if preflight.errors or preflight.calls > MAX_CALLS or any(p.code == UNSEEN_TOOL for p in preflight.problems):
             return None
         return simulate(request, preflight.tools, preflight.served)
     except (InvalidRequest, CommandError):

@@ -187,17 +187,27 @@ def ended_error(run: str) -> CommandError:
 
 async def has_pollers(client: Client, queue: str) -> bool:
     """False if no worker has polled this queue for workflow tasks lately; True if the server cannot tell."""
+    from temporalio.service import RPCError
+
+    try:
+        return bool(await read_pollers(client, queue))
+    except RPCError:
+        return True
+
+
+async def read_pollers(client: Client, queue: str, *, is_for_activities: bool = False) -> list[str]:
+    """The identities of the workers that have polled this queue lately.
+
+    Raises:
+        RPCError: the server does not say.
+    """
     from temporalio.api.enums.v1 import TaskQueueType
     from temporalio.api.taskqueue.v1 import TaskQueue
     from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
-    from temporalio.service import RPCError
 
+    type_ = TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY if is_for_activities else TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW
     request = DescribeTaskQueueRequest(
-        namespace=client.namespace,
-        task_queue=TaskQueue(name=queue),
-        task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
+        namespace=client.namespace, task_queue=TaskQueue(name=queue), task_queue_type=type_
     )
-    try:
-        return bool((await client.workflow_service.describe_task_queue(request, timeout=RPC)).pollers)
-    except RPCError:
-        return True
+    answer = await client.workflow_service.describe_task_queue(request, timeout=RPC)
+    return [poller.identity for poller in answer.pollers]

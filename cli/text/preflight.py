@@ -9,6 +9,7 @@ Laws of this file:
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,6 +28,7 @@ FOLDERS: Final = "ACTS_TOOLS"
 SERVERS: Final = "ACTS_MCP"
 DELEGATES: Final = "ACTS_DELEGATES"
 EXAMPLES: Final = Path(__file__).resolve().parent.parent.parent / "examples"
+UNSEEN_TOOL: Final = "unseenTool"
 # Problems that depend on what an unseen Tool may write
 _DEPENDS_ON_TOOLS: Final = ("unknownReference", "cycle")
 
@@ -52,6 +54,13 @@ class Preflight:
     def errors(self) -> list[Problem]:
         """The problems that every worker would report."""
         return [p for p in self.problems if p.fatal]
+
+    @property
+    def problems_for_worker(self) -> list[Problem]:
+        """The problems without those that come from Tools which only the worker knows: it reports them at once."""
+        if not any(p.code == UNSEEN_TOOL for p in self.problems):
+            return self.problems
+        return [p for p in self.problems if p.fatal or p.code not in (UNSEEN_TOOL, *_DEPENDS_ON_TOOLS)]
 
     @property
     def calls(self) -> int:
@@ -87,7 +96,7 @@ def run_preflight(
     if missing:
         unseen = missing if any(p.fatal and p.code in _DEPENDS_ON_TOOLS for p in problems) else []
         problems = [replace(p, severity="warning") if p.code in _DEPENDS_ON_TOOLS else p for p in problems]
-        problems += [_unseen_tool(request, n) for n in missing]
+        problems.append(_unseen_tools(request, missing))
     return Preflight(problems, tools, (*served, *unsure), request, as_agent, why, tuple(unseen))
 
 
@@ -194,11 +203,18 @@ def _relax(problems: list[Problem], with_activities: list[Problem]) -> list[Prob
     ]
 
 
-def _unseen_tool(request: Request, name: str) -> Problem:
-    at = next(m.index for m in request.context if isinstance(m, ToolMessage) and m.tool in (name, f"Tool.{name}"))
-    text = f'the tool "{name}" is not registered here, so its calls were not checked'
-    hint = f"the worker may have it; {MODULES} and {FOLDERS} say what is loaded here"
-    return Problem("unseenTool", text, pointer("context", at, "tool"), hint=hint, severity="warning")
+def _unseen_tools(request: Request, names: Sequence[str]) -> Problem:
+    """One warning for all Tools that this environment does not load, at the first of them."""
+    at = next(m.index for m in request.context if isinstance(m, ToolMessage) and m.tool in _spellings(names))
+    which = f"tool{'s' * (len(names) > 1)} {format_choices([json.dumps(n, ensure_ascii=False) for n in names])}"
+    verb, whose = ("are", "their") if len(names) > 1 else ("is", "its")
+    text = f"the {which} {verb} not registered here, so {whose} calls were not checked"
+    hint = f"the worker may have them (`acts tools` asks it); {MODULES} and {FOLDERS} say what is loaded here"
+    return Problem(UNSEEN_TOOL, text, pointer("context", at, "tool"), hint=hint, severity="warning")
+
+
+def _spellings(names: Sequence[str]) -> list[str]:
+    return [*names, *(f"Tool.{name}" for name in names)]
 
 
 def _stand_in(name: str) -> dict[str, Any]:
