@@ -23,6 +23,7 @@ fit comes back as near as possible, and never as an exception.
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -351,20 +352,21 @@ class _Bridge:
     def _union_of(self, notes: dict[str, Any], options: list[Json], schema: Json) -> Node:
         """A union of the options of ``schema``; JSON text where they could not be told apart."""
         branches: list[Branch] = []
-        wires: list[dict[str, Any]] = []
+        wires: dict[str, dict[str, Any]] = {}  # by their text: thousands of alternatives are not compared pairwise
         for option in options:
             node = self.build(option)
             if isinstance(node, UnionNode) and "description" not in node.wire:
                 branches += node.branches
-                wires += [w for w in node.wire["anyOf"] if w not in wires]
+                for wire in node.wire["anyOf"]:
+                    wires.setdefault(json.dumps(wire), wire)
             else:
                 branches.append(Branch(node, self._validator(option)))
-                wires += [node.wire] if node.wire not in wires else []
+                wires.setdefault(json.dumps(node.wire), node.wire)
         if self.dialect != "unenforced" and self._is_ambiguous([b.node for b in branches]):
             return self._text_node(schema)
         if len(branches) == 1 and not notes:
             return branches[0].node
-        return UnionNode({**description_with_limits(notes, {}), "anyOf": wires}, tuple(branches))
+        return UnionNode({**description_with_limits(notes, {}), "anyOf": [*wires.values()]}, tuple(branches))
 
     def _is_ambiguous(self, nodes: list[Node]) -> bool:
         """True when JSON text and a plain string, or for OpenAI two objects, could be mistaken for each other."""

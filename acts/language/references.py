@@ -270,24 +270,33 @@ def paths(tree: Expression) -> tuple[Path, ...]:
     if isinstance(tree, Path):
         return (tree,)
     collected: list[Path] = []
-    _collect_paths(tree, collected)
+    pending: list[Expression] = [tree]
+    while pending:
+        part = _negated(pending.pop())
+        if isinstance(part, Path):
+            collected.append(part)
+        else:
+            pending.extend(reversed(operands(part)))
     return tuple(collected)
 
 
-def _collect_paths(tree: Expression, collected: list[Path]) -> None:
-    for term in operands(tree):
-        if isinstance(term, Path):
-            collected.append(term)
-        else:
-            _collect_paths(term, collected)
+def _negated(tree: Expression) -> Expression:
+    """What an expression negates, however often: it has the same paths."""
+    while isinstance(tree, Not):
+        tree = tree.term
+    return tree
 
 
 def is_provided(tree: Expression, has: Callable[[Path], bool]) -> bool:
     """True when ``has`` is true of every path of one alternative of the expression."""
+    tree = _negated(tree)
     if isinstance(tree, Path):
         return has(tree)
-    terms = (is_provided(term, has) for term in operands(tree))
-    return any(terms) if isinstance(tree, AnyOf) else all(terms)
+    is_any = isinstance(tree, AnyOf)
+    for term in operands(tree):  # no generators: an expression may have thousands of operands
+        if is_provided(term, has) is is_any:
+            return is_any
+    return not is_any
 
 
 def count_alternatives(tree: Expression) -> tuple[int, int]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from acts.language.errors import truncate
@@ -32,6 +34,11 @@ _SAMPLE_ITEMS: Final = 50
 # Characters of a key in the beginning of a large object
 _MAX_KEY: Final = 100
 IN_PART: Final = "(in part)"
+# Adding up sizes takes about eight times as long as encoding, and is done once
+_LEVELS_MEASURED: Final = 8
+
+ShowPart = Callable[[Json, Path | None, int], Json]
+"""Shows a part of a value, which is at a path, in so many bytes."""
 
 TAGS: Final = (
     "text", "data", "outcomes", "problems", "earlier", "plan", "error", "call", "tool", "tools", "state", "input",
@@ -58,25 +65,61 @@ def in_part(value: Json, path: Path | None, limit: int = LARGE_VALUE_BYTES) -> J
 
     ``path`` is where a Call can read all of it; None: nowhere.
     """
-    size = json_size(value)
+    return _in_part(value, path, limit, _PartSizes(), 0)
+
+
+class _PartSizes:
+    """The JSON sizes of a value and of its parts, asked for on the way down.
+
+    The first levels are measured by the encoder, which is quick. A deep value would be measured once for each of its
+    levels so: from ``_LEVELS_MEASURED`` on, sizes are added up and remembered.
+    """
+
+    def __init__(self) -> None:
+        self._sizes: dict[int, int] = {}
+
+    def size(self, value: Json, depth: int) -> int:
+        """What ``json_size`` returns, of a part of the value at this depth."""
+        return json_size(value) if depth < _LEVELS_MEASURED else self._add_up(value)
+
+    def _add_up(self, value: Json) -> int:
+        if not isinstance(value, (dict, list)):
+            return json_size(value)
+        if (size := self._sizes.get(id(value))) is not None:
+            return size
+        parts = value.items() if isinstance(value, dict) else enumerate(value)
+        nested = {key: self._add_up(part) for key, part in parts if isinstance(part, (dict, list))}
+        # The encoder counts the rest, with a digit in place of each nested value
+        if isinstance(value, dict):
+            size = json_size({key: 0 if key in nested else part for key, part in value.items()})
+        else:
+            size = json_size([0 if i in nested else part for i, part in enumerate(value)])
+        self._sizes[id(value)] = size = size + sum(nested.values()) - len(nested)
+        return size
+
+
+def _in_part(value: Json, path: Path | None, limit: int, sizes: _PartSizes, depth: int) -> Json:
+    size = sizes.size(value, depth)
     if size <= limit:
         return value
     # Without the bound each level would be tried three times, for as many levels as the value has
     if isinstance(value, dict) and len(value) <= _MAX_KEYS and limit >= _LEAST_BEGINNING_BYTES:
         for share in (2, 8, 32):
-            parts = {k: in_part(v, _below(path, k), limit // share) for k, v in value.items()}
+            parts = {k: _in_part(v, _below(path, k), limit // share, sizes, depth + 1) for k, v in value.items()}
             if json_size(parts) <= limit:
                 return parts
     if limit < _LEAST_PART_BYTES and isinstance(value, (dict, list)):  # so small a part says nothing
         return {IN_PART: f"{len(value):,} {'keys' if isinstance(value, dict) else 'items'}, {size:,} bytes"}
-    return _digest(value, path, size, min(max(limit // _BEGINNING, _LEAST_BEGINNING_BYTES), _MOST_BEGINNING_BYTES))
+    room = min(max(limit // _BEGINNING, _LEAST_BEGINNING_BYTES), _MOST_BEGINNING_BYTES)
+    show = partial(_in_part, sizes=sizes, depth=depth + 1)
+    return _digest(value, path, size, room, show)
 
 
 def _below(path: Path | None, name: str) -> Path | None:
     return None if path is None else Path(path.kind, (*path.names, name))
 
 
-def _digest(value: Json, path: Path | None, size: int, room: int) -> Json:
+def _digest(value: Json, path: Path | None, size: int, room: int, show: ShowPart) -> Json:
     """``{"(in part)": shape, "begins": …, "keys"?: …, "whole"?: reference}``; ``room`` bytes for the beginning."""
     more: dict[str, Json] = {} if path is None else {"whole": str(path)}
     if isinstance(value, str):
@@ -85,18 +128,18 @@ def _digest(value: Json, path: Path | None, size: int, room: int) -> Json:
     if isinstance(value, list):
         text = f"a list of {len(value):,} items, {size:,} bytes"
         keys = _describe_items(value)
-        begins = _first_items(value, path, room)
+        begins = _first_items(value, path, room, show)
         return {IN_PART: text, "begins": begins, **({"keys": keys} if keys else {}), **more}
     if isinstance(value, dict):
         text = f"an object of {len(value):,} keys, {size:,} bytes"
-        return {IN_PART: text, "begins": _first_keys(value, path, room), **more}
+        return {IN_PART: text, "begins": _first_keys(value, path, room, show), **more}
     return {IN_PART: f"a number of {size:,} digits", **more}
 
 
-def _first_items(value: list[Json], path: Path | None, room: int) -> list[Json]:
+def _first_items(value: list[Json], path: Path | None, room: int, show: ShowPart) -> list[Json]:
     out: list[Json] = []
     for index, item in enumerate(value):
-        shown = in_part(item, _below(path, str(index)), room // 2)
+        shown = show(item, _below(path, str(index)), room // 2)
         room -= json_size(shown)
         if out and room < 0:
             break
@@ -104,10 +147,10 @@ def _first_items(value: list[Json], path: Path | None, room: int) -> list[Json]:
     return out
 
 
-def _first_keys(value: dict[str, Json], path: Path | None, room: int) -> dict[str, Json]:
+def _first_keys(value: dict[str, Json], path: Path | None, room: int, show: ShowPart) -> dict[str, Json]:
     out: dict[str, Json] = {}
     for key, item in value.items():
-        shown = in_part(item, _below(path, key), room // 2)
+        shown = show(item, _below(path, key), room // 2)
         room -= json_size(shown) + len(key.encode())
         if out and room < 0:
             break

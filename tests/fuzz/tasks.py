@@ -55,9 +55,28 @@ def as_text(value: Json) -> bytes:
 
 
 def sized(value: Json) -> bytes:
-    """The same, or a small stand-in where the generator went over the size of one payload."""
-    data = as_text(value)
-    return data if len(data) <= MAX_BYTES else b"[]"
+    """The same, or a small stand-in where the generator went over the size of one payload.
+
+    A mutation doubles parts without copying them, so gigabytes of text may come from kilobytes of values: the size is
+    computed first, once for each part.
+    """
+    return as_text(value) if text_size(value, {}) <= MAX_BYTES else b"[]"
+
+
+def text_size(value: Json, sizes: dict[int, int]) -> int:
+    """The length of ``as_text(value)``; ``sizes`` remembers that of each list and object by its ``id``."""
+    if not isinstance(value, (dict, list)):
+        return len(as_text(value))
+    size = sizes.get(id(value))
+    if size is None:
+        inner = value.values() if isinstance(value, dict) else value
+        if not any(isinstance(part, (dict, list)) for part in inner):
+            size = len(as_text(value))
+        else:
+            size = 2 + max(0, len(value) - 1) + sum(text_size(part, sizes) for part in inner)
+            size += sum(len(as_text(key)) + 1 for key in value) if isinstance(value, dict) else 0
+        sizes[id(value)] = size
+    return size
 
 
 # -- cases -----------------------------------------------------------------------
