@@ -55,6 +55,7 @@ _FIRST_PAUSE_SECONDS: Final = 0.05
 _LONGEST_PAUSE_SECONDS: Final = 2.0
 # Between two lines of the log about a store that is away
 _LOG_SECONDS: Final = 10.0
+_NEVER: Final = float("-inf")
 
 
 class ContentCache:
@@ -95,7 +96,7 @@ class _Shared:
     threads: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(THREADS, "storage"))
     stored: OrderedDict[tuple[str, str], tuple[float, dict[str, str]]] = field(default_factory=OrderedDict)
     lock: threading.Lock = field(default_factory=threading.Lock)
-    logged_at: float = float("-inf")
+    logged_at: float = _NEVER
 
 
 class ContentDriver(StorageDriver):
@@ -142,7 +143,7 @@ class ContentDriver(StorageDriver):
         data = payload.SerializeToString(deterministic=True)  # the order of metadata must not change the hash
         digest, shared = sha256(data), self._shared
         with shared.lock:
-            stored_at, claim = shared.stored.get((namespace, digest), (float("-inf"), {}))
+            stored_at, claim = shared.stored.get((namespace, digest), (_NEVER, {}))
         if time.monotonic() - stored_at > STORED_SECONDS:
             claim = self.contents.put(namespace, digest, data)
             with shared.lock:
@@ -168,13 +169,17 @@ class ContentDriver(StorageDriver):
         loop = asyncio.get_running_loop()
         while True:
             try:
-                return await loop.run_in_executor(self._shared.threads, operation)
+                result = await loop.run_in_executor(self._shared.threads, operation)
             except (StorageUnavailable, ContentMissing) as error:
                 is_missing = isinstance(error, ContentMissing)
                 patience = min(self._patience, MISSING_PATIENCE_SECONDS) if is_missing else self._patience
                 if time.monotonic() - began + pause > patience:
                     raise
-                self._log(error)
+                if not is_missing:
+                    self._log(error)
+            else:
+                self._log_return()
+                return result
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
@@ -182,3 +187,8 @@ class ContentDriver(StorageDriver):
         if time.monotonic() - self._shared.logged_at > _LOG_SECONDS:
             self._shared.logged_at = time.monotonic()
             logger.warning("external storage: %s; it is tried again, and nothing is lost meanwhile", error)
+
+    def _log_return(self) -> None:
+        if self._shared.logged_at != _NEVER:
+            self._shared.logged_at = _NEVER
+            logger.warning("external storage: %s is back", self.contents.describe())
