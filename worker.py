@@ -11,6 +11,7 @@
     ACTS_DELEGATE_PRIVATE_HOSTS  host:port where the address need not be public
     ANTHROPIC_*, OPENAI_*  keys and addresses of model providers (docs/models.md)
     ACTS_MODELS            a file with model endpoints: ``NAME/MODEL`` (docs/models.md)
+    ACTS_STORAGE           where values above 128 KiB are kept: file:<folder> or s3://bucket/prefix (docs/storage.md)
     ACTS_KEEP_PROMPTS      a folder for requests to models and their answers (docs/models.md)
     ACTS_OPENAI_API        the API to use with OpenAI or a compatible server (docs/models.md)
     ACTS_MAX_ACTIVITIES    how many Activities run at once (500)
@@ -55,13 +56,15 @@ from activities.tool_list import tool_list
 from activities.worker_versions import VersionInterceptor, WorkerVersions, missing_activity
 from acts.language.errors import format_choices
 from acts.language.wire import TASK_QUEUE
+from connection.content_store import StorageError
 from connection.converter import worker_converter
+from connection.storage import activity_converter, driver_from_environment
 from delegates.sources import DelegateSources, DelegateSourcesError
 from delegates.sources import from_environment as delegates_from_environment
 from worker_runtime.deployment import DeploymentError, deployment_config, read_version
 from worker_runtime.memory_watch import MemoryWatch, read_container_limit
 from worker_runtime.process_watch import limit_stop
-from worker_runtime.sdk_internals import find_eviction, lift_deadlock_timeout
+from worker_runtime.sdk_internals import find_eviction, lift_deadlock_timeout, replace_activity_converter
 from worker_runtime.task_slots import TaskSlots
 from worker_runtime.tool_loop import ToolLoopInterceptor
 from worker_runtime.watched_runner import WatchedRunner
@@ -133,7 +136,8 @@ class Settings:
             delegates, deployment = delegates_from_environment(), read_version()
             check_endpoints()
             check_folder()
-        except (DelegateSourcesError, DeploymentError, EndpointsError) as error:
+            driver_from_environment(creates=True)
+        except (DelegateSourcesError, DeploymentError, EndpointsError, StorageError) as error:
             raise SettingsError(str(error)) from error
         except OSError as error:
             raise SettingsError(f"ACTS_KEEP_PROMPTS names no folder that can be written: {error}") from error
@@ -224,6 +228,7 @@ def build(
     )
     # In place of the SDK's detector: it fails each task of two seconds, and the server begins it again, for ever
     lift_deadlock_timeout(worker)
+    replace_activity_converter(worker, activity_converter)
     watches.memory.evict = find_eviction(worker)
     return worker
 

@@ -11,13 +11,16 @@ from typing import TYPE_CHECKING
 
 from temporalio.converter import DataConverter
 
+from connection.storage import with_storage
+
 if TYPE_CHECKING:
     from temporalio.converter import FailureConverter
 
 
 def worker_converter(failures: type[FailureConverter]) -> DataConverter:
     """The converter of a worker, whose failures are converted by ``failures``."""
-    return _with_environment(dataclasses.replace(DataConverter.default, failure_converter_class=failures))
+    converter = dataclasses.replace(DataConverter.default, failure_converter_class=failures)
+    return _with_environment(converter, is_worker=True)
 
 
 def client_converter() -> DataConverter:
@@ -27,5 +30,5 @@ def client_converter() -> DataConverter:
     return _with_environment(pydantic_data_converter)
 
 
-def _with_environment(converter: DataConverter) -> DataConverter:
-    return converter
+def _with_environment(converter: DataConverter, *, is_worker: bool = False) -> DataConverter:
+    return with_storage(converter, is_worker=is_worker)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from temporalio.converter import DataConverter
+
 
 def lift_deadlock_timeout(worker: Any) -> None:
     """Switch the SDK's own detector off, and leave workflow tasks in threads.
@@ -21,6 +23,17 @@ def lift_deadlock_timeout(worker: Any) -> None:
             "_WorkflowWorker._deadlock_timeout_seconds"
         )
     inner._deadlock_timeout_seconds = None  # noqa: SLF001 - no public way
+
+
+def replace_activity_converter(worker: Any, replace: Callable[[DataConverter], DataConverter]) -> None:
+    """Give Activities another data converter than workflow tasks: the two can wait for storage for different times."""
+    inner = getattr(worker, "_activity_worker", None)
+    if inner is None or not hasattr(inner, "_data_converter"):
+        raise RuntimeError(
+            "this version of temporalio keeps the converter of activities elsewhere; 1.35 has it as "
+            "_ActivityWorker._data_converter"
+        )
+    inner._data_converter = replace(inner._data_converter)  # noqa: SLF001 - no public way
 
 
 def find_eviction(worker: Any) -> Callable[[str], None]:

@@ -23,6 +23,7 @@ from workflows.runtime.activity_calls import activity_options, retry_policy
 from workflows.runtime.children import start_child
 from workflows.runtime.lifeline import Lifeline
 from workflows.runtime.missed_activities import MissedActivity, miss_of
+from workflows.runtime.payload_limits import decide_storage
 from workflows.runtime.payloads import NOTHING, decode_record, decode_signal, encode, encode_record
 
 
@@ -31,6 +32,7 @@ class BackgroundWorkflow:
     """Runs what is behind a Call without ``_outputPath``; outlives the plan that started it."""
 
     def __init__(self) -> None:
+        self.uses_storage = decide_storage()
         self._lifeline = Lifeline()
         self._show = partial(_show, "")
 

@@ -21,6 +21,7 @@ from acts.views.run_views import PlanView, forecast_plan
 from workflows.runtime import results
 from workflows.runtime.handlers import RunWorkflow
 from workflows.runtime.model_calls import own_context
+from workflows.runtime.payload_limits import max_payload_bytes
 from workflows.runtime.payloads import NOTHING, decode_record, decode_request, record_type
 from workflows.runtime.provided import data_message
 from workflows.runtime.startup import complete_position, prepare_request
@@ -106,7 +107,8 @@ async def plan_setup(value: RawValue, state: PlanState | None, input_type: type[
     if state is None or state.position is None:
         position = position.with_budget(workflow.info().workflow_id, parsed.config.budget)
         position = position.with_limit(parsed.config.maxParallel, lease)
-    return PlanSetup(raw, prepared, capabilities, position, source or own_context(len(parsed.context)), own, lease)
+    return PlanSetup(raw, prepared, capabilities, position, source or own_context(len(parsed.context)), own, lease,
+                     max_payload_bytes())  # fmt: skip
 
 
 def identify(identity: str, node: PlannedCall) -> str:

@@ -80,6 +80,11 @@ LOAD_DELEGATE: Final = "acts.delegate"
 
 # The server refuses a payload above 2 MiB (limit.blobSize.error); the rest is room for its envelope
 MAX_PAYLOAD_BYTES: Final = 2 * 1024 * 1024 - 64 * 1024
+# With external storage, values from this size on travel as references …
+STORED_ABOVE_BYTES: Final = 128 * 1024
+# … and this is the largest: as Python objects it takes up to ten times as much memory, and 1 to 2 s of a workflow
+# task to read or write, of which it has 10
+MAX_STORED_BYTES: Final = 64 * 1024 * 1024
 
 # So many unusable answers of a model in a row end a run, and a latent Call: more would only cost
 MAX_UNUSABLE_ANSWERS: Final = 3

@@ -67,7 +67,8 @@ class HistorySize:
         """Why a run ends that can neither go on nor continue as new."""
         return (
             f"the history of this run is full ({self.bytes:,} bytes in {self.events:,} events), and what it has is "
-            "too large to be carried into a new run: keep large data outside and pass references to it"
+            "too large to be carried into a new run: set ACTS_STORAGE, or keep large data outside and pass references "
+            "to it"
         )
 
 

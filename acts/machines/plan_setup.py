@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from acts.language.errors import DecisionRefused, EngineError
 from acts.language.messages import parse_request
+from acts.language.wire import MAX_PAYLOAD_BYTES
 from acts.plan.validate import ValidatedPlan, validate_parsed
 from acts.tree.batches import expand_template, keep_instance, needs_children, split_into_children
 from acts.tree.plan_request import edited_request
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
 class PlanSetup:
     """What a run of a plan knows before it begins. ``input`` is None for a run that a person started.
 
-    ``raw`` is its Request as JSON, ``source`` the run whose context a model is shown, ``lease`` its permits.
+    ``raw`` is its Request as JSON, ``source`` the run whose context a model is shown, ``lease`` its permits. With
+    external storage a Request that is edited may have more bytes than without.
     """
 
     raw: dict[str, Any]
@@ -30,6 +32,7 @@ class PlanSetup:
     source: ContextRef
     input: PlanInput | None = None
     lease: PermitLease | None = None
+    max_request_bytes: int = MAX_PAYLOAD_BYTES
 
     @property
     def instances(self) -> tuple[str, ...]:
@@ -81,7 +84,7 @@ def validate_edit(setup: PlanSetup, raw: dict[str, Any], current: ValidatedPlan,
             raise DecisionRefused(f"there is no call {decision.call}")
         at = node.index if places is None else places.index(node.index)
         calls[at] = keep_instance(calls[at], decision.call_with, node.instance)
-    request = edited_request(raw, plan.index, calls)
+    request = edited_request(raw, plan.index, calls, setup.max_request_bytes)
     return validate_parsed(parse_request(request), setup.capabilities.tools, setup.capabilities.served, places)
 
 

@@ -15,8 +15,8 @@ from typing import Final
 
 from acts.language.errors import format_choices
 
-# Larger than any Request that can be recorded; the limit stops decompression bombs
-MAX_UNPACKED: Final = 16 * 1024 * 1024
+# Larger than any Request that can be recorded or stored; the limit stops decompression bombs
+MAX_UNPACKED: Final = 65 * 1024 * 1024
 # The preset dictionaries: frequent text of Requests, the most frequent last, where references are shortest
 _SCHEMAS: Final = (
     '"nullable":true,"default":"title":"examples":["minLength":1,"maxLength":"pattern":"^†"},"format":"date-time"},'

@@ -152,18 +152,20 @@ def _merge_over(frame: Json, value: Json) -> Json:
     return deep_merge(frame, value)
 
 
-def edited_request(request: dict[str, Any], index: int, calls: list[Json]) -> dict[str, Any]:
+def edited_request(
+    request: dict[str, Any], index: int, calls: list[Json], limit: int = MAX_PAYLOAD_BYTES
+) -> dict[str, Any]:
     """The Request with other Calls in its plan message, at ``index`` of the context.
 
     Raises:
-        InvalidRequest: the Request exceeds one payload.
+        InvalidRequest: the Request has more bytes than the limit.
     """
     context = list(request["context"])
     context[index] = {**context[index], "plan": calls}
     out = {**request, "context": context}
     size = json_size(out)
-    if size > MAX_PAYLOAD_BYTES:
-        text = f"the edited Request has {size:,} bytes; at most {MAX_PAYLOAD_BYTES:,} can be recorded"
+    if size > limit:
+        text = f"the edited Request has {size:,} bytes; at most {limit:,} can be recorded"
         raise InvalidRequest([Problem("limitExceeded", text)])
     return out
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 from acts.language.values import Json
-from acts.language.wire import AGENT, INVALID_REQUEST, MAX_PAYLOAD_BYTES, PLAN
+from acts.language.wire import AGENT, INVALID_REQUEST, MAX_PAYLOAD_BYTES, MAX_STORED_BYTES, PLAN
 from acts.tree.child_ids import MAX_ID_BYTES
 from cli.command_errors import EXIT_DONE, CommandError, command_error, message
 from cli.console import clean, console, print_blocks, print_err, print_json, print_out
@@ -107,9 +107,12 @@ async def start(client: Client, workflow: str, request: Json, run_id: str, sourc
     from temporalio.exceptions import WorkflowAlreadyStartedError
 
     size = len(json.dumps(request, ensure_ascii=False, separators=(",", ":")).encode())
-    if size > MAX_PAYLOAD_BYTES:
-        text = f"the request has {size:,} bytes of JSON; a run takes at most {MAX_PAYLOAD_BYTES:,}"
+    is_stored = client.data_converter.external_storage is not None
+    limit = MAX_STORED_BYTES if is_stored else MAX_PAYLOAD_BYTES
+    if size > limit:
+        text = f"the request has {size:,} bytes of JSON; a run takes at most {limit:,}"
         hint = "keep large data outside and pass references, or split the plan"
+        hint = hint if is_stored else f"set ACTS_STORAGE here and for the worker; or {hint}"
         raise command_error(text, where=source_name, hint=hint)
     if not run_id or not run_id.isprintable() or len(run_id.encode()) > MAX_ID_BYTES:
         raise command_error(f"an id is 1 to {MAX_ID_BYTES} bytes of printable text", where="--id")

@@ -26,7 +26,7 @@ from tests.workflow.foreign import (
     states,
     tool,
 )
-from workflows.runtime import payloads, result_room
+from workflows.runtime import payload_limits, result_room
 
 Json = Any
 
@@ -59,7 +59,7 @@ async def user(cramped: DevServer, task_queue: str, monkeypatch: pytest.MonkeyPa
     for name in ("DRAIN_BYTES", "LAST_BYTES", "END_BYTES"):
         monkeypatch.setattr(lifetime, name, getattr(lifetime, name) // 10)
     monkeypatch.setattr(result_room, "MAX_HISTORY_BYTES", result_room.MAX_HISTORY_BYTES // 10)
-    monkeypatch.setattr(payloads, "MAX_PAYLOAD_BYTES", payloads.MAX_PAYLOAD_BYTES // 10)
+    monkeypatch.setattr(payload_limits, "MAX_PAYLOAD_BYTES", payload_limits.MAX_PAYLOAD_BYTES // 10)
     client = await Client.connect(cramped.address, namespace=cramped.namespace)
     async with engine_on(cramped, f"engine-{task_queue}") as engine:
         yield Foreign(client, engine, task_queue)

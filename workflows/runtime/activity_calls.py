@@ -27,13 +27,14 @@ from temporalio.exceptions import (
 from acts.language.errors import CallError, truncate
 from acts.language.wire import (
     CANCELLED,
-    MAX_PAYLOAD_BYTES,
     RESULT_TOO_LARGE,
     SDK_PAYLOADS_TOO_LARGE,
+    STORED_ABOVE_BYTES,
     TIMEOUT,
 )
 from acts.tree.child_ids import short_id
-from workflows.runtime.payloads import encode, payload_bytes
+from workflows.runtime.payload_limits import max_payload_bytes, payload_bytes, recorded_bytes, too_large_hint
+from workflows.runtime.payloads import encode
 
 if TYPE_CHECKING:
     from acts.language.config import Options
@@ -62,8 +63,8 @@ class ActivityCalls:
         empty = encode([])
         self._context: tuple[list[dict[str, Any]], RawValue, int] = [], empty, payload_bytes(empty)
 
-    def arguments(self, command: StartActivity) -> tuple[list[RawValue], int]:
-        """The three arguments of an Activity (Call, Tool, scopes), and their size in bytes.
+    def arguments(self, command: StartActivity) -> tuple[list[RawValue], int, int]:
+        """The three arguments of an Activity (Call, Tool, scopes), their bytes, and those that history has of them.
 
         Raises:
             CallError: they are too large to record.
@@ -80,10 +81,13 @@ class ActivityCalls:
             self._context = command.context, context, context_bytes
         call = encode(command.call)
         args, total = [call, schema, context], payload_bytes(call) + schema_bytes + context_bytes
-        if total > MAX_PAYLOAD_BYTES:
-            text = f"its parameters, tool and scopes are {total:,} bytes; at most {MAX_PAYLOAD_BYTES:,} can be recorded"
-            raise CallError(RESULT_TOO_LARGE, f"{text}: pass a reference to large data")
-        return args, total
+        if total < STORED_ABOVE_BYTES:
+            return args, total, total
+        if total > max_payload_bytes():
+            limit = f"at most {max_payload_bytes():,} can be recorded"
+            text = f"its parameters, tool and scopes are {total:,} bytes; {limit}: {too_large_hint()}"
+            raise CallError(RESULT_TOO_LARGE, text)
+        return args, total, sum(recorded_bytes(payload_bytes(arg)) for arg in args)
 
     def start(
         self, node: PlannedCall, args: list[RawValue], attempts: int | None = None

@@ -256,7 +256,7 @@ class Driver:
         self.starts.send(self._size)
         if self.starts.is_out_of_room:
             self._hold_starts()
-        elif self.starts and (self._slice_timer is None or self._slice_timer.done()):
+        elif self.starts.needs_task and (self._slice_timer is None or self._slice_timer.done()):
             self.actions.record(TIMER)
             sleep = workflow.sleep(SLICE_PAUSE, summary="the next workflow task starts more calls")
             self._slice_timer = asyncio.create_task(sleep)

@@ -34,6 +34,7 @@ from acts.language.wire import BACKGROUND, LOCAL_DEFERRED
 from workflows.runtime.handlers import RunWorkflow
 from workflows.runtime.local_outcomes import KeptOutcome, LocalOutcomes
 from workflows.runtime.missed_activities import must_go_through_queue
+from workflows.runtime.payload_limits import HAS_STORAGE
 from workflows.runtime.result_room import ResultRoom
 from workflows.runtime.signals import describe_interactions
 
@@ -51,6 +52,7 @@ class SanitizingInterceptor(Interceptor):
     def __init__(self, client: Client | None = None) -> None:
         self._outcomes = LocalOutcomes()
         self._room = None if client is None else ResultRoom(client)
+        self._has_storage = client is not None and client.data_converter.external_storage is not None
 
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:  # noqa: A002 - the SDK's name
         """Check the sizes of outcomes."""
@@ -58,10 +60,11 @@ class SanitizingInterceptor(Interceptor):
 
     def workflow_interceptor_class(
         self,
-        input: WorkflowInterceptorClassInput,  # noqa: A002, ARG002 - the SDK's name
+        input: WorkflowInterceptorClassInput,  # noqa: A002 - the SDK's name
     ) -> type[WorkflowInboundInterceptor]:
         """Describe the signals that are for people, draw the page, and count the tasks of local Activities."""
         outcomes = self._outcomes
+        input.unsafe_extern_functions[HAS_STORAGE] = lambda: self._has_storage
 
         class Inbound(_Inbound):
             def init(self, outbound: WorkflowOutboundInterceptor) -> None:

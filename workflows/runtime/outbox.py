@@ -11,7 +11,7 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from workflows.runtime.payloads import payload_bytes
+from workflows.runtime.payload_limits import carried_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,7 +53,7 @@ class Outbox:
         line = self._lines[id_]
         while line:
             target, signal, args, outcome = line.popleft()
-            await self._room.make(sum(map(payload_bytes, args)))
+            await self._room.make(sum(map(carried_bytes, args)))
             try:
                 await target.signal(signal, args=list(args))
             except Exception as error:  # noqa: BLE001 - whoever sent it decides what it means

@@ -1,7 +1,8 @@
 """JSON and records in and out of Temporal payloads, with their sizes known before anything is sent.
 
 A payload above 2 MiB cannot be recorded: a workflow that tries retries its task for ever. One that sends
-more than 4 MiB in one task is terminated. So this file encodes, looks at the size, and refuses.
+more than 4 MiB in one task is terminated. So this file encodes, looks at the size, and refuses. With external storage
+large payloads are recorded as references, and larger ones fit (``payload_limits``).
 
 A record travels as readable JSON with its type in the payload's metadata, which tells it from a Request:
 a workflow takes one argument. What all children of a batch have in common, and what a run carries into the
@@ -19,10 +20,11 @@ from temporalio.common import RawValue
 from acts.language.errors import CallError, InvalidRequest, Problem, truncate
 from acts.language.shared_sizes import SharedSizes
 from acts.language.strict_json import read_json, write_json
-from acts.language.wire import MAX_PAYLOAD_BYTES, NOT_JSON, RESULT_TOO_LARGE
+from acts.language.wire import NOT_JSON, RESULT_TOO_LARGE, STORED_ABOVE_BYTES
 from acts.tree.instance_payload import SHARED_KEY, TYPE_KEY, join_instance_input, split_instance_input
 from acts.tree.records import InstanceInput
 from acts.tree.wire_format import RecordError, VersionedRecord
+from workflows.runtime.payload_limits import max_payload_bytes, payload_bytes, too_large_hint, uses_storage
 
 # All commands of one workflow task travel in one gRPC message of at most 4 MiB; one command alone has at most 2 MiB
 MAX_TASK_BYTES: Final = 2 * 1024 * 1024
@@ -31,6 +33,11 @@ _JSON: Final = {"encoding": b"json/plain"}
 _COMPRESSED: Final = b"binary/plain"
 # What is compressed at all: more JSON, mostly one value in a thousand places, is not even written
 MAX_COMPRESSED_FROM: Final = 64 * 1024 * 1024
+# With external storage the state of a run may be larger; 128 MiB take some 3 s of the 8 s that a task may compute …
+MAX_STORED_FROM: Final = 128 * 1024 * 1024
+# … at the level of zlib that is three times as fast as the default, and leaves a fifth more
+_FAST: Final = 1
+_DENSE: Final = 6
 # How much is compressed before its size is looked at
 _CHUNK: Final = 1024 * 1024
 NOTHING: Final = RawValue(Payload())
@@ -40,11 +47,6 @@ R = TypeVar("R", bound=VersionedRecord)
 def raw(data: bytes) -> RawValue:
     """JSON bytes as a payload."""
     return RawValue(Payload(metadata=_JSON, data=data))
-
-
-def payload_bytes(value: RawValue) -> int:
-    """Bytes of a payload's data and metadata."""
-    return len(value.payload.data) + sum(len(v) for v in value.payload.metadata.values())
 
 
 def encode(value: Any) -> RawValue:
@@ -57,14 +59,14 @@ def encode(value: Any) -> RawValue:
 
 
 def _within_limit(data: bytes) -> bytes:
-    if len(data) > MAX_PAYLOAD_BYTES:
+    if len(data) > STORED_ABOVE_BYTES and len(data) > max_payload_bytes():
         raise _too_large(len(data))
     return data
 
 
 def _too_large(size: int) -> CallError:
-    text = f"{size:,} bytes of JSON are more than the {MAX_PAYLOAD_BYTES:,} that one payload may hold"
-    return CallError(RESULT_TOO_LARGE, f"{text}: keep large data outside and pass a reference to it")
+    text = f"{size:,} bytes of JSON are more than the {max_payload_bytes():,} that one payload may hold"
+    return CallError(RESULT_TOO_LARGE, f"{text}: {too_large_hint()}")
 
 
 def decode(value: RawValue) -> Any:
@@ -104,9 +106,9 @@ def decode_request(value: RawValue) -> Any:
     hint = "start it with one argument: {config, context, schema}"
     if not value.payload.metadata:
         raise InvalidRequest([Problem("invalidJson", "the workflow was started without a Request", hint=hint)])
-    if payload_bytes(value) > MAX_PAYLOAD_BYTES:
-        text = f"the Request has {payload_bytes(value):,} bytes; at most {MAX_PAYLOAD_BYTES:,} can be recorded"
-        raise InvalidRequest([Problem("limitExceeded", text)])
+    if payload_bytes(value) > max_payload_bytes():
+        text = f"the Request has {payload_bytes(value):,} bytes; at most {max_payload_bytes():,} can be recorded"
+        raise InvalidRequest([Problem("limitExceeded", text, hint=too_large_hint())])
     try:
         return decode(value)
     except CallError as error:
@@ -133,7 +135,7 @@ def encode_record(record: VersionedRecord) -> RawValue:
 def encode_state(state: VersionedRecord) -> RawValue | None:
     """What a run carries into the next, compressed: a large plan and its results must fit. None if they do not."""
     content = state.to_json()
-    if SharedSizes().size(content) > MAX_COMPRESSED_FROM:
+    if SharedSizes().size(content) > (MAX_STORED_FROM if uses_storage() else MAX_COMPRESSED_FROM):
         return None
     data = _compress(write_json(content))
     if data is None:
@@ -144,15 +146,16 @@ def encode_state(state: VersionedRecord) -> RawValue | None:
 
 def _compress(data: bytes) -> bytes | None:
     """The data compressed; None as soon as it is clear that it does not fit one payload."""
-    compressor, out, size = zlib.compressobj(6), list[bytes](), 0
+    limit, level = max_payload_bytes(), _FAST if len(data) > MAX_COMPRESSED_FROM // 4 and uses_storage() else _DENSE
+    compressor, out, size = zlib.compressobj(level), list[bytes](), 0
     for start in range(0, len(data), _CHUNK):
         out.append(compressor.compress(data[start : start + _CHUNK]))
         size += len(out[-1])
-        if size > MAX_PAYLOAD_BYTES:
+        if size > limit:
             return None
     out.append(compressor.flush())
     packed = b"".join(out)
-    return packed if len(packed) <= MAX_PAYLOAD_BYTES else None
+    return packed if len(packed) <= limit else None
 
 
 def record_type(value: RawValue) -> str:

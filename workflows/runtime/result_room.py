@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
 
-from acts.language.wire import MAX_PAYLOAD_BYTES, RESULT_TOO_LARGE
+from acts.language.wire import MAX_PAYLOAD_BYTES, MAX_STORED_BYTES, RESULT_TOO_LARGE, STORED_ABOVE_BYTES
 from acts.machines.lifetime import END_BYTES, UNSEEN_RESULT_BYTES
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ MAX_HISTORY_BYTES: Final = END_BYTES - 1_000_000
 # A size is trusted for so long, as long as the history is less than half full
 TRUST_SECONDS: Final = 1.0
 _HINT: Final = "keep large data outside and return a reference to it"
+_HINT_WITHOUT_STORAGE: Final = f"set ACTS_STORAGE for the worker and its clients, or {_HINT}"
 # Runs whose sizes are remembered
 MAX_RUNS: Final = 10_000
 
@@ -55,11 +56,14 @@ class ResultRoom:
         Raises:
             ApplicationError: there is none, or the result does not fit into one payload.
         """
-        if size <= UNSEEN_RESULT_BYTES or self._is_stored or info.workflow_run_id is None:
+        if size <= UNSEEN_RESULT_BYTES or info.workflow_run_id is None:
             return
-        if size > MAX_PAYLOAD_BYTES:
-            text = f"the result has {size:,} bytes; at most {MAX_PAYLOAD_BYTES:,} are recorded: {_HINT}"
+        limit, hint = (MAX_STORED_BYTES, _HINT) if self._is_stored else (MAX_PAYLOAD_BYTES, _HINT_WITHOUT_STORAGE)
+        if size > limit:
+            text = f"the result has {size:,} bytes; at most {limit:,} are recorded: {hint}"
             raise ApplicationError(text, type=RESULT_TOO_LARGE, non_retryable=True)
+        if self._is_stored and size >= STORED_ABOVE_BYTES:
+            return  # history has a reference
         run = self._runs.setdefault(info.workflow_run_id, _Run())
         self._runs.move_to_end(info.workflow_run_id)
         if len(self._runs) > MAX_RUNS:
@@ -72,7 +76,7 @@ class ResultRoom:
         if run.bytes + size > MAX_HISTORY_BYTES:
             used = f"the history of the run has {run.bytes:,} of at most {MAX_HISTORY_BYTES:,}"
             text = f"the result has {size:,} bytes, and {used}"
-            raise ApplicationError(f"{text}: {_HINT}", type=RESULT_TOO_LARGE, non_retryable=True)
+            raise ApplicationError(f"{text}: {hint}", type=RESULT_TOO_LARGE, non_retryable=True)
         run.bytes += size
 
     async def _history_bytes(self, info: Info) -> int:

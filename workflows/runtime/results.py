@@ -8,9 +8,10 @@ from temporalio.exceptions import ApplicationError
 
 from acts.language.errors import CallError
 from acts.language.strict_json import write_json
-from acts.language.wire import APPROVAL_TIMEOUT, BUDGET_SPENT, PLAN_FAILED, RESULT_TOO_LARGE
+from acts.language.wire import APPROVAL_TIMEOUT, BUDGET_SPENT, MAX_STORED_BYTES, PLAN_FAILED, RESULT_TOO_LARGE
 from acts.tree.records import Accounting
 from acts.views.result_cuts import cut_result
+from workflows.runtime.payload_limits import uses_storage
 from workflows.runtime.payloads import encode, encode_or_compress, raw
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from acts.simulation.billable_actions import ActionCount
     from acts.views.run_views import AgentView, PlanView
 
+# With external storage; the rest of the largest value is for the list of what was cut
+MAX_STORED_RESULT: Final = MAX_STORED_BYTES - 512 * 1024
 # Failures inside a delegate that its parent is given
 MAX_ERRORS: Final = 20
 
@@ -33,9 +36,16 @@ def accounting(run: RunMachine, actions: ActionCount) -> dict[str, Any]:
     return Accounting(settled=run.budget.take_unreported(), actions=actions.to_json(), permits=permits).to_json()
 
 
+def _cut(result: dict[str, Any], first_message: int) -> dict[str, Any]:
+    """The result without what is too large to be recorded."""
+    if uses_storage():
+        return cut_result(result, first_message, MAX_STORED_RESULT, MAX_STORED_RESULT)
+    return cut_result(result, first_message)
+
+
 def plan_result(run: PlanRun, view: PlanView, actions: ActionCount) -> RawValue:
     """The result of a Plan that a person started."""
-    result = cut_result(view.result(actions.total), view.first_message)
+    result = _cut(view.result(actions.total), view.first_message)
     if run.approvals.expired is not None and not run.decisions.is_approved:
         raise _failure(run.approvals.expired, result, APPROVAL_TIMEOUT)
     if run.finished == "failed":
@@ -79,7 +89,7 @@ def cancelled_report(run: PlanRun, view: PlanView) -> dict[str, Any]:
 
 def agent_result(run: AgentRun, view: AgentView) -> RawValue:
     """The result of an Agent."""
-    result = raw(write_json(cut_result(view.result(), view.first_message)))
+    result = raw(write_json(_cut(view.result(), view.first_message)))
     if run.failure is None:
         return result
     raise ApplicationError(run.failure.message, result, type=run.failure.code, non_retryable=True)

@@ -7,7 +7,8 @@ scheduled with them. A fan-out of 2,000 in one task costs twenty times as much p
 A task ends when the workflow waits for something that is not there. What brings the next one is the first
 result of the slice, or a timer of a millisecond: without it, slow Calls would hold back those behind them.
 
-Where the history has no room, the queue stops; the driver hands what is left back to the machine.
+Where the history has no room, the queue stops; the driver hands what is left back to the machine. Where memory has
+none, it waits for the results of Activities that hold it.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from workflows.runtime.children import Children
     from workflows.runtime.task_room import TaskRoom
 
+# Large arguments of Activities that are in memory at a time, beside one that is larger: a quarter of a small worker
+MAX_HELD_BYTES: Final = 256 * 1024 * 1024
 # A quarter of the server's cache of events, which holds what is started and what has just ended, of all runs
 MAX_SLICE_BYTES: Final = 128 * 1024
 
@@ -39,7 +42,12 @@ class StartQueue:
         self._waiting: deque[StartCommand] = deque()
         self._head: Start | None = None
         self._task, self._task_bytes = -1, 0
-        self.is_out_of_room = False
+        self.is_out_of_room = self._waits_for_results = False
+
+    @property
+    def needs_task(self) -> bool:
+        """True when another workflow task would start more."""
+        return bool(self._waiting) and not self._waits_for_results
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
@@ -58,9 +66,13 @@ class StartQueue:
         """Start what this workflow task and the history have room for."""
         if history.events != self._task:
             self._task, self._task_bytes = history.events, 0
+        self._waits_for_results = False
         while self._waiting:
             start = self._head = self._head or self._tasks.prepare(self._waiting[0])
             if start is not None:
+                if start.held and self._tasks.held_bytes and self._tasks.held_bytes + start.held > MAX_HELD_BYTES:
+                    self._waits_for_results = True
+                    return
                 if not self._fits_task(start):
                     return
                 if not self._fits_history(start, history):

@@ -44,7 +44,8 @@ from workflows.runtime.activity_calls import ActivityCalls, call_error
 from workflows.runtime.children import Children, failure_detail
 from workflows.runtime.local_outcomes import LocalLane
 from workflows.runtime.missed_activities import Miss, MissedActivity, miss_of
-from workflows.runtime.payloads import decode, decode_result, encode_record, payload_bytes
+from workflows.runtime.payload_limits import payload_bytes, recorded_bytes
+from workflows.runtime.payloads import decode, decode_result, encode_record
 from workflows.runtime.queue_checks import start_check
 
 if TYPE_CHECKING:
@@ -69,13 +70,15 @@ COMMAND_BYTES: Final = 384
 class Start:
     """What is ready to be sent. ``size`` is what it adds to the message of its workflow task, in bytes.
 
-    ``source`` is what its result is expected to be like. A local one adds nothing before it ends.
+    ``source`` is what its result is expected to be like. A local one adds nothing before it ends. ``held`` are the
+    bytes of large arguments, which stay in memory until the result is there.
     """
 
     source: str
     size: int
     send: Callable[[], None]
     is_local: bool = False
+    held: int = 0
 
 
 class TasksInFlight:
@@ -91,6 +94,8 @@ class TasksInFlight:
         self.in_flight: dict[str, Task] = {}
         self.expected = ExpectedResults()
         self.local = LocalLane()
+        self.held_bytes = 0
+        self._held: dict[str, int] = {}  # by key: the bytes of large arguments in memory
         self._run, self._children, self._actions, self._emit, self._defer = run, children, actions, emit, defer
         self._activities = ActivityCalls()
         self._deferred: set[str] = set()
@@ -120,15 +125,20 @@ class TasksInFlight:
 
     def _activity(self, command: StartActivity) -> Start:
         node = command.node
-        args, size = self._activities.arguments(command)
+        args, total, size = self._activities.arguments(command)
         if node.tool.options.local and node.key not in self._deferred and self.local.has_room():
             return Start(node.tool.name, 0, partial(self._start_local, command, args), is_local=True)
         self._deferred.discard(node.key)
-        return Start(node.tool.name, size + COMMAND_BYTES, partial(self._start_activity, node, args))
+        held = total if size < total else 0
+        send = partial(self._start_activity, node, args, held)
+        return Start(node.tool.name, size + COMMAND_BYTES, send, held=held)
 
-    def _start_activity(self, node: PlannedCall, args: list[RawValue]) -> None:
+    def _start_activity(self, node: PlannedCall, args: list[RawValue], held: int) -> None:
         task = self._activities.start(node, args)
         self._actions.record(ACTIVITY)
+        if held:
+            self._held[node.key] = held
+            self.held_bytes += held
         self._watch(node.key, task, partial(self._activity_ended, node, args), node.tool.name)
 
     def _start_local(self, command: StartActivity, args: list[RawValue]) -> None:
@@ -175,7 +185,7 @@ class TasksInFlight:
     def _output_request(self, command: AskOutput) -> Start:
         request = model_calls.output_request(self._run, command)
         send = partial(self._ask_output, command.node, request)
-        return Start(command.node.tool.name, payload_bytes(request) + COMMAND_BYTES, send)
+        return Start(command.node.tool.name, _command_bytes(request), send)
 
     def _ask_output(self, node: PlannedCall, request: RawValue) -> None:
         task = model_calls.start_request(request, node.key, node.label)
@@ -194,7 +204,7 @@ class TasksInFlight:
     def _solution_request(self, command: AskSolution) -> Start:
         request = model_calls.solution_request(self._run, command)
         send = partial(self._ask_solution, command, request)
-        return Start(PLAN, payload_bytes(request) + COMMAND_BYTES, send)
+        return Start(PLAN, _command_bytes(request), send)
 
     def _ask_solution(self, command: AskSolution, request: RawValue) -> None:
         name = f"tick-{command.tick}"
@@ -229,6 +239,7 @@ class TasksInFlight:
                 return  # nobody waits for it any more
             self.in_flight.pop(key)
             self._sends.pop(key, None)
+            self.held_bytes -= self._held.pop(key, 0)
             self.expected.ended(source, _result_bytes(task))
             self.local.begin_task()
             event = to_event(task)
@@ -266,7 +277,7 @@ class TasksInFlight:
             self._sends[key] = partial(self._send_again, type_, name, send)
             self._watch(key, run, partial(self._child_ended, key, options), type_)
 
-        return Start(type_, payload_bytes(arg) + COMMAND_BYTES, send)
+        return Start(type_, _command_bytes(arg), send)
 
     def restart_child(self, key: str) -> None:
         """Start a child again whose result does not come; what waited for that waits in vain."""
@@ -304,7 +315,7 @@ class TasksInFlight:
 
     def _background(self, command: StartBackground) -> Start:
         arg = encode_record(command.input)
-        return Start(command.node.tool.name, payload_bytes(arg) + COMMAND_BYTES, partial(self._detach, command, arg))
+        return Start(command.node.tool.name, _command_bytes(arg), partial(self._detach, command, arg))
 
     def _detach(self, command: StartBackground, arg: RawValue) -> None:
         node = command.node
@@ -338,12 +349,17 @@ def child_name(command: StartDelegate | StartInstances | StartPlanRun) -> tuple[
     return DELEGATE, command.node.key
 
 
+def _command_bytes(arg: RawValue) -> int:
+    """What a command with this argument adds to history."""
+    return recorded_bytes(payload_bytes(arg)) + COMMAND_BYTES
+
+
 def _result_bytes(task: Task) -> int | None:
-    """The bytes of the payload that a task returned; None for one that failed, or returned none."""
+    """What history has of the payload that a task returned; None for one that failed, or returned none."""
     if task.cancelled() or task.exception() is not None:
         return None
     payload = getattr(task.result(), "payload", None)
-    return None if payload is None else payload.ByteSize()
+    return None if payload is None else recorded_bytes(payload.ByteSize())
 
 
 def _is_deferred(task: Task) -> bool:

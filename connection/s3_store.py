@@ -1,0 +1,165 @@
+"""Large values in S3 and what speaks its protocol: ``boto3`` finds address, region and credentials by its own rules.
+
+::
+
+    <prefix>/ns/<namespace>/<week>/d/sha256/<sha256>     one value: a serialized Temporal ``Payload``
+
+Laws of this file
+-----------------
+* References have the form of the SDKs' own S3 driver (``aws.s3driver``: bucket, key, hash), so a client in any language
+  reads our values with that driver, and we read its values of the same bucket.
+* S3 cannot delete "unless it was used meanwhile". So the key holds the week (its Monday, UTC) in which a value was
+  stored: a writer uses only objects of the present week, a clean-up deletes only objects of weeks that are over, and
+  the two never meet. A value that is used for many weeks is stored once a week.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+from connection.content_store import (
+    ContentMissing,
+    ContentStore,
+    StorageError,
+    StorageUnavailable,
+    StoredContent,
+    is_digest,
+    path_segment,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+# Seconds to connect, and between two bytes of an answer; with one more try, a workflow task still ends in time
+_CONNECT_SECONDS: Final = 2
+_READ_SECONDS: Final = 10
+_TRIES: Final = 2
+# Connections at a time: as many as threads that store and load (``content_driver.THREADS``)
+_CONNECTIONS: Final = 16
+_NOT_THERE: Final = ("404", "NoSuchKey", "NotFound")
+
+
+class S3Store(ContentStore):
+    """Values as objects of one bucket, below a prefix (or none: "")."""
+
+    driver_name = "aws.s3driver"
+
+    def __init__(self, bucket: str, prefix: str) -> None:
+        self.bucket, self.prefix = bucket, prefix.strip("/")
+
+    def describe(self) -> str:
+        """The address of bucket and prefix."""
+        return f"s3://{self.bucket}/{self.prefix}".rstrip("/")
+
+    def prepare(self, *, creates: bool) -> None:  # noqa: ARG002 - a bucket is created by its owner
+        """Look whether boto3 is installed; the bucket is first asked when something is stored."""
+        self._client  # noqa: B018 - it raises where it cannot be made
+
+    def put(self, namespace: str, digest: str, data: bytes) -> dict[str, str]:
+        """Keep the data, unless this week's object is there."""
+        key = f"{self._folder(namespace)}{_week_of(datetime.now(UTC)):%Y-%m-%d}/d/sha256/{digest}"
+        with self._explained("write to"):
+            if not self._has(key):
+                self._client.put_object(Bucket=self.bucket, Key=key, Body=data)
+        return {"bucket": self.bucket, "key": key, "hash_algorithm": "sha256", "hash_value": digest}
+
+    def read_digest(self, claim: Mapping[str, str]) -> str:
+        """The ``hash_value`` of a claim on this bucket."""
+        digest = claim.get("hash_value")
+        if claim.get("hash_algorithm") != "sha256" or not is_digest(digest) or not claim.get("key"):
+            raise ContentMissing(f"a reference to S3 has bucket, key and a sha256, not {dict(claim)!r}")
+        if claim.get("bucket") != self.bucket:
+            raise ContentMissing(f"a value is in the bucket {claim.get('bucket')!r}; ACTS_STORAGE is {self.describe()}")
+        return str(digest)
+
+    def get(self, claim: Mapping[str, str]) -> bytes:
+        """The content of the object."""
+        self.read_digest(claim)
+        with self._explained("read", claim["key"]):
+            answer = self._client.get_object(Bucket=self.bucket, Key=claim["key"])
+            data: bytes = answer["Body"].read()
+            return data
+
+    def list_contents(self, namespace: str) -> Iterator[StoredContent]:
+        """All objects of the namespace; each may have been used until its week was over."""
+        folder = self._folder(namespace)
+        with self._explained("list"):
+            for page in self._client.get_paginator("list_objects_v2").paginate(Bucket=self.bucket, Prefix=folder):
+                for item in page.get("Contents", ()):
+                    week, _, rest = item["Key"].removeprefix(folder).partition("/")
+                    digest, monday = rest.removeprefix("d/sha256/"), _read_week(week)
+                    if is_digest(digest) and monday is not None:
+                        yield StoredContent(item["Key"], digest, item["Size"], monday + timedelta(weeks=1))
+
+    def delete(self, content: StoredContent, unused_since: datetime) -> bool:
+        """Delete an object whose week was over by then."""
+        if content.last_use >= unused_since:
+            return False
+        with self._explained("delete from"):
+            self._client.delete_object(Bucket=self.bucket, Key=content.location)
+        return True
+
+    def _folder(self, namespace: str) -> str:
+        return f"{self.prefix}/ns/{path_segment(namespace)}/".removeprefix("/")
+
+    def _has(self, key: str) -> bool:
+        from botocore.exceptions import ClientError
+
+        try:
+            self._client.head_object(Bucket=self.bucket, Key=key)
+        except ClientError as error:
+            if _code(error) in _NOT_THERE:
+                return False
+            raise
+        return True
+
+    @cached_property
+    def _client(self) -> Any:
+        try:
+            import boto3
+            from botocore.config import Config
+            from botocore.exceptions import BotoCoreError
+        except ImportError as error:
+            text = f"ACTS_STORAGE is {self.describe()}, but boto3 is not installed: pip install 'acts-engine[s3]'"
+            raise StorageError(text) from error
+        config = Config(
+            connect_timeout=_CONNECT_SECONDS, read_timeout=_READ_SECONDS, max_pool_connections=_CONNECTIONS,
+            retries={"total_max_attempts": _TRIES, "mode": "standard"},
+        )  # fmt: skip
+        try:
+            return boto3.session.Session().client("s3", config=config)
+        except (BotoCoreError, ValueError) as error:
+            raise StorageError(f"{self.describe()} cannot be used: {error}") from error
+
+    @contextmanager
+    def _explained(self, verb: str, key: str = "") -> Iterator[None]:
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        try:
+            yield
+        except ClientError as error:
+            if key and _code(error) in _NOT_THERE:
+                text = f"the value {key} is not in s3://{self.bucket}: it was deleted, or its bucket is another one"
+                raise ContentMissing(text) from error
+            raise StorageUnavailable(f"cannot {verb} {self.describe()}: {error}") from error
+        except BotoCoreError as error:
+            raise StorageUnavailable(f"cannot {verb} {self.describe()}: {error}") from error
+
+
+def _code(error: Any) -> str:
+    return str(error.response.get("Error", {}).get("Code", ""))
+
+
+def _week_of(time: datetime) -> datetime:
+    """The beginning of the week, Monday 00:00 UTC."""
+    return datetime(time.year, time.month, time.day, tzinfo=UTC) - timedelta(days=time.weekday())
+
+
+def _read_week(text: str) -> datetime | None:
+    try:
+        return datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC)
+    except ValueError:
+        return None

@@ -1,0 +1,199 @@
+"""Large values with external storage: they travel as references, and what needs one waits for a storage that is away."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from temporalio.client import Client
+from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
+
+from acts.machines import lifetime
+from cli.dev.temporal_server import DevServer
+from connection.converter import client_converter
+from tests.support import assert_eventually
+from tests.workflow.conftest import engine_on
+from tests.workflow.foreign import Foreign, Handle, call, ended, events, of_type, tool
+from tests.workflow.tools import Gate, echo
+from workflows.plan import PlanWorkflow
+from workflows.runtime.interceptors import SanitizingInterceptor
+
+Json = Any
+LARGE = 5_000_000  # characters; the server takes 2 MiB
+
+
+async def text(call: Json, tool: Json, context: Json) -> str:
+    return str(call["letter"] * call["count"])
+
+
+async def length(call: Json, tool: Json, context: list[Json]) -> int:
+    return len(call["value"])
+
+
+def noise(size: int) -> str:
+    """A text that cannot be compressed to less than half."""
+    return random.Random(size).randbytes(size // 2).hex()  # noqa: S311
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("ACTS_STORAGE", f"file:{tmp_path / 'storage'}")
+    return tmp_path / "storage"
+
+
+@pytest.fixture
+async def storing(server: DevServer, folder: Path, task_queue: str) -> AsyncIterator[Foreign]:
+    """A user whose client shares the storage of a worker of the engine."""
+    async with engine_on(server, f"engine-{task_queue}", folder.parent) as engine:
+        client = await Client.connect(server.address, namespace=server.namespace, data_converter=client_converter())
+        yield Foreign(client, engine, task_queue)
+
+
+def values(folder: Path) -> list[Path]:
+    return [path for path in (folder / "values").rglob("*") if path.is_file()]
+
+
+async def history_bytes(handle: Handle) -> int:
+    return sum(event.ByteSize() for event in await events(handle))
+
+
+def merged(messages: list[Json]) -> dict[str, Json]:
+    """What data messages hold together."""
+    return {k: v for m in messages if m["type"] == "data" for k, v in m.get("data", {}).items()}
+
+
+async def test_a_value_beyond_a_payload_goes_from_call_to_call_and_is_stored_once(
+    storing: Foreign, folder: Path
+) -> None:
+    async with storing.serving(text, length, echo):
+        handle = await storing.start(
+            storing.request(
+                call("text", "†data.x", letter="x", count=LARGE),
+                call("length", "†state.n", value="†data.x"),
+                call("echo", "†state.y", value="†data.x"),
+                call("echo", "†state.z", value="†data.x"),
+            )
+        )
+        result = await ended(handle)
+    assert result["state"] == {"n": LARGE, "y": "x" * LARGE, "z": "x" * LARGE}
+    assert "omitted" not in result
+    assert await history_bytes(handle) < 20_000
+    # The text once, though three Calls return it; the arguments of three Calls, which hold their ids; the result
+    assert sorted(path.stat().st_size // LARGE for path in values(folder)) == [1, 1, 1, 1, 5]
+
+
+async def test_a_chain_carries_large_values_into_new_runs_children_delegates_and_out_of_signals(
+    storing: Foreign, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lifetime, "DRAIN_EVENTS", 12)
+    gate = Gate()
+    shown = tool("see", activity="length", options={"taskQueue": storing.queue}, _delegate={"const": "anonymous"})
+    own = [{"type": "state", "state": {"text": noise(LARGE)}, "_instance": i} for i in "ab"]
+    async with storing.serving(text, length, gate.activity()):
+        handle = await storing.start(
+            storing.request(
+                call("length", "†data.request", value="†data.big"),
+                call("text", "†data.x", letter="x", count=LARGE),
+                call("see", "†data.delegate", value="†data.x"),
+                call("wait", "†data.waited"),
+                call("length", "†data.signal", value="†input.late"),
+                call("length", "†state.own", value="†state.text"),
+                context=[shown, {"type": "data", "data": {"big": "y" * LARGE}}, *own],
+                missing="wait",
+            )
+        )
+        await gate.reached()
+        gate.opened.set()
+        await handle.signal("provide", {"type": "input", "input": {"late": "z" * LARGE}})
+        result = await ended(handle)
+    data = merged(result["context"])
+    assert {key: data[key] for key in ("request", "delegate", "signal")} == dict.fromkeys(
+        ("request", "delegate", "signal"), LARGE
+    )
+    assert [item["state"]["own"] for item in result["instances"].values()] == [LARGE, LARGE]
+    assert await history_bytes(handle) < 60_000
+    (latest,) = await of_type(storing.client.get_workflow_handle(f"{handle.id}/a"), "WORKFLOW_EXECUTION_STARTED")
+    assert latest.continued_execution_run_id
+    assert latest.input.payloads[0].external_payloads[0].size_bytes > LARGE // 2, "its state is compressed, and stored"
+
+
+async def test_a_storage_that_is_away_is_waited_for_and_no_call_runs_twice(
+    storing: Foreign, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Once while an Activity of the engine returns a large value, once while the run passes one on."""
+    first, second = Gate(), Gate()
+    away = folder.with_name("away")
+    big = tool("countedBig", activity="countedBig")
+
+    async def waited_for() -> bool:
+        return "external storage: " in caplog.text
+
+    async with storing.serving(first.activity("first"), second.activity("second"), length):
+        plan = [
+            call("first", "†data.first"),
+            call("countedBig", "†data.x", n="†data.n", first="†data.first"),
+            call("second", "†data.second", value="†data.x.runs"),
+            call("length", "†state.n", value="†data.x.text", second="†data.second"),
+        ]
+        n = {"type": "data", "data": {"n": LARGE}}
+        handle = await storing.start(storing.request(*plan, context=[big, n]))
+        for gate in (first, second):
+            await gate.reached()
+            caplog.clear()
+            folder.rename(away)
+            gate.opened.set()
+            await assert_eventually(waited_for)
+            away.rename(folder)
+        result = await ended(handle)
+    assert result["state"] == {"n": LARGE}
+    assert merged(result["context"])["x"]["runs"] == 1
+
+
+async def test_whether_a_run_has_storage_is_decided_at_its_start_and_read_from_history_ever_after(
+    storing: Foreign, foreign: Foreign, folder: Path
+) -> None:
+    """A run that began without storage is replayed by a worker with storage as it was, and the other way round."""
+    calls = call("echo", "†data.x", value=1), call("length", "†state.n", value="†data.big")
+    context = [{"type": "data", "data": {"big": "x" * 1_000_000}}]
+    histories = []
+    for user in (storing, foreign):
+        async with user.serving(echo, length):
+            handle = await user.start(user.request(*calls, context=context))
+            assert (await ended(handle))["state"] == {"n": 1_000_000}
+        histories.append(await handle.fetch_history())
+    found = [any(b"acts-external-storage" in e.SerializeToString() for e in history.events) for history in histories]
+    assert found == [True, False]
+    for interceptors in ([], [SanitizingInterceptor(storing.client)]):
+        replayer = Replayer(
+            workflows=[PlanWorkflow], workflow_runner=UnsandboxedWorkflowRunner(), interceptors=interceptors,
+            data_converter=storing.client.data_converter,
+        )  # fmt: skip
+        for history in histories:
+            await replayer.replay_workflow(history)
+
+
+async def test_without_storage_what_does_not_fit_says_what_to_set(foreign: Foreign) -> None:
+    async with foreign.serving(length):
+        plan = [
+            call("big", "†data.x", n=3_000_000, _errorPath="†data.result"),
+            call("big", "†data.y", n=1_500_000),
+            call("length", "†data.n", value="†data.y", more="†data.y", _errorPath="†data.argument"),
+        ]
+        result = await foreign.run(*plan, context=[tool("big", activity="big")])
+    data = merged(result["context"])
+    assert [data[key]["code"] for key in ("result", "argument")] == ["PayloadTooLarge"] * 2
+    assert all("set ACTS_STORAGE" in data[key]["message"] for key in ("result", "argument"))
+
+
+async def test_with_storage_what_is_larger_still_fails_its_call_alone(storing: Foreign) -> None:
+    async with storing.serving(length):
+        plan = [
+            call("big", "†data.x", n=70_000_000, _errorPath="†data.result"),
+            call("length", "†state.n", value="†data.result.code"),
+        ]
+        result = await storing.run(*plan, context=[tool("big", activity="big")])
+    assert result["state"] == {"n": len("PayloadTooLarge")}
+    assert "at most 67,108,864" in merged(result["context"])["result"]["message"]
