@@ -13,6 +13,7 @@ from temporalio import activity
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
 from acts.language.wire import LOAD_DELEGATE
+from telemetry import metrics
 from telemetry.call_identity import CallIdentity, current_call, identify
 from telemetry.trace_context import INSTANCE, ROOT, read_header
 
@@ -45,6 +46,8 @@ class _Inbound(ActivityInboundInterceptor):
         identity = identify(info, input.args)
         # Never reset: the SDK logs a failure in the same context, after this
         current_call.set(identity)
+        if identity.tool is not None and (meters := metrics.meters()) is not None:
+            meters.record(metrics.QUEUE_SECONDS, queue_seconds(info), tool=identity.tool)
         if self._tracing is None or (identity.tool is None and info.activity_type != LOAD_DELEGATE):
             return await self._execute(input, identity)
         carrier = read_header(input.headers)
@@ -71,7 +74,11 @@ def span_attributes(info: activity.Info, identity: CallIdentity, carrier: Mappin
     }  # fmt: skip
     out: dict[str, Any] = {name: value for name, value in known.items() if value is not None}
     out["acts.attempt"] = info.attempt
-    if not info.is_local:
-        wait = info.started_time - info.current_attempt_scheduled_time
-        out["acts.queue.seconds"] = round(max(0.0, wait.total_seconds()), 3)
+    out["acts.queue.seconds"] = round(queue_seconds(info), 3)
     return out
+
+
+def queue_seconds(info: activity.Info) -> float:
+    """How long this attempt waited for a worker; a local Activity waits for none."""
+    wait = info.started_time - info.current_attempt_scheduled_time
+    return 0.0 if info.is_local else max(0.0, wait.total_seconds())

@@ -28,7 +28,8 @@ CAPPED: Final = (
     "temporalio", "openai", "anthropic", "httpx", "httpx2", "httpcore", "httpcore2", "urllib3", "requests",
     "botocore", "boto3", "google", "mcp", "asyncio", "opentelemetry",
 )  # fmt: skip
-# … but for what Tools and workflows themselves write with the SDK's loggers
+# … but for what Tools and workflows themselves write with the SDK's loggers. At DEBUG the SDK writes the details of
+# heartbeats there
 OWN_OF_SDK: Final = ("temporalio.activity", "temporalio.workflow")
 # The SDK's core, in Rust
 CORE: Final = "temporalio.core"
@@ -62,7 +63,7 @@ def configure_logs(settings: TelemetrySettings, stream: TextIO | None = None) ->
     for name in CAPPED:
         logging.getLogger(name).setLevel(max(level, logging.WARNING))
     for name in OWN_OF_SDK:
-        logging.getLogger(name).setLevel(level)
+        logging.getLogger(name).setLevel(max(level, logging.INFO))
     # The ids are fields of the record
     activity.logger.activity_info_on_message = workflow.logger.workflow_info_on_message = False
     logging.captureWarnings(capture=True)

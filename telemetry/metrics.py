@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
+from itertools import product
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -22,6 +23,10 @@ OTHER: Final = "other"
 # Names beyond those that the worker registers: inline Tools that workers in other languages serve
 MAX_FOREIGN_TOOLS: Final = 100
 MAX_MODELS: Final = 50
+# The values of labels that are known beforehand
+LIMITS: Final = ("requests", "tokens", "cost")
+TYPES: Final = ("Plan", "Agent")
+PHASES: Final = ("completed", "partial", "rejected", "failed", "cancelled")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +55,7 @@ RUNS: Final = "acts_runs_total"
 RUN_SECONDS: Final = "acts_run_seconds"
 CALLS: Final = "acts_calls_total"
 CALL_SECONDS: Final = "acts_call_seconds"
+QUEUE_SECONDS: Final = "acts_call_queue_seconds"
 APPROVALS_OPENED: Final = "acts_approvals_opened_total"
 APPROVALS_CLOSED: Final = "acts_approvals_closed_total"
 APPROVAL_SECONDS: Final = "acts_approval_wait_seconds"
@@ -81,6 +87,8 @@ METRICS: Final = {
         Metric(RUN_SECONDS, "histogram", ("type",), "from the start of a root to its end", _RUN_SECONDS),
         Metric(CALLS, "counter", ("tool", "outcome"), "Calls that were started and have ended"),
         Metric(CALL_SECONDS, "histogram", ("tool",), "from a Call's start to its outcome, with queue and retries",
+               _CALL_SECONDS),
+        Metric(QUEUE_SECONDS, "histogram", ("tool",), "how long an attempt waited in its task queue for this worker",
                _CALL_SECONDS),
         Metric(APPROVALS_OPENED, "counter", ("what",), "decisions that a run began to wait for"),
         Metric(APPROVALS_CLOSED, "counter", ("what",), "decisions that are no longer waited for"),
@@ -118,7 +126,8 @@ class Names:
     """The values of a label that are counted one by one: those registered, and the first few others."""
 
     def __init__(self, registered: Iterable[str], max_others: int) -> None:
-        self._names = set(registered)
+        self.registered = frozenset(registered)
+        self._names = set(self.registered)
         self._max = len(self._names) + max_others
         self._lock = threading.Lock()
 
@@ -141,9 +150,19 @@ class Meters:
         self._bound: dict[tuple[str, ...], Any] = {}
         self._tools, self._models = Names(tools, MAX_FOREIGN_TOOLS), Names((), MAX_MODELS)
         self._before: dict[str, float] = {}
+        self._announce(sorted(self._tools.registered))
+
+    def _announce(self, tools: Iterable[str]) -> None:
+        """Show the counters from the first scrape on: a rate does not see an event that makes its series."""
         for metric in METRICS.values():
             if metric.kind == "counter" and not metric.labels:
-                self.add(metric.name, 0)  # there from the first scrape on, so that a rate sees the first event
+                self.add(metric.name, 0)
+        for limit in LIMITS:
+            self.add(BUDGET_LOW, 0, limit=limit)
+        for type_, phase in product(TYPES, PHASES):
+            self.add(RUNS, 0, type=type_, phase=phase)
+        for tool, outcome in product(tools, ("completed", "failed")):
+            self.add(CALLS, 0, tool=tool, outcome=outcome)
 
     def add(self, name: str, value: int = 1, **labels: str) -> None:
         """Add to a counter."""

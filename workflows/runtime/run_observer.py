@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from temporalio import workflow
@@ -83,19 +84,29 @@ class RunObserver(Interceptor):
 
 
 class RunSpans:
-    """The place of one run in its trace."""
+    """The place of one run in its trace, read when it is first needed: the SDK makes interceptors before the run."""
 
     def __init__(self, sink: SpanSink) -> None:
-        info = workflow.info()
         self._sink = sink
-        self.carrier = read_header(info.headers)
-        self.parent = parse_trace_parent(self.carrier.get(TRACE_PARENT))
-        if self.parent is None:
-            trace_id = own_trace_id(info.first_execution_run_id)
-            is_sampled = sink.is_sampled(trace_id)
-        else:
-            trace_id, is_sampled = self.parent.trace_id, self.parent.is_sampled
-        self.own = SpanRef(trace_id, run_span_id(info.run_id), is_sampled)
+
+    @cached_property
+    def carrier(self) -> dict[str, str]:
+        """What the run was started with."""
+        return read_header(workflow.info().headers)
+
+    @cached_property
+    def parent(self) -> SpanRef | None:
+        """The span that started the run."""
+        return parse_trace_parent(self.carrier.get(TRACE_PARENT))
+
+    @cached_property
+    def own(self) -> SpanRef:
+        """The span of the run."""
+        info = workflow.info()
+        if self.parent is not None:
+            return SpanRef(self.parent.trace_id, run_span_id(info.run_id), self.parent.is_sampled)
+        trace_id = own_trace_id(info.first_execution_run_id)
+        return SpanRef(trace_id, run_span_id(info.run_id), self._sink.is_sampled(trace_id))
 
     def add_to(self, headers: Mapping[str, Payload]) -> dict[str, Payload]:
         """The headers of what this run starts: below its span."""
