@@ -40,7 +40,7 @@ ALLOWED: dict[str, set[str]] = {
     "cli.entries": {"cli", "cli.commands", "cli.runs", "cli.text", "acts.language"},
     "cli.commands": {"activities", "cli", "cli.dev", "cli.render", "cli.runs", "cli.text", *_ACTS},
     "cli.render": {"cli", "cli.runs", *_ACTS},
-    "cli.runs": {"cli", "cli.dev", "cli.text", "connection", *_ACTS},
+    "cli.runs": {"cli", "cli.dev", "cli.text", "connection", "telemetry", *_ACTS},
     "cli.text": {"cli", "activities", *_ACTS},
     "cli.dev": {"cli", "cli.runs", "cli.text", "acts.tree", "activities", "telemetry", "worker", "worker_runtime"},
     "worker_runtime": {"acts.language", "telemetry"},
