@@ -54,14 +54,20 @@ from workflows.runtime.run_observer import RunObserver
 ROOT = Path(__file__).parents[2]
 SECRET = "zebra-4711"  # noqa: S105 - a value of a parameter, to look for
 NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+GREET = {"type": "tool", "tool": "Tool.greet"}
 METRIC = re.compile(r"\b(?:acts|temporal)_[a-z0-9_]+")
 
 
 @dataclass
 class Evidence:
-    """What one run left: spans, two scrapes (the second after a replay), log lines, and answers about health."""
+    """What one run left: spans, two scrapes (the second after a replay), log lines, and answers about health.
+
+    ``untraced`` are the spans of another run, which a client without traces has started.
+    """
 
     run: str = ""
+    untraced_run: str = ""
+    untraced: list[ReadableSpan] = field(default_factory=list)
     spans: list[ReadableSpan] = field(default_factory=list)
     replayed: list[ReadableSpan] = field(default_factory=list)
     scrapes: list[str] = field(default_factory=list)
@@ -138,7 +144,7 @@ def request(foreign: Foreign) -> dict[str, Any]:
         call("greet", "†state.hi", name=SECRET),
         call("loud", "†state.x", _errorPath="†state.err", n=3),
         call("echo", "†state.mine", value="†state.v"),
-        context=[latent, {"type": "tool", "tool": "Tool.greet"}, tool("loud", activity="loud", n=True), *bounded],
+        context=[latent, GREET, tool("loud", activity="loud", n=True), *bounded],
         model="scripted:thinker", approve={"calls": ["greet"]}, budget={"requests": 2},
     )  # fmt: skip
 
@@ -185,11 +191,16 @@ async def evidence(server: DevServer, tmp_path_factory: pytest.TempPathFactory) 
                 handle = await foreign.start(request(foreign))
                 await decide(foreign, handle)
                 await ended(handle)
-            found.run = handle.id
+                alone = Foreign(await Client.connect(server.address, namespace=server.namespace), foreign.engine, name)
+                by_nobody = await alone.start(alone.request(call("greet", "†state.hi", name="Ada"), context=[GREET]))
+                await ended(by_nobody)
+            found.run, found.untraced_run = handle.id, by_nobody.id
             for path in ("/live", "/ready", "/other"):
                 status, body = await fetch(ports[1], path)
                 found.health[path] = status, json.loads(body)
-        found.spans = list(exporter.get_finished_spans())
+        spans = exporter.get_finished_spans()
+        found.spans = [s for s in spans if (s.attributes or {}).get("acts.root") != found.untraced_run]
+        found.untraced = [s for s in spans if s not in found.spans]
         found.scrapes.append((await fetch(ports[0], "/metrics"))[1])
         exporter.clear()
         await replay(starts, traces, [handle.id, f"{handle.id}/a"])
@@ -241,6 +252,14 @@ def test_a_call_has_its_ids_and_its_error_and_a_run_its_phase(evidence: Evidence
     assert all(plan.start_time <= (c.start_time or 0) <= (c.end_time or 0) <= plan.end_time + 10**9 for c in calls)
 
 
+def test_a_run_that_nobody_traced_begins_a_trace_of_its_own(evidence: Evidence) -> None:
+    greet, plan = sorted(evidence.untraced, key=lambda span: span.name == "Plan")
+    assert (greet.name, plan.name, plan.parent) == ("greet", "Plan", None)
+    assert greet.parent is not None
+    assert greet.parent.span_id == plan.context.span_id
+    assert greet.context.trace_id == plan.context.trace_id not in {span.context.trace_id for span in evidence.spans}
+
+
 def test_a_replay_writes_no_span_and_counts_nothing(evidence: Evidence) -> None:
     assert evidence.replayed == []
     for name, labels in (("acts_calls_total", {"tool": "greet", "outcome": "completed"}),
@@ -251,11 +270,11 @@ def test_a_replay_writes_no_span_and_counts_nothing(evidence: Evidence) -> None:
 
 def test_what_was_counted_is_what_happened(evidence: Evidence) -> None:
     model = "scripted:thinker"
-    assert evidence.value("acts_runs_total", type="Plan", phase="completed") == 1
+    assert evidence.value("acts_runs_total", type="Plan", phase="completed") == 2
     assert evidence.value("acts_calls_total", tool="echo", outcome="completed") == 4
     assert evidence.value("acts_calls_total", tool="loud", outcome="failed") == 2
     assert evidence.value("acts_call_seconds_count", tool="think") == 2
-    assert evidence.value("acts_call_queue_seconds_count", tool="greet") == 2
+    assert evidence.value("acts_call_queue_seconds_count", tool="greet") == 3
     assert evidence.value("acts_approvals_opened_total", what="call") == 2
     assert evidence.value("acts_approvals_closed_total", what="call") == 2
     assert evidence.value("acts_approval_wait_seconds_count", what="call") == 2
@@ -294,8 +313,8 @@ def test_a_failure_that_a_tool_declares_is_one_line_with_the_ids_of_its_call(evi
     assert line["error"] == {"type": "loud"}
     assert {k: line[k] for k in ("run", "call")} == {"run": f"{evidence.run}/a", "call": "4:loud"}
     assert re.fullmatch(r"[0-9a-f-]{36}", line["runId"])
-    (end,) = [e for e in evidence.lines if e["message"] == "Plan ended: completed"]
-    assert end["run"] == evidence.run
+    ends = [e for e in evidence.lines if e["message"] == "Plan ended: completed"]
+    assert [e["run"] for e in ends] == [evidence.run, evidence.untraced_run]
 
 
 def test_no_value_is_in_a_span_a_metric_or_a_log_line(evidence: Evidence) -> None:
