@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import time
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -21,7 +22,7 @@ from telemetry import metrics
 from telemetry.call_observer import CallObserver
 from telemetry.health import Health, HealthServer
 from telemetry.sdk_runtime import create_runtime
-from telemetry.telemetry_settings import TelemetrySettings
+from telemetry.telemetry_settings import TelemetryError, TelemetrySettings
 from telemetry.tracing import Tracing, start_tracing
 from telemetry.waiting_runs import WaitingRuns
 
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
     from temporalio.client import Client
     from temporalio.runtime import Runtime
+
+logger = logging.getLogger(__name__)
 
 SERVICE: Final = "acts-worker"
 # An idle poll lasts a minute, and is then repeated: without one for two minutes, one was missed
@@ -51,9 +54,15 @@ class Observation:
         """Begin to observe; ``tools`` are the names by which Calls are counted.
 
         Raises:
-            TelemetryError: what the environment asks for is not there.
+            TelemetryError: the endpoint of the metrics cannot be opened.
         """
-        return cls(settings, create_runtime(settings, tools), start_tracing(SERVICE), health)
+        try:
+            tracing = start_tracing(SERVICE)
+        except TelemetryError as error:
+            # The variables are not ours: whoever sets them for all programs of a machine stops no worker
+            logger.warning("traces are off: %s", error)
+            tracing = None
+        return cls(settings, create_runtime(settings, tools), tracing, health)
 
     @property
     def calls(self) -> CallObserver:

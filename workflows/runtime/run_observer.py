@@ -88,6 +88,7 @@ class RunSpans:
 
     def __init__(self, sink: SpanSink) -> None:
         self._sink = sink
+        self._below: tuple[tuple[str, str | None], Payload] | None = None  # by place: the header of what it starts
 
     @cached_property
     def carrier(self) -> dict[str, str]:
@@ -110,10 +111,13 @@ class RunSpans:
 
     def add_to(self, headers: Mapping[str, Payload]) -> dict[str, Payload]:
         """The headers of what this run starts: below its span."""
-        root, instance = place_of(_machine())
-        carrier = {**self.carrier, TRACE_PARENT: self.own.trace_parent, ROOT: root}
-        carrier |= {} if instance is None else {INSTANCE: instance}
-        return {**headers, HEADER: write_header(carrier)}
+        place = place_of(_machine())
+        if self._below is None or self._below[0] != place:  # the machine knows more than the run did before it read
+            root, instance = place
+            carrier = {**self.carrier, TRACE_PARENT: self.own.trace_parent, ROOT: root}
+            carrier |= {} if instance is None else {INSTANCE: instance}
+            self._below = place, write_header(carrier)
+        return {**headers, HEADER: self._below[1]}
 
     def add_to_next(self, headers: Mapping[str, Payload]) -> dict[str, Payload]:
         """The headers of the run that continues this one: beside its span."""
