@@ -18,7 +18,7 @@
     ACTS_WORKER_MEMORY     MB that the process may take before it gives up cached workflows (the container's limit)
     ACTS_SHUTDOWN_SECONDS  from a stop until the process ends, whatever still runs (20)
     ACTS_WATCHDOG_SECONDS  how long no Python code may run before the process is ended (20; 0: for ever)
-    ACTS_LOG, ACTS_LOG_LEVEL, ACTS_METRICS, ACTS_HEALTH, OTEL_*  what is told of it (docs/observability.md)
+    ACTS_LOG, ACTS_LOG_LEVEL, ACTS_METRICS, ACTS_HEALTH, OTEL_*  logs, metrics, health, traces (docs/observability.md)
 
 Run it as ``python -m worker``.
 """

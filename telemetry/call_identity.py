@@ -1,7 +1,7 @@
 """Who runs: the Call behind an Activity, for log lines and spans.
 
 Laws of this file: no parameter of a Call and no result leaves it, only names and ids. It reads what the SDK knows of
-an Activity and the first argument, which is the Call (or, of the model Activity, what is asked).
+an Activity and the first argument, which is the Call (or the request of the model Activity).
 """
 
 from __future__ import annotations

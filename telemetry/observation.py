@@ -59,7 +59,7 @@ class Observation:
         try:
             tracing = start_tracing(SERVICE)
         except TelemetryError as error:
-            # The variables are not ours: whoever sets them for all programs of a machine stops no worker
+            # The variables are not ours: one that is set for all programs of a machine must not stop a worker
             logger.warning("traces are off: %s", error)
             tracing = None
         return cls(settings, create_runtime(settings, tools), tracing, health)

@@ -81,7 +81,7 @@ def _address(values: Mapping[str, str], name: str, example: str) -> Address | No
     if not port.isascii() or not port.isdigit() or int(port) > _MAX_PORT or not host:
         raise TelemetryError(f"{name} is {text!r}; it is host:port, such as {example}")
     try:
-        found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
+        addresses = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
     except OSError as error:
         raise TelemetryError(f"{name} is {text!r}; its host has no address: {error.strerror or error}") from None
-    return Address(str(found[0][4][0]), int(port))
+    return Address(str(addresses[0][4][0]), int(port))

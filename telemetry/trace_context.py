@@ -85,7 +85,7 @@ def read_header(headers: Mapping[str, Payload]) -> dict[str, str]:
         return {}
     try:
         carrier = PayloadConverter.default.from_payloads([payload])[0]
-    except Exception:  # noqa: BLE001 - whoever sent it: a trace is not worth a failure
+    except Exception:  # noqa: BLE001 - a header of another program: a trace is not worth a failure
         return {}
     return {k: v for k, v in carrier.items() if isinstance(v, str)} if isinstance(carrier, dict) else {}
 

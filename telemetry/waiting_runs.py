@@ -1,7 +1,7 @@
-"""How many runs wait for people, and for how long: asked of the server, which outlives every worker.
+"""How many runs wait for people, and for how long, as the server knows, which outlives every worker.
 
 A run that waits for days is in no worker's memory, so no worker can count it by itself. Once a minute each worker with
-metrics lists the roots that wait (one request), and asks the few that it has not asked yet since when.
+metrics lists the roots that wait (one request), and queries a few of them for the age of their decisions.
 
 Laws of this file: bounded work in each round; a failure is tried again in the next; without our search attributes in
 the namespace there is nothing to ask.
@@ -29,7 +29,7 @@ ROUND_SECONDS: Final = 60.0
 QUERY: Final = "ActsWaiting > 0 AND ExecutionStatus = 'Running'"
 # Ids that one round reads: the number of waiting runs is counted beyond it
 MAX_LISTED: Final = 1_000
-# A question makes some worker load the run; the oldest are asked first
+# A query makes some worker load the run; the oldest runs come first
 MAX_ASKED: Final = 20
 # After this long the answer may be about a decision that was made meanwhile, while another is waited for
 ASK_AGAIN_SECONDS: Final = 600.0
@@ -39,11 +39,11 @@ Key = tuple[str, str]
 
 
 class WaitingRuns:
-    """The roots that wait, and since when, as far as they were asked."""
+    """The roots that wait, and since when, as far as they have answered."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._since: dict[Key, tuple[float | None, float]] = {}  # Unix times: since when, and when it was asked
+        self._since: dict[Key, tuple[float | None, float]] = {}  # Unix times: since when, and of the query
 
     async def run(self) -> None:
         """Look once a minute, until cancelled."""

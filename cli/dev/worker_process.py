@@ -49,7 +49,7 @@ def _run(send_report: Any) -> int:
     from worker_runtime.process_watch import limit_stop
 
     try:
-        # The terminal is for people: what goes well is not told
+        # The terminal is for people: no line for what goes well
         configure_logs(TelemetrySettings.from_environment({"ACTS_LOG_LEVEL": "warning", **os.environ}))
         settings, registry = Settings.from_environment(), from_environment()
     except (SettingsError, RegistryError, TelemetryError) as error:

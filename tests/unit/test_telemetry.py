@@ -1,4 +1,4 @@
-"""Settings, log lines, labels and trace headers: what is told of a worker, without a server."""
+"""Settings, log lines, labels and trace headers: the observation of a worker, without a server."""
 
 from __future__ import annotations
 

@@ -176,7 +176,7 @@ async def evidence(server: DevServer, tmp_path_factory: pytest.TempPathFactory) 
     (folder / "thinker.json").write_text(json.dumps({"answers": [answer]}), "utf-8")
     ports = free_port(), free_port()
     settings = TelemetrySettings(metrics=Address("127.0.0.1", ports[0]), health=Address("127.0.0.1", ports[1]))
-    exporter, found = InMemorySpanExporter(), Evidence()
+    exporter, evidence = InMemorySpanExporter(), Evidence()
     traces = tracing.create_tracing("acts-test", SimpleSpanProcessor(exporter))
     tracing.use(traces)
     with pytest.MonkeyPatch.context() as environment, json_log() as text:
@@ -194,22 +194,22 @@ async def evidence(server: DevServer, tmp_path_factory: pytest.TempPathFactory) 
                 alone = Foreign(await Client.connect(server.address, namespace=server.namespace), foreign.engine, name)
                 by_nobody = await alone.start(alone.request(call("greet", "†state.hi", name="Ada"), context=[GREET]))
                 await ended(by_nobody)
-            found.run, found.untraced_run = handle.id, by_nobody.id
+            evidence.run, evidence.untraced_run = handle.id, by_nobody.id
             for path in ("/live", "/ready", "/other"):
                 status, body = await fetch(ports[1], path)
-                found.health[path] = status, json.loads(body)
+                evidence.health[path] = status, json.loads(body)
         spans = exporter.get_finished_spans()
-        found.spans = [s for s in spans if (s.attributes or {}).get("acts.root") != found.untraced_run]
-        found.untraced = [s for s in spans if s not in found.spans]
-        found.scrapes.append((await fetch(ports[0], "/metrics"))[1])
+        evidence.spans = [s for s in spans if (s.attributes or {}).get("acts.root") != evidence.untraced_run]
+        evidence.untraced = [s for s in spans if s not in evidence.spans]
+        evidence.scrapes.append((await fetch(ports[0], "/metrics"))[1])
         exporter.clear()
         await replay(starts, traces, [handle.id, f"{handle.id}/a"])
-        found.replayed = list(exporter.get_finished_spans())
-        found.scrapes.append((await fetch(ports[0], "/metrics"))[1])
-        found.lines = [json.loads(line) for line in text.getvalue().splitlines()]
+        evidence.replayed = list(exporter.get_finished_spans())
+        evidence.scrapes.append((await fetch(ports[0], "/metrics"))[1])
+        evidence.lines = [json.loads(line) for line in text.getvalue().splitlines()]
     tracing.use(None)
     metrics.start(None)
-    return found
+    return evidence
 
 
 def parents(evidence: Evidence, span: ReadableSpan) -> list[str]:
