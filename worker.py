@@ -20,6 +20,7 @@
     ACTS_DEPLOYMENT, ACTS_BUILD_ID  the Worker Deployment Version of this worker; runs end on it (docs/operations.md)
     ACTS_SHUTDOWN_SECONDS  from a stop until the process ends, whatever still runs (20)
     ACTS_WATCHDOG_SECONDS  how long no Python code may run before the process is ended (20; 0: for ever)
+    ACTS_LOG, ACTS_LOG_LEVEL, ACTS_METRICS, ACTS_HEALTH, OTEL_*  logs, metrics, health, traces (docs/observability.md)
 
 Run it as ``python -m worker``.
 """
@@ -61,6 +62,10 @@ from connection.converter import worker_converter
 from connection.storage import activity_converter, driver_from_environment
 from delegates.sources import DelegateSources, DelegateSourcesError
 from delegates.sources import from_environment as delegates_from_environment
+from telemetry.health import Health
+from telemetry.logs import announce, configure_logs
+from telemetry.observation import Observation
+from telemetry.telemetry_settings import TelemetryError, TelemetrySettings
 from worker_runtime.deployment import DeploymentError, deployment_config, read_version
 from worker_runtime.memory_watch import MemoryWatch, read_container_limit
 from worker_runtime.process_watch import limit_stop
@@ -77,6 +82,7 @@ from workflows.instance import InstanceWorkflow
 from workflows.plan import PlanWorkflow
 from workflows.runtime.failure_converter import LenientFailureConverter
 from workflows.runtime.interceptors import SanitizingInterceptor
+from workflows.runtime.run_observer import RunObserver
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -123,6 +129,8 @@ class Settings:
     """The Worker Deployment Version that runs are pinned to; None: the worker is unversioned."""
     delegates: DelegateSources = field(default_factory=delegates_from_environment)
     """The folders and hosts that definitions are loaded from."""
+    telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
+    """Logs, metrics and health checks."""
 
     @property
     def grace_seconds(self) -> float:
@@ -134,10 +142,11 @@ class Settings:
         """Raises SettingsError, naming the variable, what it holds and what is allowed."""
         try:
             delegates, deployment = delegates_from_environment(), read_version()
+            telemetry = TelemetrySettings.from_environment()
             check_endpoints()
             check_folder()
             driver_from_environment(creates=True)
-        except (DelegateSourcesError, DeploymentError, EndpointsError, StorageError) as error:
+        except (DelegateSourcesError, DeploymentError, EndpointsError, StorageError, TelemetryError) as error:
             raise SettingsError(str(error)) from error
         except OSError as error:
             raise SettingsError(f"ACTS_KEEP_PROMPTS names no folder that can be written: {error}") from error
@@ -150,6 +159,7 @@ class Settings:
             watchdog_seconds=_number("ACTS_WATCHDOG_SECONDS", 20.0, 0, 3600),
             deployment=deployment,
             delegates=delegates,
+            telemetry=telemetry,
         )
 
 
@@ -166,21 +176,23 @@ def _number(name: str, default: float, low: float, high: float) -> float:
     return value
 
 
-async def connect() -> Client:
+async def connect(runtime: Runtime | None = None) -> Client:
     """A client for the server that the environment (or its profile) names."""
     config = ClientConfig.load_client_connect_config()
     config.setdefault("target_host", "127.0.0.1:7233")
-    return await Client.connect(**config, data_converter=worker_converter(LenientFailureConverter))
+    converter = worker_converter(LenientFailureConverter)
+    return await Client.connect(**config, data_converter=converter, runtime=runtime)
 
 
 def build(
-    client: Client, settings: Settings, registry: Registry, executor: ThreadPoolExecutor, watches: Watches | None = None
-) -> Worker:
+    client: Client, settings: Settings, registry: Registry, executor: ThreadPoolExecutor,
+    watches: Watches | None = None, observation: Observation | None = None,
+) -> Worker:  # fmt: skip
     """One worker that serves our workflows and the registry's Activities.
 
     Each number has its reason in ``docs/performance.md``.
     """
-    watches = watches or Watches()
+    watches, observation = watches or Watches(), observation or Observation()
     # They do not block, so they run in the worker's own loop; Tools run beside it
     versions, loader = WorkerVersions(registry, settings.deployment), Loader(settings.delegates)
     own: list[Callable[..., Any]] = [
@@ -201,6 +213,8 @@ def build(
         activities=[*own, *registry.activities, missing_activity],
         activity_executor=executor,
         interceptors=[
+            RunObserver(observation.tracing),
+            observation.calls,
             SanitizingInterceptor(client),
             VersionInterceptor(versions),
             ToolLoopInterceptor(watches.tools, map(activity_name, own), wrap),
@@ -249,15 +263,27 @@ async def serve(
     settings: Settings, registry: Registry, *, ready: Callable[[str], None], stop: asyncio.Event | None = None
 ) -> None:
     """Serve until ``stop`` is set, then give running Activities time to finish."""
-    client = await connect()
     stop = stop or asyncio.Event()
     watches = Watches(memory=MemoryWatch(settings.memory_bytes))
+    health = Health(lambda: watches.tasks.lost_threads, TASK_THREADS)
+    observation = Observation.start(settings.telemetry, {*registry.tools, *registry.names}, health)
+    async with observation.run():
+        await _serve(settings, registry, observation, watches, ready, stop)
+
+
+async def _serve(
+    settings: Settings, registry: Registry, observation: Observation, watches: Watches,
+    ready: Callable[[str], None], stop: asyncio.Event,
+) -> None:  # fmt: skip
+    client = await connect(observation.runtime)
     executor = ThreadPoolExecutor(max_workers=settings.max_activities, thread_name_prefix="activity")
     registry.servers.start()
     with watches.run(settings.watchdog_seconds, f"{client.namespace}/{settings.task_queue}"):
-        async with build(client, settings, registry, executor, watches):
-            ready(start_line(client, settings, registry))
-            await stop.wait()
+        async with build(client, settings, registry, executor, watches, observation) as worker:
+            identity = worker.config(active_config=True)["identity"] or client.identity
+            async with observation.serving(client, settings.task_queue, identity):
+                ready(start_line(client, settings, registry))
+                await stop.wait()
     executor.shutdown(wait=False, cancel_futures=True)
     watches.close()
     await registry.servers.stop()
@@ -272,11 +298,6 @@ def start_line(client: Client, settings: Settings, registry: Registry) -> str:
         f"acts worker: task queue {settings.task_queue!r}, namespace {client.namespace!r} at "
         f"{client.service_client.config.target_host}; activities: {names}; tools: {len(registry.tools)}{servers}"
     )
-
-
-def _print_line(line: str) -> None:
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
 
 
 def _runner() -> Callable[[Coroutine[Any, Any, None]], None]:
@@ -329,7 +350,10 @@ class LoopThread:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         if self._is_stopping:
             self._stop.set()
-        await serve(self._settings, self._registry, ready=_print_line, stop=self._stop)
+        await serve(self._settings, self._registry, ready=self._announce, stop=self._stop)
+
+    def _announce(self, line: str) -> None:
+        announce(line, self._settings.telemetry)
 
     def _on_signal(self, _number: int, _frame: object) -> None:
         if self._is_stopping:
@@ -342,20 +366,21 @@ class LoopThread:
 
 def main() -> int:
     """Run the worker. Exit codes: 0 after a stop, 2 for invalid settings, 3 without a server."""
+    telemetry = TelemetrySettings()
     try:
+        telemetry = TelemetrySettings.from_environment()
+        configure_logs(telemetry)
         settings, registry = Settings.from_environment(), from_environment()
-    except (SettingsError, RegistryError) as error:
-        _print_line(f"acts worker: {error}")
-        return 2
-    freeze_imports()
-    try:
+        freeze_imports()
         LoopThread(settings, registry).run()
+    except (SettingsError, RegistryError, TelemetryError) as error:
+        announce(f"acts worker: {error}", telemetry)
+        return 2
     except RuntimeError as error:
         if "connect" not in str(error).lower():
             raise
-        _print_line(
-            f"acts worker: no Temporal server answers: {error}\nset TEMPORAL_ADDRESS, or start one with: acts dev"
-        )
+        hint = "set TEMPORAL_ADDRESS, or start one with: acts dev"
+        announce(f"acts worker: no Temporal server answers: {error}\n{hint}", telemetry)
         return 3
     return 0
 

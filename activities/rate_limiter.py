@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from activities.patience import OUTAGES
 from activities.providers.interface import ModelError
+from telemetry import metrics
 
 # Before the first refusal: more than the requests that one worker has slots for
 START: Final = 1_000.0
@@ -35,6 +36,7 @@ class RateLimiter:
     """Requests to one model. ``limit`` is the number that may be in flight."""
 
     limit: float = START
+    model: str = ""
     in_flight: int = 0
     _closed_until: float = 0.0
     _closed_by: ModelError | None = None
@@ -63,6 +65,7 @@ class RateLimiter:
                 self._leave_queue(turn)
             self._require_open()
         self.in_flight += 1
+        self._show()
         return time.monotonic()
 
     def _leave_queue(self, turn: asyncio.Future[None]) -> None:
@@ -94,6 +97,12 @@ class RateLimiter:
                 self._closed_until = max(self._closed_until, now + error.retryAfter)
                 self._closed_by = error
         self._admit()
+        self._show()
+
+    def _show(self) -> None:
+        if (meters := metrics.meters()) is not None:
+            meters.set(metrics.MODEL_LIMIT, max(1, int(self.limit)), model=self.model)
+            meters.set(metrics.MODEL_IN_FLIGHT, self.in_flight, model=self.model)
 
     def _admit(self) -> None:
         """Wake as many as have room now; their turns count from here on."""
@@ -118,4 +127,4 @@ _LIMITERS: Final[weakref.WeakKeyDictionary[Any, dict[str, RateLimiter]]] = weakr
 def limiter_of(model: str) -> RateLimiter:
     """The limiter of ``provider:name`` in the running event loop."""
     limiters = _LIMITERS.setdefault(asyncio.get_running_loop(), {})
-    return limiters.setdefault(model, RateLimiter())
+    return limiters.setdefault(model, RateLimiter(model=model))

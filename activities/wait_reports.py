@@ -20,6 +20,7 @@ from acts.language.strict_json import write_json
 from acts.language.wire import MODEL_WAIT
 from acts.tree.instance_payload import TYPE_KEY
 from acts.tree.signal_records import ModelWait
+from telemetry import metrics
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -36,6 +37,9 @@ async def report_wait(request: dict[str, Any], model: str, reason: str, seconds:
     """Report that the next attempt is in so many seconds; True where a report was made for it."""
     info = activity.info()
     now, key = time.time(), (info.workflow_run_id or "", model)
+    if (meters := metrics.meters()) is not None:
+        meters.add(metrics.MODEL_WAITS, model=model, reason=reason)
+        meters.record(metrics.MODEL_WAIT_SECONDS, seconds, model=model)
     if seconds < LEAST_SECONDS:
         return False
     if _reported_until.get(key, 0.0) >= now + seconds / 2:

@@ -57,7 +57,13 @@ class MemoryWatch:
         self._pause = ROUND_SECONDS
         self._size_before = 0
         self._is_reported = False
+        self.evictions = 0
         self.evict: Callable[[str], None] = lambda _run_id: None
+
+    @property
+    def cached_runs(self) -> int:
+        """How many workflows are in the cache."""
+        return len(self._runs)
 
     def begin(self, run_id: str) -> None:
         """A workflow computes."""
@@ -94,6 +100,7 @@ class MemoryWatch:
                 "this worker takes %d MB, above its mark of %d MB: it gives up cached workflows (%d of %d now)",
                 size >> 20, self._mark >> 20, len(chosen), len(self._runs),
             )  # fmt: skip
+        self.evictions += len(chosen)
         for _, run_id in chosen:
             self.evict(run_id)
         release_memory()

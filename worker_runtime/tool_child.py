@@ -2,7 +2,7 @@
 
 The main thread runs the calls. Another one receives: a call, a cancellation, the worker's shutdown. A third one sends,
 since a cancellation may be raised in the main thread in the midst of anything. When the worker has ended, this process
-ends. It imports the module of a Tool at its first call, and nothing else of the worker.
+ends. It imports the module of a Tool at its first call, and of the worker only how log lines are written.
 """
 
 from __future__ import annotations
@@ -25,6 +25,9 @@ from temporalio.common import _CompositeEvent
 from temporalio.converter import DefaultFailureConverter, DefaultPayloadConverter
 from temporalio.exceptions import ApplicationError, CancelledError
 
+from telemetry.call_identity import current_call, identify
+from telemetry.logs import configure_logs
+from telemetry.telemetry_settings import TelemetrySettings
 from worker_runtime.thread_control import clear_exception, raise_in_thread
 
 # Kinds of messages: to this process, and from it
@@ -119,6 +122,7 @@ class Child:
         for part in call.name.split("."):
             function = getattr(function, part)
         activity._Context.set(self._context(call))  # noqa: SLF001 - no public way
+        current_call.set(identify(call.info, call.args))
         with self._lock:
             self._is_running, self._raises = True, call.raises_on_cancel
         if self._cancelled.is_set():
@@ -155,5 +159,6 @@ def main() -> None:
         signal.signal(number, signal.SIG_IGN)  # they are for the worker; this process ends with it
     if sys.platform == "linux":  # also where C code keeps the receiving thread from noticing
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    configure_logs(TelemetrySettings.from_environment())
     connection = Connection(int(sys.argv[1]))
     Child(connection).run()

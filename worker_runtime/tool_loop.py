@@ -131,6 +131,7 @@ class ToolLoops:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._loops: list[ToolLoop] = []
+        self.blocked_count = 0
 
     def submit(self, call: ToolCall) -> None:
         """Begin a call in the first loop that is free."""
@@ -154,6 +155,7 @@ class ToolLoops:
         seconds = loop.blocked_seconds()
         if seconds > BLOCKED_SECONDS and not loop.is_blocked:
             loop.is_blocked = True
+            self.blocked_count += 1
             frame = find_frame(loop.thread.ident)
             logger.warning(
                 "%s blocks the event loop of the async tools, at %s: other async tools that run now wait for it. Write "

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from worker_runtime.memory_watch import MemoryWatch
+from telemetry.process_metrics import ProcessCounts, ProcessSampler
+from worker_runtime.memory_watch import MemoryWatch, measure_memory
 from worker_runtime.process_watch import ProcessWatch
 from worker_runtime.tool_loop import ToolLoops
 from worker_runtime.tool_processes import ToolProcesses
@@ -45,10 +46,19 @@ class Watches:
         """The watch over workflow tasks."""
         return WorkflowWatch(self.board)
 
+    def read_counts(self) -> ProcessCounts:
+        """What the watches have seen so far."""
+        return ProcessCounts(
+            stuck_tasks=self.tasks.count, slow_tasks=self.tasks.slow_count, lost_threads=self.tasks.lost_threads,
+            blocked_loops=self.tools.blocked_count, memory_bytes=measure_memory(), cached_runs=self.memory.cached_runs,
+            evictions=self.memory.evictions,
+        )  # fmt: skip
+
     @contextmanager
     def run(self, watchdog_seconds: float, purpose: str) -> Iterator[None]:
         """A block in which this process watches its threads, and another one watches this process."""
         with Watchdog(watchdog_seconds, purpose, self.board) as watchdog:
             self.tasks.set_aside(watchdog.read_stuck_runs())
-            with ProcessWatch((self.tasks.look, self.tools.look, self.memory.look)):
+            sampler = ProcessSampler(self.read_counts)
+            with ProcessWatch((self.tasks.look, self.tools.look, self.memory.look, sampler.look)):
                 yield

@@ -98,6 +98,7 @@ class WorkflowWatch:
     def __init__(self, board: TaskBoard | None = None) -> None:
         self._board = board
         self.count = 0
+        self.slow_count = 0
         self.lost_threads = 0
         self.on_wait: Callable[[], None] = lambda: None
         self._waiting = 0
@@ -244,6 +245,7 @@ class WorkflowWatch:
             self._stop(task, now, f"has waited for {now - task.idle_since:.0f} s without computing")
         elif not task.is_reported and now - task.started > limit * REPORT_SHARE:
             task.is_reported = True
+            self.slow_count += 1
             frame = find_frame(task.thread_id)
             logger.warning(
                 "a workflow task has run for %.0f s (%.1f s of CPU): %s, at %s",

@@ -107,6 +107,7 @@ class ModelResponse:
 
     ``text`` is the answer as the model wrote it. ``cost`` is in US dollars, None where no price list has the model.
     ``form`` is that in which the schema was sent (``schema_ladder.py``). ``notes`` say what differs from the settings.
+    ``finishReason`` is the provider's word for why the answer ended.
     """
 
     text: str
@@ -117,6 +118,7 @@ class ModelResponse:
     model: str | None = None
     form: str = "strict"
     notes: tuple[str, ...] = ()
+    finishReason: str | None = None
 
     @property
     def strict(self) -> bool:
@@ -134,6 +136,7 @@ class ModelError(Exception):
 
     cap: int | None = None
     longest: int | None = None
+    finishReason: str | None = None
 
     def __init__(
         self,

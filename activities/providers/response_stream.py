@@ -158,7 +158,9 @@ class ResponseStream:
     def error(self, code: str, message: str) -> ModelError:
         """The error of an answer that ended badly."""
         details = {"requestId": self.requestId} if self.requestId else None
-        return build_error(code, self.site, self.request.model, message, details=details, **self.usage())
+        error = build_error(code, self.site, self.request.model, message, details=details, **self.usage())
+        error.finishReason = self.finish_reason
+        return error
 
     def response(self) -> ModelResponse:
         """The complete answer.
@@ -185,6 +187,7 @@ class ResponseStream:
             model=self.model,
             form=self.sent.form,
             notes=self.notes,
+            finishReason=self.finish_reason,
         )
 
 

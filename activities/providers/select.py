@@ -15,6 +15,7 @@ from typing import Final
 
 from activities.providers.endpoints import VARIABLE, Endpoint, EndpointsError, from_environment
 from activities.providers.interface import Adapter, CallReceiver, ModelError, ModelRequest, ModelResponse
+from activities.providers.request_observer import observe, provider_name
 from acts.language.errors import format_choices, truncate
 
 PROVIDERS: Final[dict[str, tuple[str, str]]] = {
@@ -76,7 +77,10 @@ async def ask(model: str, request: ModelRequest, on_call: CallReceiver | None = 
     address = find_model(model)
     if address.adapter not in _ADAPTERS:
         await asyncio.to_thread(_load_adapter, address)
-    return await _ADAPTERS[address.adapter].ask(replace(request, model=address.name), on_call)
+    own = replace(request, model=address.name)
+    cloud = None if address.endpoint is None else address.endpoint.cloud
+    answer = _ADAPTERS[address.adapter].ask(own, on_call)
+    return await observe(model, provider_name(address.provider, cloud), own, answer)
 
 
 def _load_adapter(address: ModelAddress) -> None:

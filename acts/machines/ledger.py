@@ -176,6 +176,19 @@ class Ledger:
                 return f"{text}: {account.calls:,} were made or planned"
         return None
 
+    def used_shares(self, id_: str) -> dict[str, float]:
+        """What was used of each limit of an account on requests, by its name: 1.0 is all of it."""
+        account = self._accounts.get(id_)
+        if account is None:
+            return {}
+        limits, used = account.limits, account.used
+        parts = {
+            "requests": (used.requests, limits.requests),
+            "tokens": (used.inputTokens + used.outputTokens, limits.tokens),
+            "cost": (used.cost or 0.0, limits.cost),
+        }  # fmt: skip
+        return {name: amount / limit if limit else 1.0 for name, (amount, limit) in parts.items() if limit is not None}
+
     def _open(self, accounts: Iterable[BudgetAccount]) -> None:
         for account in accounts:
             self._accounts.setdefault(account.id, _Account(account.limits))

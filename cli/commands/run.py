@@ -31,6 +31,7 @@ from cli.runs.follow import follow
 from cli.runs.run_forecast import PROPOSED, forecast_in_result
 from cli.runs.run_outcome import Outcome, wait_for_outcome
 from cli.runs.run_reader import RunReader
+from cli.runs.start_description import describe_start
 from cli.text.inputs import add_inputs
 from cli.text.preflight import run_preflight
 from cli.text.problems import problem_blocks
@@ -118,7 +119,11 @@ async def start(client: Client, workflow: str, request: Json, run_id: str, sourc
         raise command_error(f"an id is 1 to {MAX_ID_BYTES} bytes of printable text", where="--id")
     queue = server.task_queue()
     try:
-        await client.start_workflow(workflow, request, id=run_id, task_queue=queue, rpc_timeout=server.RPC)
+        about = describe_start(request, source_name)
+        await client.start_workflow(
+            workflow, request, id=run_id, task_queue=queue, rpc_timeout=server.RPC, memo=about.memo,
+            static_summary=about.summary, static_details=about.details,
+        )  # fmt: skip
     except WorkflowAlreadyStartedError:
         hint = f"choose another id, or see what it does: acts show {clean(run_id)}"
         raise command_error(f'the run "{clean(run_id)}" is still running', where="--id", hint=hint) from None

@@ -43,12 +43,16 @@ def main() -> None:
 
 def _run(send_report: Any) -> int:
     from activities.registry import RegistryError, from_environment
+    from telemetry.logs import configure_logs
+    from telemetry.telemetry_settings import TelemetryError, TelemetrySettings
     from worker import Settings, SettingsError, serve
     from worker_runtime.process_watch import limit_stop
 
     try:
+        # The terminal is for people: no line for what goes well
+        configure_logs(TelemetrySettings.from_environment({"ACTS_LOG_LEVEL": "warning", **os.environ}))
         settings, registry = Settings.from_environment(), from_environment()
-    except (SettingsError, RegistryError) as error:
+    except (SettingsError, RegistryError, TelemetryError) as error:
         send_report(error=str(error))
         return 2
     variables = sys.stdin.readline()

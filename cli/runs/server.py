@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Coroutine, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from acts.language.wire import TASK_QUEUE
 from cli.command_errors import EXIT_NO_SERVER, CommandError, MessageBlock, command_error
-from cli.console import clean
+from cli.console import clean, print_err
 from cli.dev.temporal_server import DEFAULT_STATE, HOST, find_dev_server
 
 if TYPE_CHECKING:
-    from temporalio.client import Client
+    from temporalio.client import Client, Interceptor
     from temporalio.runtime import Runtime
     from temporalio.service import RPCError
 
@@ -111,12 +111,29 @@ async def connect(target: ServerTarget | None = None) -> Client:
 
     target = target or find_target()
     try:
-        client = Client.connect(**target.config, data_converter=client_converter(), runtime=silent_runtime())
+        client = Client.connect(
+            **target.config, data_converter=client_converter(), runtime=silent_runtime(), interceptors=_interceptors()
+        )
         return await asyncio.wait_for(client, CONNECT_SECONDS)
     except TimeoutError:
         raise _no_server(target, f"no answer within {CONNECT_SECONDS:g} s") from None
     except (RuntimeError, ValueError) as error:
         raise _no_server(target, _connection_cause(str(error))) from None
+
+
+@cache
+def _interceptors() -> Sequence[Interceptor]:
+    """What writes spans, where the environment asks for traces."""
+    if not any(name.startswith("OTEL_EXPORTER_OTLP") for name in os.environ):
+        return ()
+    from telemetry.client_spans import client_interceptors
+    from telemetry.telemetry_settings import TelemetryError
+
+    try:
+        return client_interceptors()
+    except TelemetryError as error:
+        print_err(f"traces are off: {clean(str(error))}")
+        return ()
 
 
 @cache

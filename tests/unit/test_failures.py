@@ -1,4 +1,4 @@
-"""What of an exception travels: a refusal as its words alone, anything else with where it was raised."""
+"""What of an exception travels: what a workflow states as its words alone, a fault with where it was raised."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def _in_a_workflow(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_in_a_workflow")
-@pytest.mark.parametrize("kind", ["DecisionRefused", "InvalidRequest"])
-def test_a_refusal_is_its_words_and_details_alone(kind: str) -> None:
+@pytest.mark.parametrize("kind", ["DecisionRefused", "InvalidRequest", "PlanFailed", "budgetSpent"])
+def test_what_a_workflow_states_is_its_words_and_details_alone(kind: str) -> None:
     found = failure_of(kind)
     assert (found.stack_trace, found.HasField("cause")) == ("", False)
     assert "there is no plan" in found.message
@@ -48,9 +48,8 @@ def test_a_refusal_is_its_words_and_details_alone(kind: str) -> None:
 
 
 @pytest.mark.usefixtures("_in_a_workflow")
-@pytest.mark.parametrize("kind", ["EngineError", "PlanFailed"])
-def test_any_other_failure_says_where_it_was_raised_and_why(kind: str) -> None:
-    found = failure_of(kind)
+def test_a_fault_of_the_engine_says_where_it_was_raised_and_why() -> None:
+    found = failure_of("EngineError")
     assert "in fail" in found.stack_trace
     assert "in refuse" in found.cause.stack_trace
 

@@ -21,10 +21,19 @@ _ACTS = {f"acts.{room}" for room in ACTS}
 ALLOWED: dict[str, set[str]] = {
     **{f"acts.{room}": {f"acts.{below}" for below in ACTS[:place]} for place, room in enumerate(ACTS)},
     "workflows": {"workflows.runtime", *_ACTS},
-    "workflows.runtime": _ACTS - {"acts.provenance"},
-    "activities": {"activities.mcp", "activities.providers", "delegates", "acts.language", "acts.planner", "acts.tree"},
+    "workflows.runtime": {*(_ACTS - {"acts.provenance"}), "telemetry"},
+    "telemetry": {"acts.language"},
+    "activities": {
+        "telemetry",
+        "activities.mcp",
+        "activities.providers",
+        "delegates",
+        "acts.language",
+        "acts.planner",
+        "acts.tree",
+    },
     "activities.mcp": {"acts.language"},
-    "activities.providers": {"acts.language", "acts.planner"},
+    "activities.providers": {"telemetry", "acts.language", "acts.planner"},
     "connection": {"acts.language"},
     "delegates": {"acts.language", "acts.plan"},
     "cli": {"cli.entries", "cli.commands", "cli.runs", "cli.text", "acts.language"},
@@ -35,15 +44,16 @@ ALLOWED: dict[str, set[str]] = {
     },
     "cli.doctor": {"activities", "activities.providers", "cli", "cli.runs", "connection", "worker", "acts.tree"},
     "cli.render": {"cli", "cli.runs", "cli.text", *_ACTS},
-    "cli.runs": {"cli", "cli.dev", "cli.text", "connection", "worker", *_ACTS},
+    "cli.runs": {"cli", "cli.dev", "cli.text", "connection", "telemetry", "worker", *_ACTS},
     "cli.starter": set(),
     "cli.testing": {"cli", "cli.render", "cli.text", *_ACTS},
     "cli.text": {"cli", "activities", *_ACTS},
-    "cli.dev": {"cli", "cli.runs", "cli.text", "acts.tree", "activities", "worker", "worker_runtime"},
-    "worker_runtime": {"acts.language"},
+    "cli.dev": {"cli", "cli.runs", "cli.text", "acts.tree", "activities", "telemetry", "worker", "worker_runtime"},
+    "worker_runtime": {"acts.language", "telemetry"},
     "worker": {
         *("activities", "activities.providers", "connection", "delegates", "workflows", "workflows.runtime"),
         "acts.language",
+        "telemetry",
         "worker_runtime",
     },
 }
@@ -91,7 +101,7 @@ def room_of(module: str) -> str:
 
 def production() -> dict[str, Path]:
     """Every module that ships, by its dotted name; packages have nothing in them."""
-    rooms = ("acts", "workflows", "activities", "delegates", "worker_runtime", "cli")
+    rooms = ("acts", "workflows", "activities", "delegates", "telemetry", "worker_runtime", "cli")
     paths = [path for room in rooms for path in modules(room) if path.name != "__init__.py"]
     return {dotted(path): path for path in (*paths, ROOT / "worker.py")}
 

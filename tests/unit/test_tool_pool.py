@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import threading
@@ -26,6 +27,11 @@ def beat(count: int) -> str:
     for number in range(count):
         activity.heartbeat(number, "x" * 100_000)
     return activity.info().activity_id
+
+
+@activity.defn
+def speak(call: dict[str, Any]) -> None:
+    logging.getLogger("shop").warning("asked")
 
 
 @activity.defn
@@ -64,6 +70,12 @@ def test_one_process_serves_one_call_after_the_other(pool: ToolProcesses) -> Non
     pids = {run(pool, own_pid) for _ in range(3)}
     assert len(pids) == 1
     assert os.getpid() not in pids
+
+
+def test_a_log_line_of_a_tool_has_the_ids_of_its_call(pool: ToolProcesses, capfd: pytest.CaptureFixture[str]) -> None:
+    run(pool, speak, {"_tool": "refund", "_instance": "a"})
+    line = capfd.readouterr().err
+    assert " WARNING asked  run=test runId=test-run call=test instance=a tool=refund\n" in line
 
 
 def test_heartbeats_arrive_in_order_and_before_the_result(pool: ToolProcesses) -> None:

@@ -1,35 +1,32 @@
-"""Converts failures of any worker leniently, and the engine's refusals without a stack trace.
+"""Converts failures of any worker leniently, and those that the engine states without a stack trace.
 
 The SDK decodes a failure's details before workflow code runs. Details that cannot be decoded (another
 encoding, broken JSON) would fail the workflow task or the run; here they are dropped, and the failure
 keeps its type and message.
 
-A refusal reports invalid input. The Web UI shows a stack trace and a cause below its message, where
-they add nothing, so a refusal raised in a workflow has neither. The same holds for the outcome of a local
-activity that is deferred, of which many travel in one message. All other failures keep both.
+The Web UI shows a stack trace and a cause below a failure's message. What a workflow of ours fails with (a plan that
+failed, a budget that is spent, an invalid Request, a refused decision) says what happened in its message: places in the
+engine's code add nothing, so it has neither. The same holds for the outcome of a local activity that is deferred, of
+which many travel in one message. Failures of Tools, and an ``EngineError``, which is a fault of ours, keep both.
 """
 
 from __future__ import annotations
-
-from typing import Final
 
 from temporalio import workflow
 from temporalio.api.failure.v1 import Failure
 from temporalio.converter import DefaultFailureConverter, PayloadConverter
 from temporalio.exceptions import ApplicationError
 
-from acts.language.wire import INVALID_REQUEST, LOCAL_DEFERRED, REFUSED
-
-_REFUSALS: Final = frozenset({INVALID_REQUEST, REFUSED})
+from acts.language.wire import ENGINE_ERROR, LOCAL_DEFERRED
 
 
 class LenientFailureConverter(DefaultFailureConverter):
-    """The default failure converter, except for undecodable details and refusals."""
+    """The default failure converter, except for undecodable details and what a workflow states."""
 
     def to_failure(self, exception: BaseException, payload_converter: PayloadConverter, failure: Failure) -> None:
-        """Encode an exception; a refusal keeps only its message, type and details."""
+        """Encode an exception; one that a workflow raised on purpose keeps only its message, type and details."""
         if isinstance(exception, ApplicationError) and (
-            exception.type == LOCAL_DEFERRED or (exception.type in _REFUSALS and workflow.in_workflow())
+            exception.type == LOCAL_DEFERRED or (exception.type != ENGINE_ERROR and workflow.in_workflow())
         ):
             exception = _without_traceback(exception)
         super().to_failure(exception, payload_converter, failure)

@@ -133,6 +133,11 @@ class RunWorkflow:
         if self._driver.run.position.ancestors:
             await self._driver.send_and_wait(self._driver.run.report_cancelled(report))
 
+    @property
+    def machine(self) -> RunMachine | None:
+        """The machine of this run; None before it has read its Request."""
+        return None if self._driver is None else self._driver.run
+
     def page(self) -> str | None:
         """The page for the Web UI as of now, rendered when somebody reads it; None before the run has begun."""
         return None if self._view is None else self._view.page()

@@ -1,0 +1,110 @@
+"""``/live`` and ``/ready``, asked over HTTP while the loop beside them does what it does."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from telemetry import health as module
+from telemetry.health import Health, HealthServer
+from telemetry.telemetry_settings import Address, TelemetryError
+
+
+class Loop:
+    """An event loop in a thread, as a worker has."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.thread = threading.Thread(target=self.loop.run_forever, daemon=True)
+        self.thread.start()
+
+    def stop(self) -> None:
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self.thread.join()
+        self.loop.close()
+
+
+@pytest.fixture
+def loop() -> Iterator[Loop]:
+    running = Loop()
+    yield running
+    running.stop()
+
+
+def ask(server: HealthServer, path: str) -> tuple[int, dict[str, Any]]:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{server.port}{path}", timeout=20) as answer:
+            return answer.status, json.load(answer)
+    except urllib.error.HTTPError as error:
+        return error.code, json.load(error)
+
+
+def polling(answer: bool | Exception) -> Any:  # noqa: FBT001 - the answer
+    async def is_polling() -> bool:
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    return is_polling
+
+
+ANY = Address("127.0.0.1", 0)
+
+
+def test_a_worker_lives_while_its_loop_comes_back(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LOOP_SECONDS", 0.2)
+    health, release = Health(), threading.Event()
+    with HealthServer(ANY, health) as server:
+        assert ask(server, "/live") == (200, {"ok": True})  # it starts
+        health.begin(loop.loop)
+        assert ask(server, "/live") == (200, {"ok": True})
+        loop.loop.call_soon_threadsafe(release.wait)
+        assert ask(server, "/live") == (
+            503, {"ok": False, "problem": "the event loop did not come back within 0.2 s"},
+        )  # fmt: skip
+        release.set()
+
+
+def test_a_worker_without_threads_for_workflow_tasks_does_not_live() -> None:
+    lost = [0]
+    with HealthServer(ANY, Health(lambda: lost[0], threads=3)) as server:
+        assert ask(server, "/live")[0] == 200
+        lost[0] = 3
+        assert ask(server, "/live") == (503, {"ok": False, "problem": "stuck workflow tasks have taken all 3 threads"})
+
+
+def test_a_worker_is_ready_from_its_first_poll_until_a_stop_is_requested(loop: Loop) -> None:
+    health = Health()
+    with HealthServer(ANY, health) as server:
+        assert ask(server, "/ready")[1]["problem"] == "the worker has not started yet"
+        health.begin(loop.loop)
+        health.serve(polling(answer=False))
+        assert ask(server, "/ready")[1]["problem"] == "the server has seen no poll of this worker within two minutes"
+        health.serve(polling(answer=True))
+        assert ask(server, "/ready") == (200, {"ok": True})
+        health.stop()
+        assert ask(server, "/ready") == (503, {"ok": False, "problem": "a stop was requested"})
+        assert ask(server, "/live")[0] == 200  # what it has begun, it ends
+
+
+def test_a_server_that_is_away_makes_no_worker_dead(loop: Loop) -> None:
+    health = Health()
+    health.begin(loop.loop)
+    health.serve(polling(OSError("secret address")))
+    with HealthServer(ANY, health) as server:
+        assert ask(server, "/ready") == (503, {"ok": False, "problem": "the server does not answer: OSError"})
+        assert ask(server, "/live")[0] == 200
+
+
+def test_other_paths_name_the_two_and_a_port_in_use_is_named() -> None:
+    with HealthServer(ANY, Health()) as server:
+        assert ask(server, "/") == (404, {"ok": False, "problem": "there are /live and /ready"})
+        with pytest.raises(TelemetryError, match=rf"ACTS_HEALTH is 127\.0\.0\.1:{server.port}; nothing can listen"):
+            HealthServer(Address("127.0.0.1", server.port), Health())
