@@ -76,8 +76,10 @@ def main(version: Version_ = False) -> None:  # noqa: FBT002 - a flag of the com
 ExitCode = int | Coroutine[Any, Any, int]
 
 
-def command(function: Callable[..., ExitCode]) -> Callable[..., ExitCode]:
-    """Register a command; its errors are printed and become exit codes."""
+def command(function: Callable[..., ExitCode] | None = None, *, group: typer.Typer | None = None) -> Callable[..., Any]:
+    """Register a command, of the program or of a ``group``; its errors are printed and become exit codes."""
+    if function is None:
+        return functools.partial(command, group=group)
 
     @functools.wraps(function)
     def run_command(*args: Any, **kwargs: Any) -> None:
@@ -96,5 +98,5 @@ def command(function: Callable[..., ExitCode]) -> Callable[..., ExitCode]:
             code = error.code
         raise typer.Exit(code)
 
-    app.command(function.__name__.rstrip("_").replace("_", "-"))(run_command)
+    (group or app).command(function.__name__.rstrip("_").replace("_", "-"))(run_command)
     return function
