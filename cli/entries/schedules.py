@@ -9,12 +9,9 @@ from typing import Annotated, Final
 import typer
 
 from cli.options import Agent, AsJson, File, Inputs, Note, Yes
-from cli.program import ExitCode, app, command
+from cli.program import ExitCode, command_group
 
-schedule_app: Final = typer.Typer(
-    help="Start plans and agents by the clock: Temporal's schedules.", no_args_is_help=True, rich_markup_mode=None
-)
-app.add_typer(schedule_app, name="schedule")
+schedule_command: Final = command_group("schedule", "Start plans and agents by the clock: Temporal's schedules.")
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="The id of a schedule; its runs are called ID-TIME.")]
 Cron = Annotated[
@@ -40,7 +37,7 @@ Paused = Annotated[bool, typer.Option("--paused", help="Create it paused.")]
 Replace = Annotated[bool, typer.Option("--replace", help="Replace the schedule of this id.")]
 
 
-@command(group=schedule_app)
+@schedule_command
 def create(  # noqa: PLR0913, PLR0917 - each is an option of the command
     schedule_id: Id, file: File, cron: Cron = None, every: Every = None, offset: Offset = None, timezone: Zone = None,
     jitter: Jitter = None, overlap: Overlap = "skip", catch_up: CatchUp = "1h",
@@ -58,7 +55,7 @@ def create(  # noqa: PLR0913, PLR0917 - each is an option of the command
     return implementation.create(schedule_id, file, times, policy, implementation.Source(tuple(inputs or ()), agent))
 
 
-@command(group=schedule_app)
+@schedule_command
 def list_(as_json: AsJson = False) -> ExitCode:
     """List schedules: what they start, when next, and what they started last."""
     from cli.commands import schedule as implementation
@@ -66,7 +63,7 @@ def list_(as_json: AsJson = False) -> ExitCode:
     return implementation.list_schedules(as_json=as_json)
 
 
-@command(group=schedule_app)
+@schedule_command
 def pause(schedule_id: Id, note: Note = None) -> ExitCode:
     """Start nothing until it is resumed; runs continue."""
     from cli.commands import schedule as implementation
@@ -74,7 +71,7 @@ def pause(schedule_id: Id, note: Note = None) -> ExitCode:
     return implementation.pause(schedule_id, note)
 
 
-@command(group=schedule_app)
+@schedule_command
 def resume(schedule_id: Id, note: Note = None) -> ExitCode:
     """Resume a paused schedule; what it missed is not made up for."""
     from cli.commands import schedule as implementation
@@ -82,7 +79,7 @@ def resume(schedule_id: Id, note: Note = None) -> ExitCode:
     return implementation.resume(schedule_id, note)
 
 
-@command(group=schedule_app)
+@schedule_command
 def trigger(schedule_id: Id, overlap: Overlap = "allow-all") -> ExitCode:
     """Start a run now, whatever the clock says."""
     from cli.commands import schedule as implementation
@@ -90,7 +87,7 @@ def trigger(schedule_id: Id, overlap: Overlap = "allow-all") -> ExitCode:
     return implementation.trigger(schedule_id, overlap)
 
 
-@command(group=schedule_app)
+@schedule_command
 def delete(schedule_id: Id, yes: Yes = False) -> ExitCode:
     """Delete a schedule; its runs continue."""
     from cli.commands import schedule as implementation
