@@ -274,6 +274,35 @@ def test_the_health_check_of_the_image_is_copied_into_it() -> None:
     assert ("COPY", "constraints.txt deploy/healthcheck.py /app/") in stage
 
 
+# Linters
+
+YAML_RULES = (
+    "{extends: default, rules: {document-start: disable, line-length: disable, braces: {max-spaces-inside: 1}, "
+    "comments: {min-spaces-from-content: 1}}}"
+)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["hadolint", str(DEPLOY / "Dockerfile")],
+        ["shellcheck", *map(str, sorted((DEPLOY / "scripts").glob("*.sh")))],
+        ["yamllint", "--strict", "-d", YAML_RULES, str(DEPLOY)],
+    ],
+    ids=lambda command: command[0],
+)
+def test_linters_find_nothing(command: list[str]) -> None:
+    done = run(Path(sys.executable).parent / command[0], *command[1:])
+    assert (done.returncode, done.stdout) == (0, ""), done.stdout + done.stderr
+
+
+def test_a_linter_would_find_something(tmp_path: Path) -> None:
+    (tmp_path / "Dockerfile").write_text("FROM python:latest\nRUN cd /src\n", "utf-8")
+    done = run(Path(sys.executable).parent / "hadolint", tmp_path / "Dockerfile")
+    assert done.returncode == 1
+    assert "DL3007" in done.stdout  # "latest"
+
+
 # dynamicconfig.yaml
 
 
