@@ -13,7 +13,7 @@ PYTEST_ARGS ?= -n 3 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: demo test setup dev check docs bench bench-comeback bench-large bench-planning rolling flood fuzz fuzz-minute soak \
-	soak-minute mcp-servers live-smoke clean help
+	soak-minute mcp-servers clients live-smoke clean help
 
 # Of `make soak` and `make fuzz`
 SECONDS ?= 60
@@ -79,6 +79,13 @@ mcp-servers: setup ## install MCP reference servers into .mcp-servers/, and run 
 	@npm install --silent --no-fund --no-audit --prefix $(MCP_SERVERS) @modelcontextprotocol/server-everything \
 		@modelcontextprotocol/server-filesystem @modelcontextprotocol/server-memory
 	ACTS_MCP_SERVERS=$(MCP_SERVERS) $(BIN)/python -m pytest tests/mcp/test_reference_servers.py -p no:xdist
+
+# Node.js from your system; Go, too. What is missing is left out, and its test is skipped
+clients: setup ## build the clients of examples/clients in TypeScript and Go, and run them against a server
+	@! command -v npm >/dev/null || (cd examples/clients/typescript && npm install --silent --no-fund --no-audit && npx tsc)
+	@! command -v go >/dev/null || (cd examples/clients/go && go get go.temporal.io/sdk@latest \
+		go.temporal.io/sdk/contrib/envconfig@latest && go mod tidy && go build -o bin/ ./client ./worker)
+	$(BIN)/python -m pytest tests/examples/test_clients.py -p no:xdist -rs
 
 live-smoke: setup ## ask each model provider that has a key, and print what it takes (costs a few cents)
 	$(BIN)/python -m tools.live_smoke

@@ -44,6 +44,14 @@ Agent = Annotated[
 Tick = Annotated[int | None, typer.Option(min=1, help="One tick of a run (default: the latest).")]
 Watch = Annotated[bool, typer.Option("--watch", "-w", help="Show every call as it happens.")]
 NewId = Annotated[str | None, typer.Option("--id", help="The id of the run (default: a new one).")]
+IfRunning = Annotated[
+    str, typer.Option("--if-running", metavar="WORD", help="If a run of --id runs: fail, use-existing or terminate it.")
+]
+IfEnded = Annotated[
+    str,
+    typer.Option("--if-ended", metavar="WORD", help="If one has ended: again, again-if-failed, use-existing or fail."),
+]
+Delay = Annotated[str | None, typer.Option("--delay", metavar="TIME", help="Begin after this time, like 30m or 2h.")]
 Detach = Annotated[bool, typer.Option("--detach", "-d", help="Start it, print its id, do not wait.")]
 RunId = Annotated[str | None, typer.Option(help="One of several runs of the same id (default: the latest).")]
 OneInstance = Annotated[

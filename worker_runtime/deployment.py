@@ -18,9 +18,9 @@ from temporalio.worker import WorkerDeploymentConfig
 
 DEPLOYMENT: Final = "ACTS_DEPLOYMENT"
 BUILD_ID: Final = "ACTS_BUILD_ID"
-# The server writes a version as NAME.BUILD and as NAME:BUILD, so a name has neither; 200 characters leave room for a
-# build id in the 255 that the server allows a version
-_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,200}")
+# The server writes a version as NAME.BUILD and as NAME:BUILD, so a name has neither; Temporal's controller for
+# Kubernetes puts a "/" into it. 200 characters leave room for a build id in the 255 that the server allows a version
+_NAME: Final = re.compile(r"[A-Za-z0-9_/-]{1,200}")
 # A digest of Git or of an image, a date, a semantic version; the names of Kubernetes' labels allow no more
 _BUILD: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,62}")
 
@@ -43,7 +43,7 @@ def read_version() -> WorkerDeploymentVersion | None:
         raise DeploymentError(f"{present} is set and {missing} is not; worker versioning needs both, or neither")
     if not _NAME.fullmatch(name):
         raise DeploymentError(
-            f"{DEPLOYMENT} is {name!r}; a name has up to 200 letters, digits, '-' and '_', such as acts"
+            f"{DEPLOYMENT} is {name!r}; a name has up to 200 letters, digits, '-', '_' and '/', such as acts"
         )
     if not _BUILD.fullmatch(build):
         raise DeploymentError(

@@ -13,7 +13,7 @@ import json
 import secrets
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
@@ -32,6 +32,7 @@ from cli.runs.run_forecast import PROPOSED, forecast_in_result
 from cli.runs.run_outcome import Outcome, wait_for_outcome
 from cli.runs.run_reader import RunReader
 from cli.runs.start_description import describe_start
+from cli.runs.start_policy import StartPolicy
 from cli.text.inputs import add_inputs
 from cli.text.preflight import run_preflight
 from cli.text.problems import problem_blocks
@@ -55,10 +56,12 @@ class RunOptions:
     detach: bool = False
     run: str | None = None
     agent: bool | None = None
+    policy: StartPolicy = field(default_factory=StartPolicy)
 
 
 async def run(file: str, options: RunOptions) -> int:
     """Run a file; the exit code says how the run ended."""
+    options.policy.check()
     source = read_source(file)
     request = add_inputs(source.value, options.inputs)
     preflight = run_preflight(request, file=None if file == STDIN else file, agent=options.agent)
@@ -89,7 +92,7 @@ async def _start_and_wait(request: Json, workflow: str, run_id: str, source: Sou
         text = f'no worker serves the task queue "{queue}" at {target.address} yet'
         hint = f"the run waits for one: `acts dev`, or `python -m worker` with TEMPORAL_ADDRESS={target.address}"
         print_blocks([message(text, hint=hint, severity="warning")])
-    started = await start(client, workflow, request, run_id, source.name)
+    started = await start(client, workflow, request, run_id, source.name, options.policy)
     link = f"  {_web_link(target.ui_url, client.namespace, run_id)}" if target.ui_url else ""
     if options.detach:
         print_err(f"started {clean(run_id)} at {target.address}{link}")
@@ -99,12 +102,15 @@ async def _start_and_wait(request: Json, workflow: str, run_id: str, source: Sou
     return await _finish(started, workflow, source, options)
 
 
-async def start(client: Client, workflow: str, request: Json, run_id: str, source_name: str) -> RunReader:
-    """Start a run.
+async def start(
+    client: Client, workflow: str, request: Json, run_id: str, source_name: str, policy: StartPolicy | None = None
+) -> RunReader:
+    """Start a run; where the policy says so, use the one that has this id already.
 
     Raises:
         CommandError: the id is invalid or in use, or the Request is too large.
     """
+    policy = policy or StartPolicy()
     from temporalio.exceptions import WorkflowAlreadyStartedError
 
     size = len(json.dumps(request, ensure_ascii=False, separators=(",", ":")).encode())
@@ -122,12 +128,24 @@ async def start(client: Client, workflow: str, request: Json, run_id: str, sourc
         about = describe_start(request, source_name)
         await client.start_workflow(
             workflow, request, id=run_id, task_queue=queue, rpc_timeout=server.RPC, memo=about.memo,
-            static_summary=about.summary, static_details=about.details,
+            static_summary=about.summary, static_details=about.details, **policy.start_options(),
         )  # fmt: skip
     except WorkflowAlreadyStartedError:
-        hint = f"choose another id, or see what it does: acts show {clean(run_id)}"
-        raise command_error(f'the run "{clean(run_id)}" is still running', where="--id", hint=hint) from None
+        await _require_use_of_existing(client, run_id, policy)
     return RunReader(client, run_id)
+
+
+async def _require_use_of_existing(client: Client, run_id: str, policy: StartPolicy) -> None:
+    """Say that the run of this id is used. Raises CommandError where the policy does not allow it."""
+    status = (await client.get_workflow_handle(run_id).describe(rpc_timeout=server.RPC)).status
+    is_running = status is not None and status.name == "RUNNING"
+    state = "is still running" if is_running else "has ended"
+    if policy.attaches(is_running=is_running):
+        print_err(f'the run "{clean(run_id)}" {state}: no other one is started', "dim")
+        return
+    option = "--if-running" if is_running else "--if-ended"
+    hint = f"choose another id, or see what it does: acts show {clean(run_id)}; or use it: {option} use-existing"
+    raise command_error(f'the run "{clean(run_id)}" {state}', where="--id", hint=hint)
 
 
 async def watch_run(run: RunReader) -> Outcome:

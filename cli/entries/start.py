@@ -9,7 +9,23 @@ from typing import Annotated
 
 import typer
 
-from cli.options import Agent, AsJson, Detach, File, Inputs, Modules, NewId, Port, State, Ui, UiPort, Watch
+from cli.options import (
+    Agent,
+    AsJson,
+    Delay,
+    Detach,
+    File,
+    IfEnded,
+    IfRunning,
+    Inputs,
+    Modules,
+    NewId,
+    Port,
+    State,
+    Ui,
+    UiPort,
+    Watch,
+)
 from cli.program import ExitCode, command
 
 
@@ -32,9 +48,10 @@ def demo() -> int:
 
 
 @command
-def run(
+def run(  # noqa: PLR0913, PLR0917 - each is an option of the command
     file: File, inputs: Inputs = None, watch: Watch = False, as_json: AsJson = False, run_id: NewId = None,
-    detach: Detach = False, agent: Agent = None,
+    detach: Detach = False, agent: Agent = None, if_running: IfRunning = "fail", if_ended: IfEnded = "again",
+    delay: Delay = None,
 ) -> ExitCode:  # fmt: skip
     """Run a plan, or an agent, and wait for its end.
 
@@ -46,8 +63,11 @@ def run(
     A batch of which some instances failed (partial) ends with code 1.
     """
     from cli.commands import run as implementation
+    from cli.runs.start_policy import StartPolicy
+    from cli.text.durations import read_seconds
 
-    options = implementation.RunOptions(inputs or (), watch, as_json, detach, run_id, agent)
+    policy = StartPolicy(if_running, if_ended, read_seconds(delay, "--delay"))
+    options = implementation.RunOptions(inputs or (), watch, as_json, detach, run_id, agent, policy)
     return implementation.run(file, options)
 
 

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Creates the namespace, or sets the retention of an existing one, and returns when a worker
-# can use it.
+# Creates the namespace, or sets the retention of an existing one, registers the search attributes
+# by which runs are found, and returns when a worker can use it.
 #   TEMPORAL_ADDRESS    host:port of the server
 #   TEMPORAL_NAMESPACE  the namespace
 #   RETENTION           how long a closed plan is kept, such as 720h
@@ -36,4 +36,19 @@ else
 fi
 # A new namespace reaches all roles of the server some seconds later.
 retry temporal workflow count -n "$TEMPORAL_NAMESPACE"
+# As `acts setup` does; those that are there are left alone.
+present=$(temporal operator search-attribute list -n "$TEMPORAL_NAMESPACE")
+while read -r name type; do
+  case $present in
+    *"$name "*) ;;
+    *) retry temporal operator search-attribute create -n "$TEMPORAL_NAMESPACE" --name "$name" --type "$type" ;;
+  esac
+done <<ATTRIBUTES
+ActsPhase Keyword
+ActsWaiting Int
+ActsTools KeywordList
+ActsModel Keyword
+ActsCost Double
+ActsRoot Keyword
+ATTRIBUTES
 echo "Namespace $TEMPORAL_NAMESPACE keeps closed plans for $RETENTION"

@@ -26,6 +26,7 @@ from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 from temporalio.client import Client
 from temporalio.worker import Worker
 
+from acts.tree.search_attributes import TYPES
 from cli.dev.temporal_server import DYNAMIC_CONFIG, DevServer, find_program
 from tests.support import assert_eventually
 
@@ -84,7 +85,7 @@ def compose_variables() -> dict[str, str | None]:
         default = match["rest"] if match["how"] == "-" else None
         assert found.setdefault(match["name"], default) == default, f"two defaults for {match['name']}"
     passed_on = {
-        name for service in SERVICES.values() for name, value in service["environment"].items() if value is None
+        name for service in SERVICES.values() for name, value in service.get("environment", {}).items() if value is None
     }
     return found | dict.fromkeys(passed_on)
 
@@ -153,10 +154,27 @@ def test_mounted_files_are_there(name: str) -> None:
     sources = [volume.split(":")[0] for volume in SERVICES[name].get("volumes", [])]
     for source in sources:
         if source.startswith("."):
+            if name in ("prometheus", "grafana") and not (DEPLOY / source).exists():
+                pytest.skip("the files of Prometheus and Grafana come with the room `telemetry`")
             assert (DEPLOY / source).exists()
             assert any(volume.endswith(":ro") for volume in SERVICES[name]["volumes"])
         else:
             assert source in COMPOSE["volumes"]
+
+
+def test_prometheus_reads_the_port_that_the_workers_open_and_grafana_reads_prometheus() -> None:
+    environment = SERVICES["worker"]["environment"]
+    port = environment["ACTS_METRICS"].rpartition(":")[2]
+    assert {"9464", "8081"} == {port, environment["ACTS_HEALTH"].rpartition(":")[2]}
+    assert "EXPOSE 9464 8081" in (DEPLOY / "Dockerfile").read_text("utf-8")
+    assert set(SERVICES["prometheus"]["networks"]) & set(SERVICES["worker"]["networks"])
+    assert SERVICES["grafana"]["networks"] == ["metrics"]
+    if not (DEPLOY / "prometheus").is_dir():
+        pytest.skip("the files of Prometheus and Grafana come with the room `telemetry`")
+    scraped = (DEPLOY / "prometheus" / "prometheus.yml").read_text("utf-8")
+    assert f"port: {port}" in scraped
+    (source,) = (DEPLOY / "grafana" / "provisioning" / "datasources").glob("*.y*ml")
+    assert "url: http://prometheus:9090" in source.read_text("utf-8")
 
 
 def test_a_worker_may_finish_its_graceful_stop() -> None:
@@ -189,9 +207,26 @@ def test_the_worker_is_given_no_setting_that_the_docs_do_not_have() -> None:
     assert set(SERVICES["worker"]["environment"]) <= documented_settings()
 
 
+def settings_in_the_sources() -> set[str]:
+    """The names of settings that a program reads: those in strings of the code."""
+    rooms = ("worker_runtime", "activities", "connection", "delegates", "telemetry", "workflows")
+    files = [ROOT / "worker.py", *(file for room in rooms for file in (ROOT / room).rglob("*.py"))]
+    return {name for file in files for name in re.findall(r"[\"'](ACTS_[A-Z_]+)[\"']", file.read_text("utf-8"))}
+
+
+def pending_settings() -> set[str]:
+    """Settings of logs, metrics and health, which the room ``telemetry`` reads."""
+    return set() if (ROOT / "telemetry").is_dir() else {"ACTS_METRICS", "ACTS_HEALTH", "ACTS_LOG"}
+
+
 def test_the_docs_have_the_settings_that_the_worker_reads() -> None:
     read = set(re.findall(r"\bACTS_[A-Z_]+", (ROOT / "worker.py").read_text("utf-8")))
-    assert {name for name in documented_settings() if name.startswith("ACTS_")} == read
+    assert {name for name in documented_settings() if name.startswith("ACTS_")} - pending_settings() == read
+
+
+def test_each_setting_of_the_workers_in_compose_is_one_that_they_read() -> None:
+    ours = {name for name in SERVICES["worker"]["environment"] if name.startswith("ACTS_")}
+    assert ours <= settings_in_the_sources() | pending_settings()
 
 
 def test_the_servers_version_is_the_one_that_the_tests_run_on() -> None:
@@ -237,6 +272,35 @@ def test_the_health_check_of_the_image_is_copied_into_it() -> None:
     stage = dockerfile_stages()[-1]
     assert only(stage, "HEALTHCHECK").endswith('CMD ["python", "/app/healthcheck.py"]')
     assert ("COPY", "constraints.txt deploy/healthcheck.py /app/") in stage
+
+
+# Linters
+
+YAML_RULES = (
+    "{extends: default, rules: {document-start: disable, line-length: disable, braces: {max-spaces-inside: 1}, "
+    "comments: {min-spaces-from-content: 1}}}"
+)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["hadolint", str(DEPLOY / "Dockerfile")],
+        ["shellcheck", *map(str, sorted((DEPLOY / "scripts").glob("*.sh")))],
+        ["yamllint", "--strict", "-d", YAML_RULES, str(DEPLOY)],
+    ],
+    ids=lambda command: command[0],
+)
+def test_linters_find_nothing(command: list[str]) -> None:
+    done = run(Path(sys.executable).parent / command[0], *command[1:])
+    assert (done.returncode, done.stdout) == (0, ""), done.stdout + done.stderr
+
+
+def test_a_linter_would_find_something(tmp_path: Path) -> None:
+    (tmp_path / "Dockerfile").write_text("FROM python:latest\nRUN cd /src\n", "utf-8")
+    done = run(Path(sys.executable).parent / "hadolint", tmp_path / "Dockerfile")
+    assert done.returncode == 1
+    assert "DL3007" in done.stdout  # "latest"
 
 
 # dynamicconfig.yaml
@@ -318,6 +382,27 @@ async def test_a_worker_on_another_host_does_not_make_this_one_healthy(server: D
     assert f"no poll of task queue '{task_queue}'" in complaint
 
 
+@pytest.mark.parametrize(("status", "code"), [(200, 0), (503, 1)])
+async def test_a_worker_with_a_health_port_is_asked_itself(status: int, code: int) -> None:
+    paths: list[str] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        paths.append((await reader.readline()).decode().split()[1])
+        writer.write(f"HTTP/1.1 {status} -\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".encode())
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as listening:
+        port = listening.sockets[0].getsockname()[1]
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, DEPLOY / "healthcheck.py"),
+            env={"ACTS_HEALTH": f"0.0.0.0:{port}", "TEMPORAL_ADDRESS": "127.0.0.1:1"}, stderr=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        _, complaint = await asyncio.wait_for(process.communicate(), PROGRAM_TIMEOUT_SECONDS)
+    assert (process.returncode, paths) == (code, ["/ready"])
+    assert code == 0 or "503" in complaint.decode()
+
+
 async def test_no_server_is_not_healthy() -> None:
     nowhere = DevServer("127.0.0.1:1", None, "default", 0, None, None)  # port 1 is never listened on
     code, complaint = await check_health(nowhere, "acts")
@@ -339,6 +424,10 @@ def test_namespace_script_sets_the_retention_each_time_it_runs(server: DevServer
             find_program(), "operator", "namespace", "describe", "-n", "deploy-test", "--address", server.address
         )
         assert re.search(rf"RetentionTtl\s+{retention}", described.stdout)
+    listed = run(
+        find_program(), "operator", "search-attribute", "list", "-n", "deploy-test", "--address", server.address
+    ).stdout
+    assert {name for name in TYPES if re.search(rf"\b{name}\s+{TYPES[name]}\b", listed)} == set(TYPES)
 
 
 @pytest.fixture

@@ -1,0 +1,3 @@
+module example.com/acts-clients
+
+go 1.24

@@ -1,0 +1,98 @@
+"""The worker as deploy/ starts it: with the environment of the Compose file and of the Kubernetes manifests.
+
+The server is that of the tests, and the ports are free ones; all else is as it is there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+
+import pytest
+
+from cli.dev.temporal_server import DevServer
+from tests.support import assert_eventually
+from tests.unit.kustomize import build
+from tests.unit.test_deploy import DEPLOY, ROOT, SERVICES, pending_settings, with_defaults
+from tests.unit.test_kubernetes import settings
+
+START_SECONDS = 60  # it needs two; a machine under full load many times that
+
+
+def compose_environment() -> dict[str, str]:
+    """What Compose sets when .env sets nothing."""
+    environment = SERVICES["worker"]["environment"]
+    return {name: with_defaults(str(value)) for name, value in environment.items() if value is not None}
+
+
+ENVIRONMENTS = {
+    "compose": compose_environment(),
+    "kubernetes": settings(build(DEPLOY / "kubernetes" / "base")),
+}
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@asynccontextmanager
+async def running_worker(environment: dict[str, str]) -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
+    """The worker in an environment of its own, and the first line that it prints."""
+    own = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "HOME": "/nonexistent"}
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "worker", cwd="/", env={**own, **environment},
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+    )  # fmt: skip
+    try:
+        assert process.stdout is not None
+        line = await asyncio.wait_for(process.stdout.readline(), START_SECONDS)
+        yield process, line.decode()
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+def get(port: int, path: str) -> int:
+    """The status of an answer; 0: nobody answers."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=START_SECONDS) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        return int(error.code)
+    except OSError:
+        return 0
+
+
+@pytest.mark.parametrize("name", ENVIRONMENTS)
+async def test_the_worker_starts_answers_its_probes_and_stops_with_the_environment_of_the_deployment(
+    name: str, server: DevServer, task_queue: str
+) -> None:
+    environment = dict(ENVIRONMENTS[name])
+    ports = {variable: free_port() for variable in ("ACTS_HEALTH", "ACTS_METRICS")}
+    environment |= {variable: f"127.0.0.1:{port}" for variable, port in ports.items()}
+    environment |= {"TEMPORAL_ADDRESS": server.address, "ACTS_TASK_QUEUE": task_queue}
+    async with running_worker(environment) as (process, line):
+        assert task_queue in line
+        if not pending_settings():  # the room `telemetry` answers them
+
+            async def answers() -> bool:
+                health, metrics = ports["ACTS_HEALTH"], ports["ACTS_METRICS"]
+                paths = ((health, "/live"), (health, "/ready"), (metrics, "/metrics"))
+                statuses = [await asyncio.to_thread(get, port, path) for port, path in paths]
+                return statuses == [200, 200, 200]
+
+            await assert_eventually(answers, within=timedelta(seconds=START_SECONDS), why="the probes answer")
+        process.send_signal(signal.SIGTERM)
+        await asyncio.wait_for(process.wait(), float(environment["ACTS_SHUTDOWN_SECONDS"]) + START_SECONDS)
+        assert process.returncode == 0
