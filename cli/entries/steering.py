@@ -9,16 +9,42 @@ from __future__ import annotations
 
 from typing import Any
 
-from cli.options import AnyRun, AsJson, Below, By, Call, Edited, Instance, Message, Note, Reason, Run, Version, Yes
+from cli.options import (
+    AnyRun,
+    AsJson,
+    Below,
+    By,
+    Call,
+    Edited,
+    Instance,
+    Message,
+    MostApprovals,
+    Note,
+    Reason,
+    Run,
+    Version,
+    WaitingTool,
+    WaitsSince,
+    Yes,
+)
 from cli.program import ExitCode, command
 
 
 @command
-def pending(run: AnyRun = None, as_json: AsJson = False) -> ExitCode:
-    """List everything that waits for a person, across all runs or in one."""
-    from cli.commands import pending as implementation
+def pending(
+    run: AnyRun = None, tool: WaitingTool = None, older: WaitsSince = None, limit: MostApprovals = None,
+    as_json: AsJson = False,
+) -> ExitCode:  # fmt: skip
+    """List everything that waits for a person, across all runs or in one; the oldest runs first.
 
-    return implementation.pending(run, as_json=as_json)
+    Examples: `acts pending`, `acts pending --tool refund --older 1h`
+    """
+    from cli.commands import pending as implementation
+    from cli.runs.pending_runs import PendingFilters
+    from cli.text.durations import read_seconds
+
+    filters = PendingFilters(tool, read_seconds(older, "--older"), limit)
+    return implementation.pending(run, filters, as_json=as_json)
 
 
 def _target(run: str, by: str | None, **fields: Any) -> Any:
