@@ -35,7 +35,7 @@ ALLOWED: dict[str, set[str]] = {
     "cli.testing": {"cli", "cli.render", "cli.text", *_ACTS},
     "cli.runs": {"cli", "cli.dev", "cli.text", "connection", *_ACTS},
     "cli.text": {"cli", "activities", *_ACTS},
-    "cli.dev": {"cli", "cli.runs", "cli.text", "acts.tree", "activities", "worker", "worker_runtime"},
+    "cli.dev": {"cli", "cli.runs", "cli.text", "acts.language", "acts.tree", "activities", "worker", "worker_runtime"},
     "worker_runtime": {"acts.language"},
     "worker": {
         *("activities", "activities.providers", "connection", "delegates", "workflows", "workflows.runtime"),
