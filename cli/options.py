@@ -43,6 +43,10 @@ WatchList = Annotated[bool, typer.Option("--watch", "-w", help="Show it again ev
 ShowOnly = Annotated[bool, typer.Option("--show", help="Print the commands for an administrator; change nothing.")]
 Here = Annotated[bool, typer.Option("--here", help="Ask no worker: list what this environment loads.")]
 ToolName = Annotated[str | None, typer.Argument(metavar="[TOOL]", help="One tool: its schema.", show_default=False)]
+Like = Annotated[
+    list[str] | None,
+    typer.Option(metavar="ID", help="Take the durations of calls from this run; may be repeated. Needs the server."),
+]
 AsMermaid = Annotated[bool, typer.Option("--mermaid", help="As a Mermaid flowchart.")]
 Agent = Annotated[
     bool | None,

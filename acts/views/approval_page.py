@@ -79,6 +79,9 @@ def _forecast_line(simulation: Mapping[str, Any]) -> str:
     cost = simulation["cost"]
     if cost and cost["max"]:
         out.append(f"cost: about {_range(cost)} US dollars")
+    if "seconds" in simulation:
+        least = f"at least {simulation['seconds']['min']:,}" if "seconds" in unforeseen else ""
+        out.append(f"time without waits: {least or _range(simulation['seconds'])} s")
     return " — ".join(out)
 
 
