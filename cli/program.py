@@ -6,6 +6,7 @@ Laws of this file: it knows no command; it imports nothing that ``acts --help`` 
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 import sys
 from collections.abc import Callable, Coroutine
@@ -108,5 +109,11 @@ def command(function: Callable[..., ExitCode]) -> Callable[..., ExitCode]:
             code = error.code
         raise typer.Exit(code)
 
-    app.command(function.__name__.rstrip("_"))(run_command)
+    app.command(function.__name__.rstrip("_"), help=_help_text(function))(run_command)
     return function
+
+
+def _help_text(function: Callable[..., Any]) -> str:
+    """The docstring; its examples stay a line each (that is what click's mark says), ready to be copied."""
+    text = inspect.cleandoc(function.__doc__ or "")
+    return text.replace("\n\nExamples:\n", "\n\n\b\nExamples:\n")

@@ -15,6 +15,9 @@ def validate(
     """List every problem of a request. Needs no server.
 
     Whether a file is a plan or a task for an agent is decided as by `acts run`.
+
+    Examples:
+      acts validate plan.yaml
     """
     from cli.commands import offline
 
@@ -27,7 +30,9 @@ def simulate(file: File, inputs: Inputs = None, like: Like = None, as_json: AsJs
 
     Its time is known where tools declare `_options.expected`, or from earlier runs (--like).
 
-    Examples: `acts simulate plan.yaml -i n=3`, `acts simulate plan.yaml --like plan-1f2e3d4c`
+    Examples:
+      acts simulate plan.yaml -i n=3
+      acts simulate plan.yaml --like plan-1f2e3d4c
     """
     from cli.commands import offline
 
@@ -40,7 +45,12 @@ def simulate(file: File, inputs: Inputs = None, like: Like = None, as_json: AsJs
 
 @command
 def graph(what: FileOrRun, inputs: Inputs = None, mermaid: AsMermaid = False) -> ExitCode:
-    """Draw a plan; the plan of a run with the states of its calls."""
+    """Draw a plan; the plan of a run with the states of its calls.
+
+    Examples:
+      acts graph plan.yaml
+      acts graph plan-1f2e3d4c --mermaid
+    """
     from cli.text.source_text import looks_like_file
 
     if looks_like_file(what):

@@ -37,7 +37,9 @@ def pending(
 ) -> ExitCode:  # fmt: skip
     """List everything that waits for a person, across all runs or in one; the oldest runs first.
 
-    Examples: `acts pending`, `acts pending --tool refund --older 1h`
+    Examples:
+      acts pending
+      acts pending --tool refund --older 1h
     """
     from cli.commands import pending as implementation
     from cli.runs.pending_runs import PendingFilters
@@ -58,7 +60,12 @@ def approve(
     run: Run, call: Call = None, version: Version = None, by: By = None, note: Note = None, instance: Instance = None,
     workflow_id: Below = None,
 ) -> ExitCode:  # fmt: skip
-    """Approve a plan or a call that waits."""
+    """Approve a plan or a call that waits.
+
+    Examples:
+      acts approve order-7
+      acts approve order-7 --call 2:refund --version 1 --note "as agreed"
+    """
     from cli.commands.decide import decide
 
     target = _target(run, by, call=call, instance=instance, workflow_id=workflow_id, version=version, reason=note)
@@ -91,7 +98,11 @@ def edit(  # noqa: PLR0913, PLR0917 - each is an option of the command
 
 @command
 def provide(run: Run, message: Message) -> ExitCode:
-    """Send a run a message that it waits for."""
+    """Send a run a message that it waits for.
+
+    Examples:
+      acts provide order-7 '{"type": "data", "kind": "guest", "data": {"name": "Ada"}}'
+    """
     from cli.commands import control
 
     return control.provide(run, message)
