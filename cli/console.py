@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 _STYLES: Final = {"error": "bold red", "warning": "bold yellow", "note": "bold cyan"}
-FILE_COLUMNS: Final = 120  # the width of a table or drawing in a file or pipe, which has none of its own
+FILE_COLUMNS: Final = 120  # the width of a drawing in a file or pipe, which has none of its own
+_PIPE_COLUMNS: Final = 1_000  # … of a table with one line per thing: a pipe has no edge, and `grep` wants whole lines
 _ASCII: Final = {
     **dict.fromkeys("─━", "-"), **dict.fromkeys("│┃", "|"), **dict.fromkeys("┌├└┐┤┘╭╰", "+"), "→": "->", "←": "<-",
     "…": "...", "•": "*", "·": ".", "✓": "+", "✗": "x", "–": "-",
@@ -59,6 +60,14 @@ def console(*, stderr: bool = False, wrap: bool = False) -> Console:
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() or "COLUMNS" in os.environ else FILE_COLUMNS
     return Console(stderr=stderr, markup=False, highlight=False, emoji=False, soft_wrap=not wrap, width=width)
+
+
+def line_console() -> Console:
+    """A console for a table with one line per thing: in a file or pipe none of them is broken."""
+    screen = console()
+    if not screen.is_terminal:
+        screen.width = _PIPE_COLUMNS
+    return screen
 
 
 def clean(text: object, limit: int | None = None) -> str:

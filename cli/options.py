@@ -31,11 +31,22 @@ ByModel = Annotated[str | None, typer.Option("--model", metavar="NAME", help="On
 MinCost = Annotated[float | None, typer.Option("--min-cost", metavar="USD", help="Only those that cost at least this.")]
 Since = Annotated[str | None, typer.Option(metavar="TIME", help="Started within this time, like 30m, 2h or 7d.")]
 Older = Annotated[str | None, typer.Option(metavar="TIME", help="Started before this time, like 1h.")]
+WaitingTool = Annotated[
+    str | None, typer.Option("--tool", metavar="NAME", help="Only calls of this tool, and plans that have one.")
+]
+WaitsSince = Annotated[str | None, typer.Option("--older", metavar="TIME", help="Waiting for this time, like 1h.")]
+MostApprovals = Annotated[
+    int | None, typer.Option("--limit", min=1, max=10_000, help="At most so many (default: 50; with --json all).")
+]
 AllRuns = Annotated[bool, typer.Option("--all", "-a", help="Also runs below others: delegates, instances.")]
 WatchList = Annotated[bool, typer.Option("--watch", "-w", help="Show it again every two seconds.")]
 ShowOnly = Annotated[bool, typer.Option("--show", help="Print the commands for an administrator; change nothing.")]
 Here = Annotated[bool, typer.Option("--here", help="Ask no worker: list what this environment loads.")]
 ToolName = Annotated[str | None, typer.Argument(metavar="[TOOL]", help="One tool: its schema.", show_default=False)]
+Like = Annotated[
+    list[str] | None,
+    typer.Option(metavar="ID", help="Take the durations of calls from this run; may be repeated. Needs the server."),
+]
 AsMermaid = Annotated[bool, typer.Option("--mermaid", help="As a Mermaid flowchart.")]
 Agent = Annotated[
     bool | None,

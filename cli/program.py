@@ -6,6 +6,7 @@ Laws of this file: it knows no command; it imports nothing that ``acts --help`` 
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 import sys
 from collections.abc import Callable, Coroutine
@@ -118,5 +119,11 @@ def _register(group: typer.Typer, function: Callable[..., ExitCode]) -> Callable
             code = error.code
         raise typer.Exit(code)
 
-    group.command(function.__name__.rstrip("_").replace("_", "-"))(run_command)
+    group.command(function.__name__.rstrip("_").replace("_", "-"), help=_help_text(function))(run_command)
     return function
+
+
+def _help_text(function: Callable[..., Any]) -> str:
+    """The docstring; its examples stay a line each (that is what click's mark says), ready to be copied."""
+    text = inspect.cleandoc(function.__doc__ or "")
+    return text.replace("\n\nExamples:\n", "\n\n\b\nExamples:\n")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from acts.language.errors import MAX_PROBLEMS_REPORTED, Problem, suggest
 from acts.language.values import Json, pointer
@@ -90,13 +90,36 @@ def _check_queue(name: str) -> str:
     return name
 
 
+class Expected(_Closed):
+    """How long one start of a Call is expected to take, in seconds, retries included."""
+
+    min: Duration
+    max: Duration
+
+    @model_validator(mode="after")
+    def _check_order(self) -> Expected:
+        if self.min > self.max:
+            raise ValueError("min is at most max")
+        return self
+
+    @property
+    def span(self) -> tuple[float, float]:
+        """The two numbers."""
+        return self.min, self.max
+
+
+def as_expected(value: Json) -> Json:
+    """One duration is both ends of the range."""
+    return value if isinstance(value, (dict, Expected)) or value is None else {"min": value, "max": value}
+
+
 class Options(_Closed):
     """``_options`` of a Tool: where its Activity runs, and how long it may take.
 
     ``timeout`` bounds one attempt; for a delegate it bounds the whole run, and only if it is set.
     ``queueTimeout`` bounds the wait for a worker (None: a Call waits for ever, since a backlog is no
     failure). ``heartbeat`` is the longest time between two heartbeats of an attempt. All are in
-    seconds. ``resolve`` says when the definition of a delegate is loaded.
+    seconds. ``resolve`` says when the definition of a delegate is loaded. ``expected`` is for forecasts alone.
     """
 
     taskQueue: Annotated[str, AfterValidator(_check_queue)] | None = None
@@ -106,6 +129,7 @@ class Options(_Closed):
     heartbeat: Duration | None = None
     local: bool = False
     resolve: Literal["runtime", "upfront"] | None = None
+    expected: Annotated[Expected | None, BeforeValidator(as_expected)] = None
 
 
 class Approve(_Closed):

@@ -158,7 +158,7 @@ class CallStarts:
         if not node.is_detached:
             self._run.queue_watch.record_start(node.key, node.tool.options.taskQueue)
             return [StartActivity(node, command.call, command.context)]
-        options = node.tool.options.model_dump(mode="json")
+        options = node.tool.options.model_dump(mode="json", exclude={"expected"})  # it is for forecasts alone
         own = BackgroundInput(
             label=node.label, activity=node.tool.activity, options=options, call=command.call,
             tool=dict(node.tool.schema), context=tuple(command.context), token=self._run.position.token,

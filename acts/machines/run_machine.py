@@ -96,6 +96,7 @@ class RunMachine:
         self.finished: str | None = None
         self.is_cancelling = False
         self.has_not_begun = True
+        self.last_event_at = ""
         self._held_answers: list[Granted | BudgetRefused] = []  # of the budget, while the run is paused
 
     # -- for subclasses ---------------------------------------------------------------------
@@ -176,6 +177,7 @@ class RunMachine:
         """Take one event; returns the commands that follow from it, in order."""
         if self.finished is not None and not isinstance(event, _AFTER_THE_END):
             return []
+        self.last_event_at = now
         if isinstance(event, Begin):
             self.has_not_begun = False
         if isinstance(event, (CallCompleted, CallFailed)):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from acts.language.references import conjunction
 from acts.plan.validate import ValidatedPlan, is_template
 from acts.simulation.action_forecast import ActionForecaster, actions_are_foreseeable
+from acts.simulation.time_forecast import Durations, StartedCalls, forecast_seconds
 from acts.simulation.token_estimate import TokenEstimator
 from acts.simulation.type_flow import find_list_lengths
 
@@ -51,12 +52,12 @@ class _Scenario:
 
 def estimate_plan(
     prepared: ValidatedPlan, depths: Depths, runs: Sequence[OutcomeRun], price: Price | None, *,
-    approvals: Sequence[bool], truncated: bool, child: bool,
+    approvals: Sequence[bool], truncated: bool, child: bool, durations: Durations | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """The figures of ``simulate_prepared``, by name.
 
     ``approvals`` says of each Call whether it waits for a decision, ``truncated`` that ``runs`` are not all
-    combinations, ``child`` that an agent starts the run.
+    combinations, ``child`` that an agent starts the run, ``durations`` what Calls took in earlier runs.
     """
     scenarios = list(_scenarios(prepared, depths, runs, truncated=truncated))
     times = len(prepared.request.instances()) if is_template(prepared.request, prepared.nodes) else 1
@@ -66,6 +67,9 @@ def estimate_plan(
     unforeseen = ["requests", "tokens", "cost", "actions"] if delegates["max"] else []
     if not actions_are_foreseeable(prepared, approvals, requests=requests["max"], child=child):
         unforeseen = unforeseen or ["actions"]
+    time = forecast_seconds(prepared, (StartedCalls(s.started, s.least, s.most) for s in scenarios), durations, times)
+    if time.get("withoutDuration"):
+        unforeseen = [*unforeseen, "seconds"]
     return {
         "requests": requests, "delegates": delegates, "cost": _cost(prepared, requests, price),
         "tokens": _range(
@@ -76,7 +80,7 @@ def estimate_plan(
             n for s in scenarios for counts in _both(s) for n in actions.bounds(s.started, s.missing, counts)
         ),
         **({"runs": actions.children} if actions.children else {}),
-        "unforeseen": unforeseen,
+        **time, "unforeseen": unforeseen,
     }  # fmt: skip
 
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from acts.language.wire import APPROVE
 
-FIGURES: Final = ("calls", "requests", "tokens", "cost", "actions")
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+FIGURES: Final = ("calls", "requests", "tokens", "cost", "actions", "seconds")
 _STARTED: Final = ("completed", "detached", "failed", "running")
 
 
 def expected_ranges(simulation: Mapping[str, Any]) -> dict[str, Any]:
-    """The forecast in what ``simulate`` returns: ``{calls, requests, tokens, cost, actions: {min, max} | None}``.
+    """The forecast in what ``simulate`` returns: a range ``{min, max}`` for each of ``FIGURES``, or None.
 
     None is a figure that cannot be foreseen, like what delegates spend.
     """
@@ -29,8 +32,12 @@ def expected_ranges(simulation: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def compare(expected: Mapping[str, Any], actual: Mapping[str, Any]) -> dict[str, Any]:
-    """Both side by side, None for what is not known. ``expected`` are ranges, ``actual`` figures by the same names."""
-    return {name: {"expected": expected.get(name), "actual": actual.get(name)} for name in FIGURES}
+    """Both side by side, None for what is not known. ``expected`` are ranges, ``actual`` figures by the same names.
+
+    The time is left out where no duration is known: it is for most plans.
+    """
+    names = [name for name in FIGURES if name != "seconds" or expected.get(name) is not None]
+    return {name: {"expected": expected.get(name), "actual": actual.get(name)} for name in names}
 
 
 def compare_known(expected: Mapping[str, Any], actual: Mapping[str, Any]) -> dict[str, Any]:
@@ -39,8 +46,10 @@ def compare_known(expected: Mapping[str, Any], actual: Mapping[str, Any]) -> dic
     return {name: row for name, row in table.items() if None not in row.values()}
 
 
-def actual_figures(result: Mapping[str, Any], actions: int | None = None) -> dict[str, Any]:
-    """The figures of a run, from the result of its plan and the count of its billable actions."""
+def actual_figures(
+    result: Mapping[str, Any], actions: int | None = None, seconds: float | None = None
+) -> dict[str, Any]:
+    """The figures of a run, from the result of its plan, the count of its billable actions, and its wall time."""
     usage = result.get("usage") or {}
     return {
         "calls": _started_calls(result),
@@ -48,7 +57,16 @@ def actual_figures(result: Mapping[str, Any], actions: int | None = None) -> dic
         "tokens": usage.get("inputTokens", 0) + usage.get("outputTokens", 0),
         "cost": usage.get("cost"),
         "actions": actions,
+        **({} if seconds is None else {"seconds": seconds}),
     }
+
+
+def seconds_since_approval(decisions: Sequence[Mapping[str, Any]], now: str) -> float | None:
+    """From the approval of a plan until ``now``, an ISO date; None without one. What waited then is in it."""
+    dates = [d["date"] for d in decisions if d.get("what") == "plan" and d.get("decision") == APPROVE]
+    if not dates or not now:
+        return None
+    return round((datetime.fromisoformat(now) - datetime.fromisoformat(dates[-1])).total_seconds(), 3)
 
 
 def _started_calls(result: Mapping[str, Any]) -> int | None:

@@ -33,6 +33,7 @@ from acts.simulation.outcome_exploration import (
     explore_outcomes,
     possible_outcomes,
 )
+from acts.simulation.time_forecast import Durations
 from acts.simulation.type_flow import TypeProblem, find_list_lengths, find_type_problems
 
 if TYPE_CHECKING:
@@ -42,8 +43,9 @@ if TYPE_CHECKING:
 
 
 def simulate(
-    raw: Json, registry: Mapping[str, Json] | None = None, served: Iterable[str] = (), price: Price | None = None
-) -> dict[str, Any]:
+    raw: Json, registry: Mapping[str, Json] | None = None, served: Iterable[str] = (), price: Price | None = None,
+    durations: Durations | None = None,
+) -> dict[str, Any]:  # fmt: skip
     """What a Request's plan would do, as JSON; see ``simulate_prepared``.
 
     Raises:
@@ -51,7 +53,7 @@ def simulate(
     """
     prepared = validate_request(raw, registry, served)
     try:
-        return simulate_prepared(prepared, price)
+        return simulate_prepared(prepared, price, durations=durations)
     except TooComplex as error:
         plan = prepared.request.plan
         place = pointer("context", plan.index, "plan") if plan is not None else ""
@@ -60,8 +62,9 @@ def simulate(
 
 
 def simulate_prepared(
-    prepared: ValidatedPlan, price: Price | None = None, *, child: bool = False, max_steps: int | None = None
-) -> dict[str, Any]:
+    prepared: ValidatedPlan, price: Price | None = None, *, child: bool = False, max_steps: int | None = None,
+    durations: Durations | None = None,
+) -> dict[str, Any]:  # fmt: skip
     """What a plan would do::
 
         {waves: [[call id]], criticalPath: [call id],
@@ -72,7 +75,7 @@ def simulate_prepared(
          samples: {tool: example of its _output, null where it says nothing},
          outside: [call id],
          requests: {min, max}, delegates: {min, max}, cost: {min, max} | null, tokens: {min, max},
-         actions: {min, max}, runs?, unforeseen: [figure],
+         actions: {min, max}, runs?, seconds?: {min, max}, withoutDuration?: [tool], unforeseen: [figure],
          problems: [{code, message, pointer, severity?, call?, hint?, …}],
          instances?}
 
@@ -84,7 +87,9 @@ def simulate_prepared(
     or None. ``child`` says that an agent starts the run as one of its own, ``max_steps`` how much work the
     combinations of outcomes may take (see ``explore_outcomes``). A template is walked for its first
     instance; its figures are those of all ``instances``. ``runs`` is the number of child workflows that walk
-    instances, ``unforeseen`` the figures to which other runs add what cannot be foreseen.
+    instances, ``unforeseen`` the figures to which other runs add what cannot be foreseen. ``seconds`` is there where
+    the duration of a Tool is known, declared or from ``durations`` (see ``time_forecast``); the critical path is then
+    the slowest, else the one with most Calls.
 
     Raises:
         TooComplex: one walk of the plan takes more than MAX_STEPS.
@@ -102,14 +107,17 @@ def simulate_prepared(
     outside = [
         rank for rank in listed if rank not in prepared.literal_outputs and prepared.nodes[rank].kind != "latent"
     ]
+    figures = estimate_plan(
+        prepared, depths, runs, price, approvals=approvals, truncated=truncated, child=child, durations=durations
+    )
     return {
         "waves": [[ids[rank] for rank in wave] for wave in depths.waves()],
-        "criticalPath": [ids[rank] for rank in depths.critical_path()],
+        "criticalPath": [ids[rank] for rank in figures.pop("slowest", None) or depths.critical_path()],
         "calls": [_call_item(prepared, rank, lengths, approval=approvals[rank], template=template) for rank in listed],
         "outside": [ids[rank] for rank in outside],
         "outcomes": {"combinations": [run.to_json(ids) for run in runs], "truncated": truncated},
         "samples": {name: _sample_json(sample(tool.output)) for name, tool in tools.items() if tool.output is not None},
-        **estimate_plan(prepared, depths, runs, price, approvals=approvals, truncated=truncated, child=child),
+        **figures,
         "problems": _problem_items(prepared, type_problems, runs, truncated=truncated),
         **({"instances": len(prepared.request.instances())} if template else {}),
     }

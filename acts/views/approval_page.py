@@ -6,8 +6,13 @@ counted; ``acts simulate`` has more patience.
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any, Final
 
+from acts.language.errors import brief
+from acts.language.values import ABSENT, Json
+from acts.plan.context_log import START
+from acts.plan.validate import is_template
 from acts.simulation.outcome_exploration import count_steps
 from acts.simulation.simulate import simulate_prepared
 from acts.views.markdown import MAX_SECTION, code_span, fence, fit_lines, row, table
@@ -25,6 +30,8 @@ MAX_STEPS: Final = 60_000
 MAX_MESSAGES: Final = 5_000
 # Paths of one cell; a Call may read hundreds
 MAX_PATHS: Final = 8
+# Characters of a value that a Call reads
+MAX_VALUE: Final = 60
 # Characters of the text of a problem
 MAX_MESSAGE: Final = 300
 
@@ -46,10 +53,12 @@ def page(prepared: ValidatedPlan, simulation: Mapping[str, Any] | None = None) -
     if simulation is None:
         return f"\n\n### The plan\n\n{len(prepared.nodes)} calls: `acts simulate` shows what they would do"
     calls, problems = simulation["calls"], simulation["problems"]
+    values = _ValuesBefore(prepared)
+    rows = (_call_row(call, values) for call in calls)
     parts = [
         "### The plan",
         _forecast_line(simulation),
-        table(("call", "reads", "writes"), fit_lines(map(_call_row, calls), len(calls), "ask the query `plan`")),
+        table(("call", "reads", "writes"), fit_lines(rows, len(calls), "ask the query `plan`")),
         "\n".join(fit_lines(map(_problem_line, problems), len(problems), "see `acts simulate`")),
         _edit_section(prepared),
     ]
@@ -70,6 +79,9 @@ def _forecast_line(simulation: Mapping[str, Any]) -> str:
     cost = simulation["cost"]
     if cost and cost["max"]:
         out.append(f"cost: about {_range(cost)} US dollars")
+    if "seconds" in simulation:
+        least = f"at least {simulation['seconds']['min']:,}" if "seconds" in unforeseen else ""
+        out.append(f"time without waits: {least or _range(simulation['seconds'])} s")
     return " — ".join(out)
 
 
@@ -78,9 +90,42 @@ def _range(figure: Mapping[str, Any]) -> str:
     return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
-def _call_row(call: Mapping[str, Any]) -> str:
+class _ValuesBefore:
+    """The values that a plan reads and that are in the context before it begins: nothing in the plan writes them.
+
+    Those of instances differ, and are left out.
+    """
+
+    def __init__(self, prepared: ValidatedPlan) -> None:
+        self._log = prepared.initial_log
+        self._written = {path for node in prepared.nodes for path in node.writes}
+        template = is_template(prepared.request, prepared.nodes)
+        nodes = () if template else (node for node in prepared.nodes if node.instance is None)
+        self._paths = {str(path): path for node in nodes for read in node.reads for path in read.paths}
+
+    def text(self, read: str) -> str:
+        """``= "A-1"`` after the path that a Call reads, or nothing."""
+        path = self._paths.get(read)
+        if path is None or any(path.overlaps(other) for other in self._written):
+            return ""
+        value = self._log.read(path, START)
+        return "" if value is ABSENT else f"\u00a0= {code_span(_short_json(value), MAX_VALUE)}"
+
+
+def _short_json(value: Json) -> str:
+    """A value as JSON, of a long one its beginning."""
+    if isinstance(value, str):
+        return json.dumps(value[:MAX_VALUE], ensure_ascii=False)
+    return json.dumps(value, ensure_ascii=False) if not isinstance(value, (dict, list)) else brief(value, MAX_VALUE)
+
+
+def _call_row(call: Mapping[str, Any], values: _ValuesBefore) -> str:
     name = code_span(call["id"]) + (f" [{code_span(call['instance'])}]" if "instance" in call else "")
-    reads = (*map(code_span, call["reads"]), *(f"scope\u00a0{code_span(scope)}" for scope in call["scopes"]))
+    first = [f"{code_span(read)}{values.text(read)}" for read in call["reads"][:MAX_PATHS]]
+    reads = (
+        *first, *map(code_span, call["reads"][MAX_PATHS:]),
+        *(f"scope\u00a0{code_span(scope)}" for scope in call["scopes"]),
+    )  # fmt: skip
     writes = [code_span(path) for path in call["writes"]]
     return row(" ".join((name, *_remarks(call))), _first_paths(reads), _first_paths(writes))
 

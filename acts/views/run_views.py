@@ -14,7 +14,14 @@ from acts.language.shared_sizes import SharedSizes
 from acts.language.strict_json import json_size
 from acts.machines import call_report
 from acts.machines.instance_results import child_progress, instance_report, statuses
-from acts.simulation.forecast_vs_actual import FIGURES, actual_figures, compare_known, expected_ranges, sum_tables
+from acts.simulation.forecast_vs_actual import (
+    FIGURES,
+    actual_figures,
+    compare_known,
+    expected_ranges,
+    seconds_since_approval,
+    sum_tables,
+)
 from acts.tree.plan_request import prompt_context
 from acts.tree.search_attributes import COST, MAX_KEYWORD, MODEL, PHASE, TOOLS, WAITING, tool_keywords
 from acts.views import approval_page, results
@@ -172,7 +179,8 @@ class PlanView:
         if run.approvals.records:
             out["decisions"] = run.approvals.records
         if run.decisions.forecast is not None:
-            out["forecast"] = compare_known(run.decisions.forecast, actual_figures(out, actions))
+            seconds = seconds_since_approval(run.approvals.records, run.last_event_at)
+            out["forecast"] = compare_known(run.decisions.forecast, actual_figures(out, actions, seconds))
         return out
 
     def part_result(self, actions: int) -> dict[str, Any]:

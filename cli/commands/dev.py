@@ -1,7 +1,8 @@
 """``acts dev``: a server with its Web UI and a worker until Ctrl-C, with the state on disk.
 
 Laws of this file:
-- one block says what runs where, and what to try next; afterwards only the worker prints;
+- one block says what runs where, and what to try next; afterwards the worker prints, and each start of another one
+  is said;
 - a requested port is used or refused; a default one that is in use is replaced, and the block says so.
 """
 
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from acts.language.errors import format_choices
-from cli.command_errors import EXIT_DONE, EXIT_FAILED, EXIT_NO_SERVER, message
+from cli.command_errors import EXIT_DONE, EXIT_NO_SERVER, message
 from cli.console import clean, console, print_blocks, print_err
 from cli.dev.dev_engine import Engine, EngineSetup, choose_port, run_engine, stops_by_signal
 from cli.text.preflight import EXAMPLES
@@ -25,7 +26,7 @@ _WEATHER: Final = "examples.weather.activities"
 
 
 def dev(state: Path, port: int | None, ui_port: int | None, *, ui: bool, modules: str | None) -> int:
-    """Run until a signal. 0 after one; otherwise the code depends on what ended.
+    """Run until a signal, or until the server has ended by itself: exit codes 0 and 3.
 
     Raises:
         CommandError: the server or the worker does not start.
@@ -45,7 +46,7 @@ def dev(state: Path, port: int | None, ui_port: int | None, *, ui: bool, modules
             if not ended:
                 print_err(f"stopped; the state is in {clean(state)}")
                 return EXIT_DONE
-    return EXIT_NO_SERVER if "server" in ended else EXIT_FAILED
+    return EXIT_NO_SERVER
 
 
 def _print_block(engine: Engine, state: Path, seconds: float, replaced: Sequence[int]) -> None:

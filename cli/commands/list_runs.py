@@ -12,7 +12,7 @@ from rich.text import Text
 
 from acts.views.state_marks import STATE_MARKS
 from cli.command_errors import EXIT_DONE
-from cli.console import clean, console, print_err, print_json
+from cli.console import clean, console, line_console, print_err, print_json
 from cli.render.tables import STATE_STYLES, new_table
 from cli.runs import server
 from cli.runs.run_list import RunFilters, list_runs
@@ -27,8 +27,6 @@ _MAX_ID: Final = 80
 _MAX_TOOLS: Final = 4
 # The columns that a narrow terminal does without, in this order: an id that is broken in two cannot be copied
 _DISPENSABLE: Final = ("tools", "cost", "type", "took", "started", "waits")
-# A pipe has no edge: one line per run
-_PIPE_WIDTH: Final = 1_000
 _UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"))
 
 
@@ -55,8 +53,8 @@ async def list_command(options: ListOptions) -> int:
     if not rows:
         print_err("no runs")
         return EXIT_DONE
-    width = console().width if console().is_terminal else _PIPE_WIDTH
-    console().print(_table(rows, width), width=width)
+    screen = line_console()
+    screen.print(_table(rows, screen.width))
     if len(rows) == options.limit:
         print_err(f"the newest {options.limit:,}; --limit lists more", "dim")
     return EXIT_DONE

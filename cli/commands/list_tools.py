@@ -11,7 +11,7 @@ from acts.language.errors import format_choices, suggest
 from acts.language.tool_hints import hint_words
 from acts.language.tools import META, read_tool
 from cli.command_errors import EXIT_DONE, command_error, message
-from cli.console import clean, console, print_blocks, print_err, print_json
+from cli.console import clean, console, line_console, print_blocks, print_err, print_json
 from cli.render.tables import new_table
 from cli.runs import server
 from cli.runs.worker_tools import read_worker_tools
@@ -19,8 +19,6 @@ from cli.text.preflight import load_registry
 
 _MAX_PARAMETERS: Final = 80
 _MAX_DESCRIPTION: Final = 80
-# A pipe has no edge: one line per tool
-_PIPE_WIDTH: Final = 1_000
 
 
 async def tools(name: str | None, *, here: bool, as_json: bool) -> int:
@@ -65,9 +63,8 @@ def _print_tools(tools_: Mapping[str, Any], activities: Sequence[str]) -> None:
         own |= {tool.activity} if tool.activity else set()
         cells = (name, _answerer(tool), _parameters(tool.schema), _description(tool.schema))
         table.add_row(*(Text(clean(cell, 200)) for cell in cells))
-    width = console().width if console().is_terminal else _PIPE_WIDTH
     if tools_:
-        console().print(table, width=width)
+        line_console().print(table)
     others = [name for name in activities if name not in own]
     if others:
         console().print(f"activities without a tool: {clean(format_choices(others, 40))}", style="dim")

@@ -15,7 +15,7 @@ from acts.language.wire import AGENT, APPROVE, PLAN, REJECT
 from acts.provenance.trace import Limits, ProvenanceIndex
 from cli.command_errors import command_error
 from cli.commands.decide import ApprovalTarget, find_approval, login_name, send_decision
-from cli.commands.pending import read_approvals_of
+from cli.commands.pending import read_approvals_of, report_json
 from cli.commands.run import start
 from cli.commands.why import parse_path
 from cli.runs import server
@@ -106,9 +106,7 @@ def _ended(reader: RunReader, outcome: Outcome) -> Answer:
 
 async def pending(id: str | None = None) -> Answer:  # noqa: A002 - the name of the tool's parameter
     """The approvals that wait for a person, in one run or in all."""
-    approvals, unanswered = await read_approvals_of(id)
-    waits = [{"run": run, **approval.to_json()} for run, listed in approvals for approval in listed]
-    return {"waits": waits, "unanswered": unanswered}
+    return report_json(await read_approvals_of(id))
 
 
 async def approve(

@@ -8,7 +8,7 @@ Laws of this file:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from acts.language.errors import InvalidRequest
 from acts.language.values import Json
@@ -18,6 +18,9 @@ from cli.text.inputs import add_inputs
 from cli.text.preflight import Preflight, missing_tools_error, run_preflight
 from cli.text.problems import problem_blocks, problems_from_json
 from cli.text.source_text import STDIN, SourceText, read_source
+
+if TYPE_CHECKING:
+    from acts.simulation.time_forecast import Durations
 
 
 def validate(file: str, inputs: Sequence[str], *, strict: bool, as_json: bool, agent: bool | None = None) -> int:
@@ -37,8 +40,8 @@ def validate(file: str, inputs: Sequence[str], *, strict: bool, as_json: bool, a
     return code
 
 
-def simulate(file: str, inputs: Sequence[str], *, as_json: bool) -> int:
-    """Print what the plan would do.
+def simulate(file: str, inputs: Sequence[str], *, as_json: bool, durations: Durations | None = None) -> int:
+    """Print what the plan would do. ``durations`` are those of calls in earlier runs.
 
     Raises:
         CommandError: the Request is invalid, or has no plan.
@@ -48,7 +51,7 @@ def simulate(file: str, inputs: Sequence[str], *, as_json: bool) -> int:
 
     source, preflight, request = _read_plan(file, inputs, "the simulation")
     try:
-        simulation = simulate_request(request, preflight.tools, preflight.served)
+        simulation = simulate_request(request, preflight.tools, preflight.served, durations=durations)
     except InvalidRequest as error:
         raise CommandError(*problem_blocks(error.problems, source)) from None
     errors = [p for p in simulation["problems"] if p.get("severity", "error") == "error"]

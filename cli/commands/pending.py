@@ -1,16 +1,14 @@
 """``acts pending``: the pending approvals of all runs, or of one.
 
-Laws of this file:
-- runs come from a visibility query; only the topmost of each tree are queried, as a root lists its whole tree;
-- few queries run at a time, and all of them are bounded: a run whose worker does not answer is named, and delays no
-  other.
+Laws of this file: it says what it has not seen: runs whose worker does not answer, runs beyond the limit, and runs of
+which the server's index says that they do not wait (yet).
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from datetime import UTC, datetime
+from typing import Any, Final
 
 from rich.table import Table
 from rich.text import Text
@@ -18,54 +16,70 @@ from rich.text import Text
 from acts.language.wire import APPROVE
 from acts.tree.decisions import PendingApproval
 from cli.command_errors import EXIT_DONE, message
-from cli.console import clean, console, print_blocks, print_err, print_json
+from cli.console import clean, console, count_text, print_blocks, print_err, print_json
 from cli.render.pending_view import decision_command, hints_text, parameter_lines
 from cli.render.tables import new_table
 from cli.runs import server
-from cli.runs.progress import MAX_CONCURRENT_QUERIES, add_parameters
-from cli.runs.run_reader import PLANNING_TYPES, RunReader, open_run
+from cli.runs.pending_runs import PendingFilters, PendingReport, RunApprovals, read_all
+from cli.runs.progress import add_parameters
+from cli.runs.run_reader import RunReader, open_run
 
-if TYPE_CHECKING:
-    from temporalio.client import Client, WorkflowExecution
-
-# A detached delegate has no parent in this list, so it is the topmost run of its own
-_TYPES: Final = ", ".join(f"'{t}'" for t in PLANNING_TYPES)
-RUNNING_RUNS: Final = f"WorkflowType IN ({_TYPES}) AND ExecutionStatus = 'Running'"
-TIMEOUT_SECONDS: Final = 60.0  # for all runs together
+# Approvals that a person is shown; --json has all of them, unless --limit says otherwise
+SHOWN: Final = 50
 _MAX_NAMES: Final = 10
 _MAX_VALUE: Final = 100  # characters of one parameter in the table, and how many of them; `acts show` has all
 _MAX_ROWS: Final = 8
 
-RunApprovals = tuple[str, list[PendingApproval]]
 
-
-async def pending(id_: str | None, *, as_json: bool) -> int:
+async def pending(id_: str | None, filters: PendingFilters, *, as_json: bool) -> int:
     """Print the approvals of a run, or of all."""
-    approvals, unanswered = await read_approvals_of(id_)
+    if filters.limit is None and not as_json:
+        filters = PendingFilters(filters.tool, filters.older_than, SHOWN)
+    report = await read_approvals_of(id_, filters)
     if as_json:
-        waits = [{"run": id_, **approval.to_json()} for id_, listed in approvals for approval in listed]
-        print_json({"waits": waits, "unanswered": unanswered})
+        print_json(report_json(report))
         return EXIT_DONE
-    if approvals:
-        console().print(_table(approvals))
+    if report.approvals:
+        console().print(_table(report.approvals))
     else:
-        print_err("nothing waits for a decision" + (" in the runs that answered" if unanswered else ""))
-    if unanswered:
+        print_err("nothing waits for a decision" + (" in the runs that answered" if report.unanswered else ""))
+    for line in _unseen_lines(report):
+        print_err(line, "dim")
+    if report.unanswered:
+        unanswered = report.unanswered
         more = f" and {len(unanswered) - _MAX_NAMES} more" if len(unanswered) > _MAX_NAMES else ""
         text = f"no worker answered for {', '.join(clean(i, 100) for i in unanswered[:_MAX_NAMES])}{more}"
         print_blocks([message(text, hint=server.START_WORKER, severity="warning")])
     return EXIT_DONE
 
 
-async def read_approvals_of(id_: str | None) -> tuple[list[RunApprovals], list[str]]:
-    """The approvals of a run, or of all; and the runs that did not answer."""
+def report_json(report: PendingReport) -> dict[str, Any]:
+    """``{waits, unanswered, unread, running}``"""
+    waits = [{"run": id_, **approval.to_json()} for id_, listed in report.approvals for approval in listed]
+    return {"waits": waits, "unanswered": report.unanswered, "unread": report.unread, "running": report.running}
+
+
+def _unseen_lines(report: PendingReport) -> list[str]:
+    lines = []
+    if report.unread:
+        lines.append(
+            f"… {count_text(report.unread, 'more run')} may wait; --limit lists more, --tool and --older fewer"
+        )
+    if report.running:
+        text = f"{count_text(report.running, 'other run')} did not wait when the server last indexed them"
+        lines.append(f"{text}, some seconds ago at most; `acts list --phase running` lists them")
+    return lines
+
+
+async def read_approvals_of(id_: str | None, filters: PendingFilters | None = None) -> PendingReport:
+    """The approvals of a run, or of all."""
+    filters = filters or PendingFilters()
     if id_ is None:
-        client = await server.connect()
-        return await _read_all(client, await _topmost_runs(client))
-    return await _read_one(await open_run(id_)), []
+        return await read_all(await server.connect(), filters)
+    return PendingReport(await _read_one(await open_run(id_), filters))
 
 
-async def _read_one(run: RunReader) -> list[RunApprovals]:
+async def _read_one(run: RunReader, filters: PendingFilters) -> list[RunApprovals]:
     await run.describe_running()
     approvals = await run.pending()
     if approvals is None:
@@ -74,36 +88,10 @@ async def _read_one(run: RunReader) -> list[RunApprovals]:
         text = f"{clean(run.id, 200)} is part of the run {clean(root.id, 200)}, and lists only its own approvals"
         hint = f"`acts pending {clean(root.id, 200)}` lists those of the whole tree"
         print_blocks([message(text, hint=hint, severity="note")])
+    plan = await run.plan() if filters.tool is not None else None
+    tools = [str(call.get("_tool")) for call in plan or () if isinstance(call, dict)]
+    approvals = filters.keep(approvals, tools, datetime.now(UTC))[: filters.limit]
     return [(run.id, await add_parameters(run, approvals))] if approvals else []
-
-
-async def _topmost_runs(client: Client) -> list[WorkflowExecution]:
-    """The running runs whose parent is not one of them."""
-    runs = [run async for run in client.list_workflows(RUNNING_RUNS, rpc_timeout=server.RPC)]
-    ids = {run.id for run in runs}
-    return sorted((r for r in runs if r.parent_id not in ids), key=lambda r: r.start_time)
-
-
-async def _read_all(client: Client, runs: Sequence[WorkflowExecution]) -> tuple[list[RunApprovals], list[str]]:
-    """The approvals of each run that has some, and the runs without an answer."""
-    queues = sorted({run.task_queue for run in runs})
-    pollers = dict(zip(queues, await asyncio.gather(*(server.has_pollers(client, q) for q in queues)), strict=True))
-    limit = asyncio.Semaphore(MAX_CONCURRENT_QUERIES)
-
-    async def read(run: WorkflowExecution) -> list[PendingApproval] | None:
-        async with limit:
-            reader = RunReader(client, run.id, run.run_id)
-            approvals = await reader.pending()
-            return approvals and await add_parameters(reader, approvals)
-
-    tasks = {run.id: asyncio.ensure_future(read(run)) for run in runs if pollers[run.task_queue]}
-    if tasks:
-        await asyncio.wait(tasks.values(), timeout=TIMEOUT_SECONDS)
-    answers = {id_: task.result() if task.done() else None for id_, task in tasks.items()}
-    for task in tasks.values():
-        task.cancel()
-    approvals: list[RunApprovals] = [(run.id, listed) for run in runs if (listed := answers.get(run.id))]
-    return approvals, [run.id for run in runs if answers.get(run.id) is None]
 
 
 def _table(approvals: Sequence[RunApprovals]) -> Table:

@@ -15,7 +15,10 @@ import os
 import signal
 import sys
 import threading
+from pathlib import Path
 from typing import Any, Final
+
+from cli.dev.watched_files import own_files
 
 # Beyond the limit of running Activities; the parent kills a little later
 _EXTRA_SECONDS: Final = 2.0
@@ -55,14 +58,15 @@ def _run(send_report: Any) -> int:
     except (SettingsError, RegistryError, TelemetryError) as error:
         send_report(error=str(error))
         return 2
+    files = _watched_files()
     variables = sys.stdin.readline()
     if not variables:
         return 0
     os.environ.update(json.loads(variables))
 
-    def ready(line: str) -> None:
+    def ready(_line: str) -> None:
         tools = sorted(registry.tools)
-        send_report(line=line, taskQueue=settings.task_queue, activities=registry.names, tools=tools)
+        send_report(taskQueue=settings.task_queue, activities=registry.names, tools=tools, files=files)
 
     async def work() -> None:
         stop = asyncio.Event()
@@ -80,6 +84,14 @@ def _run(send_report: Any) -> int:
 
     _runner()(work())
     return 0
+
+
+def _watched_files() -> list[str]:
+    """The files that the parent watches: a change of one starts the worker again."""
+    folders = [Path(folder) for folder in os.environ.get("ACTS_TOOLS", "").split(os.pathsep) if folder]
+    others = [file for folder in folders for file in (folder, *folder.glob("*.json"))]
+    others += [Path(file) for name in ("ACTS_MCP", "ACTS_MODELS") if (file := os.environ.get(name))]
+    return own_files(Path.cwd(), os.environ.get("ACTS_ACTIVITIES", "").split(","), others)
 
 
 def _runner() -> Any:

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from cli.options import Agent, AsJson, AsMermaid, File, FileOrRun, Inputs, Strict, Tick
+from cli.options import Agent, AsJson, AsMermaid, File, FileOrRun, Inputs, Like, Strict, Tick
 from cli.program import ExitCode, command
 
 
@@ -15,6 +15,9 @@ def validate(
     """List every problem of a request. Needs no server.
 
     Whether a file is a plan or a task for an agent is decided as by `acts run`.
+
+    Examples:
+      acts validate plan.yaml
     """
     from cli.commands import offline
 
@@ -22,16 +25,32 @@ def validate(
 
 
 @command
-def simulate(file: File, inputs: Inputs = None, as_json: AsJson = False) -> int:
-    """Show what a plan would do: waves, outcomes, forecast. Runs nothing."""
+def simulate(file: File, inputs: Inputs = None, like: Like = None, as_json: AsJson = False) -> ExitCode:
+    """Show what a plan would do: waves, outcomes, forecast. Runs nothing.
+
+    Its time is known where tools declare `_options.expected`, or from earlier runs (--like).
+
+    Examples:
+      acts simulate plan.yaml -i n=3
+      acts simulate plan.yaml --like plan-1f2e3d4c
+    """
     from cli.commands import offline
 
-    return offline.simulate(file, inputs or (), as_json=as_json)
+    if not like:
+        return offline.simulate(file, inputs or (), as_json=as_json)
+    from cli.commands import simulate_like
+
+    return simulate_like.simulate(file, inputs or (), like, as_json=as_json)
 
 
 @command
 def graph(what: FileOrRun, inputs: Inputs = None, mermaid: AsMermaid = False) -> ExitCode:
-    """Draw a plan; the plan of a run with the states of its calls."""
+    """Draw a plan; the plan of a run with the states of its calls.
+
+    Examples:
+      acts graph plan.yaml
+      acts graph plan-1f2e3d4c --mermaid
+    """
     from cli.text.source_text import looks_like_file
 
     if looks_like_file(what):

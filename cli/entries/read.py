@@ -34,7 +34,13 @@ def list_(  # noqa: PLR0913, PLR0917 - each is an option of the command
     min_cost: MinCost = None, since: Since = None, older: Older = None, limit: Limit = 50, below: AllRuns = False,
     as_json: AsJson = False, watch: WatchList = False,
 ) -> ExitCode:  # fmt: skip
-    """List runs, newest first: phase, cost, tools. Filters need `acts setup` once per namespace."""
+    """List runs, newest first: phase, cost, tools. Filters need `acts setup` once per namespace.
+
+    Examples:
+      acts list --waiting
+      acts list --phase failed --since 1d
+      acts list --tool refund --min-cost 0.5
+    """
     from cli.commands import list_runs as implementation
     from cli.runs.run_list import RunFilters
     from cli.text.durations import read_seconds
@@ -48,7 +54,12 @@ def list_(  # noqa: PLR0913, PLR0917 - each is an option of the command
 
 @command
 def show(run: Run, as_json: AsJson = False, run_id: RunId = None, instance: OneInstance = None) -> ExitCode:
-    """Show a run: its calls, result and errors; of an agent also its ticks and its usage."""
+    """Show a run: its calls, result and errors; of an agent also its ticks and its usage.
+
+    Examples:
+      acts show plan-1f2e3d4c
+      acts show batch-7 --instance c4
+    """
     from cli.commands import show as implementation
 
     return implementation.show(run, run_id, instance, as_json=as_json)
@@ -58,7 +69,11 @@ def show(run: Run, as_json: AsJson = False, run_id: RunId = None, instance: OneI
 def why(
     run: Run, path: ValuePath, instance: InstanceView = None, depth: Depth = 5, as_json: AsJson = False
 ) -> ExitCode:
-    """Show where a value of a run came from: who wrote it, what that call had read, and so on."""
+    """Show where a value of a run came from: who wrote it, what that call had read, and so on.
+
+    Examples:
+      acts why plan-1f2e3d4c state.order[0].price
+    """
     from cli.commands import why as implementation
 
     return implementation.why(implementation.WhyQuery(run, path, instance, depth), as_json=as_json)
@@ -76,7 +91,10 @@ def diff(run: Run) -> ExitCode:
 def tools(name: ToolName = None, here: Here = False, as_json: AsJson = False) -> ExitCode:
     """List the tools that the workers serve; with a name, the schema of one.
 
-    Examples: `acts tools`, `acts tools chargeCard`, `acts tools --here`
+    Examples:
+      acts tools
+      acts tools chargeCard
+      acts tools --here
     """
     from cli.commands import list_tools as implementation
 

@@ -61,6 +61,11 @@ def run(  # noqa: PLR0913, PLR0917 - each is an option of the command
     config.step): then its calls are shown to the model, which plans its own.
 
     A batch of which some instances failed (partial) ends with code 1.
+
+    Examples:
+      acts run plan.yaml --watch
+      acts run plan.yaml -i n=3 -i name=Ann --json | jq .state
+      acts run plan.yaml --detach --id order-7
     """
     from cli.commands import run as implementation
     from cli.runs.start_policy import StartPolicy

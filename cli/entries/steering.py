@@ -9,16 +9,44 @@ from __future__ import annotations
 
 from typing import Any
 
-from cli.options import AnyRun, AsJson, Below, By, Call, Edited, Instance, Message, Note, Reason, Run, Version, Yes
+from cli.options import (
+    AnyRun,
+    AsJson,
+    Below,
+    By,
+    Call,
+    Edited,
+    Instance,
+    Message,
+    MostApprovals,
+    Note,
+    Reason,
+    Run,
+    Version,
+    WaitingTool,
+    WaitsSince,
+    Yes,
+)
 from cli.program import ExitCode, command
 
 
 @command
-def pending(run: AnyRun = None, as_json: AsJson = False) -> ExitCode:
-    """List everything that waits for a person, across all runs or in one."""
-    from cli.commands import pending as implementation
+def pending(
+    run: AnyRun = None, tool: WaitingTool = None, older: WaitsSince = None, limit: MostApprovals = None,
+    as_json: AsJson = False,
+) -> ExitCode:  # fmt: skip
+    """List everything that waits for a person, across all runs or in one; the oldest runs first.
 
-    return implementation.pending(run, as_json=as_json)
+    Examples:
+      acts pending
+      acts pending --tool refund --older 1h
+    """
+    from cli.commands import pending as implementation
+    from cli.runs.pending_runs import PendingFilters
+    from cli.text.durations import read_seconds
+
+    filters = PendingFilters(tool, read_seconds(older, "--older"), limit)
+    return implementation.pending(run, filters, as_json=as_json)
 
 
 def _target(run: str, by: str | None, **fields: Any) -> Any:
@@ -32,7 +60,12 @@ def approve(
     run: Run, call: Call = None, version: Version = None, by: By = None, note: Note = None, instance: Instance = None,
     workflow_id: Below = None,
 ) -> ExitCode:  # fmt: skip
-    """Approve a plan or a call that waits."""
+    """Approve a plan or a call that waits.
+
+    Examples:
+      acts approve order-7
+      acts approve order-7 --call 2:refund --version 1 --note "as agreed"
+    """
     from cli.commands.decide import decide
 
     target = _target(run, by, call=call, instance=instance, workflow_id=workflow_id, version=version, reason=note)
@@ -65,7 +98,11 @@ def edit(  # noqa: PLR0913, PLR0917 - each is an option of the command
 
 @command
 def provide(run: Run, message: Message) -> ExitCode:
-    """Send a run a message that it waits for."""
+    """Send a run a message that it waits for.
+
+    Examples:
+      acts provide order-7 '{"type": "data", "kind": "guest", "data": {"name": "Ada"}}'
+    """
     from cli.commands import control
 
     return control.provide(run, message)

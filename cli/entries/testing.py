@@ -35,7 +35,8 @@ _Folder = Annotated[
 def init(folder: _Folder = Path(), as_json: AsJson = False) -> ExitCode:
     """Write a plan with tools, tests and a README into a folder; it runs at once.
 
-    Example: `acts init my-plans && cd my-plans && acts test`
+    Examples:
+      acts init my-plans && cd my-plans && acts test
     """
     from cli.commands import init as implementation
 
@@ -49,7 +50,10 @@ def test(
 ) -> ExitCode:  # fmt: skip
     """Run the tests of plans (*.test.yaml) with canned results. Needs no server.
 
-    Examples: `acts test`, `acts test orders.test.yaml -k declined`, `acts test --min-coverage 90`
+    Examples:
+      acts test
+      acts test orders.test.yaml -k declined
+      acts test --min-coverage 90
     """
     from cli.commands import plan_testing as implementation
 

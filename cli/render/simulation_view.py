@@ -19,7 +19,7 @@ from cli.render.tables import MAX_ROWS, call_name, new_table
 MAX_COMBINATIONS: Final = 16
 MAX_NAMES: Final = 20  # in one line
 MAX_PATH: Final = 40  # calls of the critical path
-_LABELS: Final = {"requests": "model requests", "cost": "USD"}
+_LABELS: Final = {"requests": "model requests", "cost": "USD", "seconds": "s without waits for people"}
 _EXACT: Final = ("calls", "requests")
 _STYLES: Final = {"skipped": "dim", "failed": "red"}
 
@@ -86,6 +86,8 @@ def _forecast_parts(simulation: Mapping[str, Any]) -> Iterator[str]:
             yield _figure_text(name, span, unbounded=name in unbounded)
     if simulation["requests"]["max"] and simulation.get("cost") is None:
         yield "cost unknown"
+    if simulation.get("withoutDuration"):
+        yield f"the duration of {_names(simulation['withoutDuration'])} is unknown"
     delegates = simulation["delegates"]
     if delegates["max"]:
         yield f"{format_range(delegates)} delegates, whose requests are not counted"

@@ -31,6 +31,7 @@ MAX_NOTE: Final = 200
 MAX_NAME: Final = 100
 MAX_FAILURES: Final = 20  # printed in full; more of them are mostly alike
 MAX_ROWS: Final = 200  # of a table or a value; --json has all of them
+MAX_INSTANCES: Final = 20  # those that failed, wait or run come first; the others are counted
 
 
 def new_table(*titles: str, **options: Any) -> Table:
@@ -143,7 +144,7 @@ def print_tables(report: Mapping[str, Any], rows: int = MAX_ROWS) -> None:
     if isinstance(calls, list) and calls:
         console().print(calls_table(calls, rows))
     if isinstance(instances, dict) and instances:
-        console().print(instances_table(instances, rows))
+        console().print(instances_table(instances, min(rows, MAX_INSTANCES)))
 
 
 def _print_result(result: Mapping[str, Any], rows: int) -> None:

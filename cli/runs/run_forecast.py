@@ -48,7 +48,8 @@ async def read_forecast(run: RunReader) -> tuple[str, dict[str, Any] | None]:
     if expected["actions"] is not None:
         first_run_id = description.raw_description.workflow_execution_info.first_run_id or description.run_id
         actions = await count_actions(run.client, description.id, first_run_id)
-    return STARTED, compare(expected, actual_figures(result, actions))
+    seconds = (description.close_time - description.start_time).total_seconds() if description.close_time else None
+    return STARTED, compare(expected, actual_figures(result, actions, seconds and round(seconds, 3)))
 
 
 def _simulate(request: Json) -> dict[str, Any] | None:

@@ -14,7 +14,7 @@ from typing import Any, Final
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
-from acts.language.config import Config, Options, parse_seconds
+from acts.language.config import Config, Options, as_expected, parse_seconds
 from acts.language.messages import DATA_TYPES, PROVENANCE
 from acts.language.output_methods import METHODS, METHODS_TEXT
 from acts.language.tools import META
@@ -52,6 +52,7 @@ _SETTINGS: Final = {
     "Options.timeout": "How long one attempt may take: seconds, or like 30s, 5m, 24h (default 5m).",
     "onTimeout": "What happens without a decision in time (default reject).",
     "requests": "Model requests.", "tokens": "Tokens in and out.", "cost": "US dollars.", "depth": "Nested delegates.",
+    "expected": "How long a call is expected to take, for forecasts: a duration, or {min, max}.",
     "queueTimeout": "How long a call may wait for a worker (default: for ever; a backlog is no failure).",
     "taskQueue": "The queue of the worker that runs the Activity (default: that of the plan).",
     "retry": "How often a failing Activity is tried again.",
@@ -96,6 +97,8 @@ class _SettingsGenerator(GenerateJsonSchema):
         function: Any = schema["function"]
         if function["function"] is parse_seconds:
             return dict(_DURATION)
+        if function["function"] is as_expected:
+            return {"anyOf": [dict(_DURATION), super().function_before_schema(schema)]}
         return super().function_before_schema(schema)
 
 

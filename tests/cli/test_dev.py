@@ -225,14 +225,55 @@ async def test_an_activity_that_does_not_end_does_not_block_the_stop(start: Star
     await wait_until_ended(processes)
 
 
-@pytest.mark.parametrize(("victim", "code"), [("worker", 1), ("server", 3)])
-async def test_if_the_server_or_the_worker_ends_the_other_is_stopped(start: Start, victim: str, code: int) -> None:
+async def test_if_the_server_ends_the_worker_is_stopped(start: Start) -> None:
     dev = start("--no-ui")
     processes = dev.processes
-    os.kill(dev.worker if victim == "worker" else dev.server, signal.SIGKILL)
+    os.kill(dev.server, signal.SIGKILL)
     ended, last = dev.wait()
-    assert ended == code
-    assert f"the {victim} has ended by itself" in last
+    assert ended == 3
+    assert "the server has ended by itself" in last
+    await wait_until_ended(processes)
+
+
+async def test_a_worker_that_dies_or_whose_tools_change_starts_again(start: Start, tmp_path: Path) -> None:
+    folder = tmp_path / "mine"
+    assert run_acts("init", "mine", cwd=tmp_path).returncode == 0
+    dev = start("--no-ui", cwd=folder)
+    assert dev.process.stdout is not None
+    state = {"ACTS_STATE": str(dev.state)}
+
+    def read_until(*texts: str) -> str:
+        printed = ""
+        while not all(text in printed for text in texts):
+            assert dev.process.stdout is not None
+            line = dev.process.stdout.readline()
+            assert line, printed
+            printed += line
+        return printed
+
+    os.kill(dev.worker, signal.SIGKILL)
+    read_until("the worker has ended by itself and starts again in 1 s", "the worker is ready: ")
+    done = run_acts("run", "plan.yaml", "--json", cwd=folder, **state)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["state"]["mail"]["to"] == "ann@example.com"
+
+    module = folder / "order_tools.py"
+    code = module.read_text("utf-8")
+    module.write_text(code + "\nraise ValueError('half of a change')\n", "utf-8")
+    printed = read_until("starts again when a file changes")
+    assert "order_tools.py changed" in printed
+    assert "half of a change" in printed
+    assert "Traceback" not in printed
+    module.write_text(code.replace("MAX_AMOUNT = 100 ", "MAX_AMOUNT = 10 "), "utf-8")
+    read_until("order_tools.py changed", "the worker is ready: ")
+    done = run_acts("run", "plan.yaml", "--json", cwd=folder, **state)
+    assert json.loads(done.stdout)["state"]["error"]["message"] == "the card has 10 dollars"
+
+    processes = dev.processes
+    dev.process.send_signal(signal.SIGINT)
+    code_, rest = dev.wait()
+    assert code_ == 0, rest
+    assert "\x1b[" not in printed + rest
     await wait_until_ended(processes)
 
 

@@ -195,3 +195,21 @@ def test_an_agent_that_proposes_nothing_has_no_forecast(acts: Acts) -> None:
     name = f"cli-{uuid.uuid4().hex[:8]}"
     acts("run", str(EXAMPLES / "replan" / "plan.yaml"), "--id", name)
     assert "forecast" not in json.loads(acts("show", name, "--json").stdout)
+
+
+def test_durations_are_learned_from_a_run(acts: Acts) -> None:
+    plan = str(EXAMPLES / "weather" / "plan.yaml")
+    name = f"like-{uuid.uuid4().hex[:8]}"
+    assert acts("run", plan, "--id", name).exit_code == 0
+    learned = acts("simulate", plan, "--like", name, "--json")
+    assert learned.exit_code == 0, learned.stderr
+    simulation = json.loads(learned.stdout)
+    low, high = simulation["seconds"]["min"], simulation["seconds"]["max"]
+    assert 0 < low <= high < 60
+    # the branch that did not run has no duration yet, so the greatest time is not known
+    assert len(simulation["withoutDuration"]) == 1
+    assert "seconds" in simulation["unforeseen"]
+    shown = acts("simulate", plan, "--like", name)
+    assert "s without waits for people, the duration of" in shown.stdout
+    assert "(10 % to 90 % of 1)" in shown.stderr
+    assert acts("simulate", plan, "--like", "no-such-run").exit_code == 2

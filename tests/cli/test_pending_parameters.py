@@ -116,3 +116,24 @@ def test_unknown_parameters_are_noted_and_an_edit_is_offered_only_if_it_is_accep
     assert second[1:3] == ["    would be called with", "      n  1"]
     assert [sum("acts edit" in text for text in lines) for lines in (first, second)] == [1, 0]
     assert approval_lines("run", [PendingApproval("run", "plan", 1, "")])[1].startswith("    acts approve")
+
+
+async def test_what_waits_is_filtered_by_tool_age_and_number(acts: Acts, client: Client, tmp_path: Path) -> None:
+    call = {"_tool": "english", "language": "en", "_outputPath": "†state.a"}
+    file = write_request(tmp_path, call, {**call, "_outputPath": "†state.b"}, approve={"calls": True})
+    name = await start_waiting(acts, client, file, 2)
+    plan = await start_waiting(acts, client, write_request(tmp_path, call, approve={"plan": True}), 1)
+
+    def waits(*arguments: str) -> list[tuple[str, str | None]]:
+        listed = json.loads(acts("pending", "--json", *arguments).stdout)["waits"]
+        return [(w["run"], w.get("call")) for w in listed if w["run"] in (name, plan)]
+
+    every = [(name, "1:english"), (name, "2:english"), (plan, None)]
+    assert waits() == waits("--tool", "english") == waits("--older", "0.01s") == every
+    assert waits("--tool", "french") == waits("--older", "1h") == []
+    assert waits(name, "--limit", "1") == every[:1]
+    assert waits(plan, "--tool", "english") == every[2:]
+    assert len(json.loads(acts("pending", "--json", "--limit", "1").stdout)["waits"]) == 1
+    assert "may wait; --limit lists more" in acts("pending", "--limit", "1").stderr
+    for id_ in (name, plan):
+        await client.get_workflow_handle(id_).terminate()

@@ -48,7 +48,10 @@ ALLOWED: dict[str, set[str]] = {
     "cli.starter": set(),
     "cli.testing": {"cli", "cli.render", "cli.text", *_ACTS},
     "cli.text": {"cli", "activities", *_ACTS},
-    "cli.dev": {"cli", "cli.runs", "cli.text", "acts.tree", "activities", "telemetry", "worker", "worker_runtime"},
+    "cli.dev": {
+        *("cli", "cli.runs", "cli.text", "acts.language", "acts.tree", "activities", "telemetry", "worker"),
+        "worker_runtime",
+    },
     "worker_runtime": {"acts.language", "telemetry"},
     "worker": {
         *("activities", "activities.providers", "connection", "delegates", "workflows", "workflows.runtime"),

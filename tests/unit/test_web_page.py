@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from acts.language.messages import parse_request
 from acts.machines.loop import Loop
+from acts.plan.validate import validate_request
 from acts.tree.batches import split_into_children
 from acts.tree.decisions import PendingApproval, read_decision
 from acts.views.approval_page import page as proposal
@@ -271,7 +272,7 @@ def test_a_plan_that_waits_is_shown_with_what_it_would_do_and_the_json_that_edit
     ]
     data = {"type": "input", "input": {"sum": 1, "card": "x"}}
     page = proposal(driven(*calls, context=[data], approve={"calls": ["pay"]}).prepared)
-    assert row("`1:pay` (will ask)", "`†input.sum`, scope\u00a0`†input.card`", "`†state.a`") in page
+    assert row("`1:pay` (will ask)", "`†input.sum`\u00a0= `1`, scope\u00a0`†input.card`", "`†state.a`") in page
     assert row("`2:tell` (not waited for)", "`†state.a`", "") in page
     assert texts(page) == [{"decision": "edit", "plan": calls}]
     assert read_decision(texts(page)[0]).calls == tuple(calls)
@@ -310,3 +311,19 @@ def test_the_longest_page_can_still_be_opened() -> None:
     page = plan_page(drive.walk, "awaiting", notes) + approvals_section(waits, records) + proposal(drive.prepared)
     assert len(page) > 4 * MAX_SECTION
     assert len(quote(page, safe=UNQUOTED)) < MAX_ADDRESS - 4096  # what else stands in a request
+
+
+def test_the_page_of_a_plan_shows_the_values_that_it_reads_from_the_context() -> None:
+    tool_ = {"properties": {"_tool": {"const": "pay"}, "_activity": {"const": "pay"}, "_outputPath": {}, "x": {}}}
+    plan = [
+        {"_tool": "pay", "x": ["†input.id", "†input.order"], "_outputPath": "†state.a"},
+        {"_tool": "pay", "x": ["†state.a", "†state.n"], "_outputPath": "†state.n"},
+    ]
+    data = {"id": "A|1`", "order": {"text": "x" * 200}}
+    context = [{"type": "tool", "tool": tool_}, {"type": "input", "input": data}, {"type": "state", "state": {"n": 7}}]
+    text = proposal(validate_request({"context": [*context, {"type": "plan", "plan": plan, "mode": "lazy"}]}))
+    first, second = (line for line in text.splitlines() if line.startswith(("| `1:pay`", "| `2:pay`")))
+    assert '`†input.id`\u00a0= `"A`' in first  # the signs that would end the cell or the code are references
+    assert "`†input.order`\u00a0= `{'text': 'xxxx" in first
+    assert len(first) < 300
+    assert "`†state.a`, `†state.n`" in second  # what the plan itself writes is not known yet
