@@ -78,7 +78,17 @@ ExitCode = int | Coroutine[Any, Any, int]
 
 def command(function: Callable[..., ExitCode]) -> Callable[..., ExitCode]:
     """Register a command; its errors are printed and become exit codes."""
+    return _register(app, function)
 
+
+def command_group(name: str, text: str) -> Callable[[Callable[..., ExitCode]], Callable[..., ExitCode]]:
+    """What registers the commands of a group: ``acts NAME COMMAND``."""
+    group = typer.Typer(name=name, help=text, rich_markup_mode=None, no_args_is_help=True)
+    app.add_typer(group)
+    return functools.partial(_register, group)
+
+
+def _register(group: typer.Typer, function: Callable[..., ExitCode]) -> Callable[..., ExitCode]:
     @functools.wraps(function)
     def run_command(*args: Any, **kwargs: Any) -> None:
         from cli.command_errors import CommandError
@@ -96,5 +106,5 @@ def command(function: Callable[..., ExitCode]) -> Callable[..., ExitCode]:
             code = error.code
         raise typer.Exit(code)
 
-    app.command(function.__name__.rstrip("_"))(run_command)
+    group.command(function.__name__.rstrip("_"))(run_command)
     return function

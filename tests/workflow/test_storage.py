@@ -1,4 +1,4 @@
-"""Large values with external storage: they travel as references, and what needs one waits for a storage that is away."""
+"""Large values with external storage: they travel as references; what needs one waits for a storage that is away."""
 
 from __future__ import annotations
 
