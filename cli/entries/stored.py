@@ -24,7 +24,7 @@ def gc(delete: Delete = False, grace: Grace = "1d", as_json: AsJson = False) -> 
     It reads all runs and schedules that the namespace still keeps. What they refer to stays, and so does what was
     used lately. Without --delete it changes nothing.
     """
-    from cli.commands import storage as implementation
+    from cli.commands import stored_values as implementation
     from cli.text.durations import read_seconds
 
     return implementation.collect(read_seconds(grace, "--grace") or 0.0, delete=delete, as_json=as_json)
@@ -33,6 +33,6 @@ def gc(delete: Delete = False, grace: Grace = "1d", as_json: AsJson = False) -> 
 @storage_command
 def check(as_json: AsJson = False) -> ExitCode:
     """Write, read and delete a small value, and count what is stored."""
-    from cli.commands import storage as implementation
+    from cli.commands import stored_values as implementation
 
     return implementation.check(as_json=as_json)
