@@ -1,11 +1,11 @@
 """How large a value of a run may be, and what it takes in history: 2 MiB without external storage, more with it.
 
 Determinism: whether a tree of runs has storage is decided in the first workflow task of its root, by the worker that
-has that task, and recorded as a patch marker; the runs below inherit it. Every replay reads it, whatever its worker has.
-A tree without storage records nothing, so older histories replay as they are.
+has that task, and recorded as a patch marker; the runs below inherit it. Every replay reads it, whatever its worker
+has. A tree without storage records nothing, so older histories replay as they are.
 
-A worker without storage cannot decode the references of a run that has it: its workflow tasks fail, and wait for one
-with storage.
+A worker without storage cannot decode the references of a run that has it, and must not send its large values
+(``worker_runtime/watched_runner.py``): its workflow tasks fail, and wait for a worker with storage.
 """
 
 from __future__ import annotations
