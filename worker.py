@@ -220,7 +220,9 @@ def build(
             ToolLoopInterceptor(watches.tools, map(activity_name, own), wrap),
         ],
         # One generic, reviewed workflow needs no sandbox; it would cost half of the CPU
-        workflow_runner=WatchedRunner(watches.tasks, watches.memory),
+        workflow_runner=WatchedRunner(
+            watches.tasks, watches.memory, has_storage=client.data_converter.external_storage is not None
+        ),
         workflow_task_executor=TaskThreads(watches.tasks, TASK_THREADS),
         tuner=WorkerTuner.create_composite(
             workflow_supplier=slots,

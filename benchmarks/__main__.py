@@ -28,6 +28,7 @@ PROGRAMS: Final = {
     "streaming": "an answer of 30 calls in 20 s: when the first call starts, and when the last ends",
     "waiting": "a thousand runs that wait for approval: memory and CPU at rest",
     "observation": "metrics and traces, compared with a worker without them",
+    "storage": "calls that carry 5 MB of state, and 2,000 calls that start with 1 MB, with external storage",
     "settings": "single settings of server and worker, compared with the shipped ones",
 }
 

@@ -20,6 +20,7 @@ Json = dict[str, Any]
 STEP: Final = "bench.step"
 MARKED: Final = "bench.marked"
 GATE: Final = "bench.gate"
+CARRY: Final = "bench.carry"
 
 # 16 characters: with the depth, a result has about 40 bytes
 _TEXT: Final = "0123456789abcdef"
@@ -48,6 +49,15 @@ def _step_schema(**properties: Json) -> Json:
 
 
 TOOLS: Final[dict[str, Json]] = {
+    "carry": {
+        "type": "object",
+        "properties": {
+            "_activity": {"const": CARRY},
+            "_outputPath": {"type": "string"},
+            "_output": True,
+            "value": {"type": "object"},
+        },
+    },
     "step": _SCHEMA,
     "local": _step_schema(_options={"const": {"local": True}}),
     "gate": _step_schema(
@@ -72,6 +82,13 @@ async def step(call: Json, _tool: Any = None, _context: Any = None) -> Json:
 async def note(call: Json, _tool: Any = None, _context: Any = None) -> Json:
     """Return the finding of the Call unchanged."""
     return {"finding": call["finding"]}
+
+
+@activity.defn(name=CARRY)
+async def carry(call: Json, _tool: Any = None, _context: Any = None) -> Json:
+    """Return the value of the Call, with its count one greater."""
+    value: Json = call["value"]
+    return {**value, "count": value["count"] + 1}
 
 
 @activity.defn(name=GATE)

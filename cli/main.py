@@ -16,6 +16,7 @@ from cli.entries import steering  # noqa: F401
 from cli.entries import namespaces  # noqa: F401
 from cli.entries import operations  # noqa: F401
 from cli.entries import schedules  # noqa: F401
+from cli.entries import stored  # noqa: F401
 from cli.program import app
 # isort: on
 

@@ -130,7 +130,7 @@ class S3Store(ContentStore):
             retries={"total_max_attempts": _TRIES, "mode": "standard"},
         )  # fmt: skip
         try:
-            return boto3.session.Session().client("s3", config=config)
+            return boto3.client("s3", config=config)
         except (BotoCoreError, ValueError) as error:
             raise StorageError(f"{self.describe()} cannot be used: {error}") from error
 

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from temporalio.worker import UnsandboxedWorkflowRunner, WorkflowInstance, WorkflowRunner
 
+from acts.language.wire import MAX_PAYLOAD_BYTES
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -18,10 +20,16 @@ if TYPE_CHECKING:
 
 
 class WatchedRunner(WorkflowRunner):
-    """Runs workflows without a sandbox, each activation under the watch; ``memory`` learns what is cached."""
+    """Runs workflows without a sandbox, each activation under the watch; ``memory`` learns what is cached.
 
-    def __init__(self, watch: WorkflowWatch, memory: MemoryWatch, inner: WorkflowRunner | None = None) -> None:
-        self._watch, self._memory = watch, memory
+    ``has_storage``: large values leave this worker as references.
+    """
+
+    def __init__(
+        self, watch: WorkflowWatch, memory: MemoryWatch, inner: WorkflowRunner | None = None, *,
+        has_storage: bool = False,
+    ) -> None:  # fmt: skip
+        self._watch, self._memory, self._has_storage = watch, memory, has_storage
         self._inner = inner or UnsandboxedWorkflowRunner()
 
     def prepare_workflow(self, defn: Any) -> None:
@@ -30,7 +38,8 @@ class WatchedRunner(WorkflowRunner):
 
     def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
         """An instance of the inner runner, under the watch."""
-        return WatchedInstance(self._watch, self._memory, self._inner.create_instance(det))
+        inner = self._inner.create_instance(det)
+        return WatchedInstance(self._watch, self._memory, inner, has_storage=self._has_storage)
 
     def set_worker_level_failure_exception_types(self, types: Sequence[type[BaseException]]) -> None:
         """Set them as the inner runner does."""
@@ -40,8 +49,10 @@ class WatchedRunner(WorkflowRunner):
 class WatchedInstance(WorkflowInstance):
     """A workflow of the inner runner. ``is_lost``: a thread that was left behind may still be inside."""
 
-    def __init__(self, watch: WorkflowWatch, memory: MemoryWatch, inner: WorkflowInstance) -> None:
-        self.inner = inner
+    def __init__(
+        self, watch: WorkflowWatch, memory: MemoryWatch, inner: WorkflowInstance, *, has_storage: bool = False
+    ) -> None:
+        self.inner, self._has_storage = inner, has_storage
         self.is_lost = False
         self.local_running = 0
         self._watch, self._memory = watch, memory
@@ -55,12 +66,27 @@ class WatchedInstance(WorkflowInstance):
         """Run one activation under the watch."""
         self._memory.begin(act.run_id)
         try:
-            return self._watch.activate(self, act)
+            completion = self._watch.activate(self, act)
+            if not self._has_storage and completion.ByteSize() > MAX_PAYLOAD_BYTES:
+                self._require_storage(completion)
+            return completion
         finally:
             if len(act.jobs) == 1 and act.jobs[0].HasField("remove_from_cache"):
                 self._memory.remove(act.run_id)
             else:
                 self._memory.end(act.run_id, is_busy=bool(self.local_running))
+
+    def _require_storage(self, completion: WorkflowActivationCompletion) -> None:
+        """Fail the task of a run whose values were to be stored: the server would terminate the run for them."""
+        if not getattr(getattr(self.inner, "_object", None), "uses_storage", False):
+            return
+        for command in completion.successful.commands:
+            # A refused update returns what its sender sent; the server drops it, and nothing else
+            if command.WhichOneof("variant") != "update_response" and command.ByteSize() > MAX_PAYLOAD_BYTES:
+                raise RuntimeError(
+                    f"this run has external storage, and sends {command.ByteSize():,} bytes; this worker has none: "
+                    "set ACTS_STORAGE to what the other workers have"
+                )
 
     # Replaced per instance; here because the base class is abstract
     def get_serialization_context(self, command_info: Any) -> Any:

@@ -22,6 +22,7 @@ from acts.views.run_views import AgentView, forecast_plan
 from workflows.plan import FATAL
 from workflows.runtime import results
 from workflows.runtime.handlers import RunWorkflow
+from workflows.runtime.payload_limits import decide_storage
 from workflows.runtime.payloads import NOTHING, decode_record, decode_request, record_type
 from workflows.runtime.provided import data_message
 from workflows.runtime.startup import complete_position, prepare_request
@@ -45,6 +46,7 @@ class AgentWorkflow(RunWorkflow):
         if record_type(value) == AgentState.__name__:
             run, view, _ = await go_on(self, value)
         else:
+            decide_storage()
             raw = decode_request(value)
             run, view, _ = await plan_and_walk(self, raw, await complete_position(TreePosition(), value))
         return results.agent_result(run, view)

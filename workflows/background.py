@@ -23,7 +23,6 @@ from workflows.runtime.activity_calls import activity_options, retry_policy
 from workflows.runtime.children import start_child
 from workflows.runtime.lifeline import Lifeline
 from workflows.runtime.missed_activities import MissedActivity, miss_of
-from workflows.runtime.payload_limits import decide_storage
 from workflows.runtime.payloads import NOTHING, decode_record, decode_signal, encode, encode_record
 
 
@@ -32,7 +31,7 @@ class BackgroundWorkflow:
     """Runs what is behind a Call without ``_outputPath``; outlives the plan that started it."""
 
     def __init__(self) -> None:
-        self.uses_storage = decide_storage()
+        self.uses_storage = False
         self._lifeline = Lifeline()
         self._show = partial(_show, "")
 
@@ -45,6 +44,7 @@ class BackgroundWorkflow:
         except RecordError as error:
             raise ApplicationError(str(error), type=INVALID_REQUEST, non_retryable=True) from None
         self._lifeline.token = own.token
+        self.uses_storage = own.storesValues
         name = own.delegate.delegate if own.delegate is not None else str(own.activity)
         self._show = partial(_show, f"fire-and-forget: {code_span(name)}")
         self._show(None)

@@ -21,7 +21,7 @@ from acts.views.run_views import PlanView, forecast_plan
 from workflows.runtime import results
 from workflows.runtime.handlers import RunWorkflow
 from workflows.runtime.model_calls import own_context
-from workflows.runtime.payload_limits import max_payload_bytes
+from workflows.runtime.payload_limits import decide_storage, max_payload_bytes, share_storage
 from workflows.runtime.payloads import NOTHING, decode_record, decode_request, record_type
 from workflows.runtime.provided import data_message
 from workflows.runtime.startup import complete_position, prepare_request
@@ -92,9 +92,11 @@ async def plan_setup(value: RawValue, state: PlanState | None, input_type: type[
         own = decode_record(value, input_type)
         raw, capabilities = own.request, own.capabilities
     else:
+        decide_storage()
         raw = decode_request(value)
     if position is None:
         position = await complete_position(own.position if own is not None else TreePosition(), value)
+    position = share_storage(position)
     if capabilities is None:
         raw, parsed, capabilities = await prepare_request(raw, position)
     else:

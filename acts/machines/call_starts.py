@@ -162,6 +162,7 @@ class CallStarts:
         own = BackgroundInput(
             label=node.label, activity=node.tool.activity, options=options, call=command.call,
             tool=dict(node.tool.schema), context=tuple(command.context), token=self._run.position.token,
+            storesValues=self._run.position.storesValues,
         )  # fmt: skip
         return [StartBackground(node, own)]
 
@@ -187,7 +188,10 @@ class CallStarts:
         more: dict[str, Any] = {"grant": run.budget.hand_on(node.key), "refusal": refusal}
         own = own.model_copy(update={**more, "price": run.price if node.delegate == ANONYMOUS else None})
         if node.is_detached:
-            return [StartBackground(node, BackgroundInput(label=node.label, delegate=own, token=position.token))]
+            background = BackgroundInput(
+                label=node.label, delegate=own, token=position.token, storesValues=position.storesValues
+            )
+            return [StartBackground(node, background)]
         return [StartDelegate(node, own)]
 
     def _instance_input(self, node: PlannedCall) -> InstanceInput:

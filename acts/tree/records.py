@@ -38,7 +38,8 @@ class TreePosition(Record):
     has them all), ``keepsPermits`` says that the runs below ask this one.
     ``identity`` is what the ``_id``s of this run's Calls derive from, ``token`` the secret of the tree
     (``tree/identity.py``); a root makes both when it starts. ``startedAt`` is when the run itself was started, by the
-    server's clock in microseconds; a run that continues as new keeps it.
+    server's clock in microseconds; a run that continues as new keeps it. ``storesValues``: the root began with external
+    storage, so large values of the tree may travel as references.
     """
 
     ancestors: tuple[str, ...] = ()
@@ -52,6 +53,7 @@ class TreePosition(Record):
     identity: str = ""
     token: str = ""
     startedAt: str = ""
+    storesValues: bool = False
 
     @property
     def parent(self) -> str | None:
@@ -100,7 +102,10 @@ class TreePosition(Record):
 
     def detached(self, identity: str = "") -> TreePosition:
         """The place of a delegate that outlives its tree: the root of a tree of its own, with the same token."""
-        return TreePosition(depth=self.depth + 1, maxDepth=self.maxDepth, identity=identity, token=self.token)
+        return TreePosition(
+            depth=self.depth + 1, maxDepth=self.maxDepth, identity=identity, token=self.token,
+            storesValues=self.storesValues,
+        )  # fmt: skip
 
 
 # -- what a child is started with ------------------------------------------------------
@@ -215,7 +220,10 @@ class DelegateInput(VersionedRecord):
 
 
 class BackgroundInput(VersionedRecord):
-    """A fire-and-forget Call: an Activity with its three arguments, or a delegate. ``token`` is that of the tree."""
+    """A fire-and-forget Call: an Activity with its three arguments, or a delegate. ``token`` is that of the tree.
+
+    ``storesValues`` as in its ``TreePosition``.
+    """
 
     label: str
     token: str = ""
@@ -225,6 +233,7 @@ class BackgroundInput(VersionedRecord):
     tool: dict[str, Any] = {}
     context: tuple[Any, ...] = ()
     delegate: DelegateInput | None = None
+    storesValues: bool = False
 
 
 # -- what a child gives back -------------------------------------------------------------

@@ -60,7 +60,7 @@ async def _read_history(client: Client, workflow_id: str, run_id: str) -> tuple[
     handle = client.get_workflow_handle(workflow_id, run_id=run_id)
     async for event in handle.fetch_history_events(rpc_timeout=server.RPC):
         name = EventType.Name(event.event_type).removeprefix(_PREFIX)
-        total += ACTIONS[_KINDS[name]] if name in _KINDS else 0
+        total += ACTIONS[_KINDS[name]] if name in _KINDS and not _is_of_patch(event) else 0
         if name == "WORKFLOW_EXECUTION_STARTED":
             total += _actions_of_start(event.workflow_execution_started_event_attributes)
         elif name == "ACTIVITY_TASK_STARTED":
@@ -75,6 +75,12 @@ async def _read_history(client: Client, workflow_id: str, run_id: str) -> tuple[
                 (workflow_id, event.workflow_execution_continued_as_new_event_attributes.new_execution_run_id)
             )
     return total + ACTIONS[LOCAL_ACTIVITIES] * len(tasks), others
+
+
+def _is_of_patch(event: Any) -> bool:
+    """True for the upsert by which the SDK makes a patch searchable: it is not billed."""
+    upserted = event.upsert_workflow_search_attributes_event_attributes.search_attributes.indexed_fields
+    return list(upserted) == ["TemporalChangeVersion"]
 
 
 def _actions_of_start(started: Any) -> int:

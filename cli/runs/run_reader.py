@@ -185,8 +185,12 @@ class RunReader:
             event = await self._start_event(event.first_execution_run_id)
         if event is None or not event.input.payloads:
             return None
-        values = await self.client.data_converter.decode(event.input.payloads[:1])
-        return _request_in_input(values[0], event.input.payloads[0].metadata.get(SHARED_KEY))
+        from temporalio.common import RawValue
+
+        converter = self.client.data_converter
+        (raw,) = await converter.decode(event.input.payloads[:1], [RawValue])  # the metadata of a stored one
+        value = converter.payload_converter.from_payload(raw.payload)
+        return _request_in_input(value, raw.payload.metadata.get(SHARED_KEY))
 
     async def _start_event(self, run_id: str | None) -> Any:
         handle = self.client.get_workflow_handle(self.id, run_id=run_id)

@@ -41,6 +41,9 @@ _CAUSES: Final = {
     "Request unauthorized": "the server does not accept these credentials",
 }
 
+# What the SDK says of a reference that it cannot follow
+_STORAGE_NEEDED: Final = "TMPRL1105"
+
 DEFAULT_ADDRESS: Final = f"{HOST}:7233"
 CONNECT_SECONDS: Final = 5.0  # a server on this machine needs 0.02 s, one across an ocean 0.5 s
 RPC: Final = timedelta(seconds=10)  # one request, with the retries of the SDK
@@ -158,8 +161,18 @@ def _no_server(target: ServerTarget, cause: str) -> CommandError:
 
 
 def run_async(work: Coroutine[Any, Any, T]) -> T:
-    """Run a command's coroutine; an error of the server becomes a ``CommandError``."""
-    return asyncio.run(for_run("", work))
+    """Run a command's coroutine; an error of the server, or of the external storage, becomes a ``CommandError``."""
+    from connection.content_store import StorageError
+
+    try:
+        return asyncio.run(for_run("", work))
+    except StorageError as error:
+        raise command_error(clean(error), hint="ACTS_STORAGE here is what the worker has") from None
+    except RuntimeError as error:
+        if _STORAGE_NEEDED not in str(error):
+            raise
+        hint = "set ACTS_STORAGE to what the worker has"
+        raise command_error("a value of this run is in external storage, which is not set here", hint=hint) from None
 
 
 async def for_run(run: str, request: Awaitable[T]) -> T:

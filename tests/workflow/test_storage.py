@@ -1,19 +1,32 @@
-"""Large values with external storage: they travel as references, and what needs one waits for a storage that is away."""
+"""Large values with external storage: they travel as references; what needs one waits for a storage that is away."""
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from temporalio.client import Client
+from temporalio import activity
+from temporalio.client import (
+    Client,
+    Schedule,
+    ScheduleActionStartWorkflow,
+    ScheduleSpec,
+    ScheduleState,
+    WorkflowFailureError,
+)
 from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
 
 from acts.machines import lifetime
 from cli.dev.temporal_server import DevServer
+from connection.content_store import sha256
 from connection.converter import client_converter
+from connection.folder_store import FolderStore
+from connection.storage_gc import delete_unused, find_unused
 from tests.support import assert_eventually
 from tests.workflow.conftest import engine_on
 from tests.workflow.foreign import Foreign, Handle, call, ended, events, of_type, tool
@@ -197,3 +210,51 @@ async def test_with_storage_what_is_larger_still_fails_its_call_alone(storing: F
         result = await storing.run(*plan, context=[tool("big", activity="big")])
     assert result["state"] == {"n": len("PayloadTooLarge")}
     assert "at most 67,108,864" in merged(result["context"])["result"]["message"]
+
+
+async def test_a_clean_up_deletes_what_no_run_and_no_schedule_refers_to(storing: Foreign, folder: Path) -> None:
+    """Also what only a pending Activity's heartbeat holds, or a run that has ended, is referred to."""
+    store, gate = FolderStore(folder), Gate()
+    large = {letter: {"config": {}, "context": letter * LARGE} for letter in "cs"}
+
+    @activity.defn
+    async def beat(call: Json, tool: Json, context: Json) -> None:
+        activity.heartbeat("h" * LARGE)
+        await gate.opened.wait()
+
+    async def is_recorded() -> bool:
+        pending = (await waiting.describe()).raw_description.pending_activities
+        return any(item.heartbeat_details.payloads for item in pending)
+
+    def unused() -> Any:
+        for path in values(folder):
+            os.utime(path, (0, 0))
+        return find_unused(storing.client, store)
+
+    async with storing.serving(length, beat):
+        waiting = await storing.start(storing.request(call("beat", "†data.x")))
+        await assert_eventually(is_recorded)
+        closed = await storing.start(large["c"])
+        with pytest.raises(WorkflowFailureError):
+            await closed.result()
+        lost = b"of a start that never reached the server"
+        store.put(storing.client.namespace, sha256(lost), lost)
+        action = ScheduleActionStartWorkflow("Plan", large["s"], id=f"{storing.queue}/s", task_queue=storing.engine)
+        schedule = await storing.client.create_schedule(
+            storing.queue, Schedule(action=action, spec=ScheduleSpec(), state=ScheduleState(paused=True))
+        )
+        try:
+            assert sorted(path.stat().st_size // LARGE for path in values(folder)) == [0, 1, 1, 1]
+            inventory = await unused()
+            assert [content.digest for content in inventory.unused] == [sha256(lost)]
+            await schedule.delete()
+            inventory = await unused()
+            assert len(inventory.unused) == 2
+            done = await delete_unused(store, inventory, datetime.now(UTC) - timedelta(days=1))
+            assert done["deleted"] == len(values(folder)) == 2
+            assert (await find_unused(storing.client, store, timedelta(0))).unused == []
+        finally:
+            gate.opened.set()
+            await waiting.terminate()
+    (started,) = await of_type(closed, "WORKFLOW_EXECUTION_STARTED")
+    assert await storing.client.data_converter.decode(started.input.payloads) == [large["c"]]

@@ -47,6 +47,9 @@ MAX_LOCAL_WAIT: Final = timedelta(milliseconds=100)
 # Larger details of a failure are dropped: results and prompts contain them
 MAX_DETAILS_BYTES: Final = 64 * 1024
 
+# What the SDK says of an Activity whose arguments cannot be decoded, or read from external storage
+_UNDECODED: Final = "Failed decoding arguments"
+
 _TIMEOUT_TEXT: Final = {
     TimeoutType.SCHEDULE_TO_START: "no worker took it from task queue {queue!r} within {wait:g} s (queueTimeout)",
     TimeoutType.HEARTBEAT: "it sent no heartbeat for {heartbeat:g} s",
@@ -160,7 +163,9 @@ def call_error(error: BaseException, options: Options, queue: str) -> CallError:
         }  # fmt: skip
         return CallError(TIMEOUT, text.format(**figures))
     if isinstance(cause, ApplicationError):
-        return CallError(cause.type or "ApplicationError", truncate(cause.message, 10_000), _details(cause))
+        # The SDK says that an argument could not be decoded, and only its cause says why: content that is not stored
+        more = f": {cause.__cause__}" if cause.message == _UNDECODED and cause.__cause__ is not None else ""
+        return CallError(cause.type or "ApplicationError", truncate(cause.message + more, 10_000), _details(cause))
     if isinstance(cause, CallError):
         return cause
     message = cause.message if isinstance(cause, FailureError) else str(cause)

@@ -48,7 +48,6 @@ from acts.tree.wire_format import RecordError, VersionedRecord
 from acts.views.result_cuts import MAX_RESULT, without_details
 from workflows.runtime.driver import Driver
 from workflows.runtime.lifeline import Lifeline
-from workflows.runtime.payload_limits import decide_storage
 from workflows.runtime.payloads import (
     NOTHING,
     decode,
@@ -80,7 +79,7 @@ class RunWorkflow:
     """The one base of our workflow classes: inbox, handlers, and a guard around the run."""
 
     def __init__(self) -> None:
-        self.uses_storage = decide_storage()
+        self.uses_storage = False
         self._lifeline = Lifeline()
         self._inbox: deque[Event] = deque()
         self._driver: Driver | None = None

@@ -1,11 +1,11 @@
 """How large a value of a run may be, and what it takes in history: 2 MiB without external storage, more with it.
 
-Determinism: whether a run has storage is decided in its first workflow task, by the worker that has it, and recorded
-as a patch marker. Every replay reads the marker, whatever its worker has. A run without storage records nothing, so
-older histories replay as they are. A run that continues as new decides anew.
+Determinism: whether a tree of runs has storage is decided in the first workflow task of its root, by the worker that
+has that task, and recorded as a patch marker; the runs below inherit it. Every replay reads it, whatever its worker
+has. A tree without storage records nothing, so older histories replay as they are.
 
-A worker without storage cannot decode the references of a run that has it: its workflow tasks fail, and wait for one
-with storage.
+A worker without storage cannot decode the references of a run that has it, and must not send its large values
+(``worker_runtime/watched_runner.py``): its workflow tasks fail, and wait for a worker with storage.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from acts.language.wire import MAX_PAYLOAD_BYTES, MAX_STORED_BYTES, STORED_ABOVE
 if TYPE_CHECKING:
     from temporalio.common import RawValue
 
+    from acts.tree.records import TreePosition
+
 # The function by which the worker's interceptor says whether it has storage
 HAS_STORAGE: Final = "acts_has_storage"
 _PATCH: Final = "acts-external-storage"
@@ -29,16 +31,22 @@ REFERENCE_BYTES: Final = 8 * 1024
 _VALUE_SHARE: Final = 512
 
 
-def decide_storage() -> bool:
-    """Whether this run has external storage. Called once, when the run is made, before anything else."""
+def decide_storage() -> None:
+    """Decide whether the tree of this root has external storage: once, before anything else."""
     has_storage = workflow.extern_functions().get(HAS_STORAGE)
     if workflow.unsafe.is_replaying() or (has_storage is not None and has_storage()):
-        return workflow.patched(_PATCH)
-    return False
+        workflow.instance().uses_storage = workflow.patched(_PATCH)
+
+
+def share_storage(position: TreePosition) -> TreePosition:
+    """The place of a run with what its root has decided, and the run knows it."""
+    if position.storesValues:
+        workflow.instance().uses_storage = True
+    return position.model_copy(update={"storesValues": True}) if uses_storage() else position
 
 
 def uses_storage() -> bool:
-    """What the present run has decided; False outside of runs."""
+    """True in a run whose tree has external storage."""
     return workflow.in_workflow() and getattr(workflow.instance(), "uses_storage", False)
 
 

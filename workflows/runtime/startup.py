@@ -28,6 +28,7 @@ from acts.tree.delegation import merged_tool, resolved_upfront, upfront_context
 from acts.tree.identity import root_identity, tree_token
 from acts.tree.records import Capabilities, TreePosition
 from workflows.runtime.lifeline import exact_date
+from workflows.runtime.payload_limits import share_storage
 
 if TYPE_CHECKING:
     from temporalio.common import RawValue
@@ -59,7 +60,7 @@ async def complete_position(position: TreePosition, start: RawValue) -> TreePosi
         position = position.model_copy(update={"token": token})
     if not position.startedAt:
         position = position.model_copy(update={"startedAt": exact_date(info.workflow_start_time)})
-    return position
+    return share_storage(position)
 
 
 async def _origin() -> str:

@@ -1,0 +1,159 @@
+"""The SDK's driver over a store: by content, verified, cached in bounds, and patient. And what ACTS_STORAGE may say."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from temporalio.api.common.v1 import Payload
+from temporalio.converter import (
+    DataConverter,
+    DefaultFailureConverter,
+    StorageDriverClaim,
+    StorageDriverRetrieveContext,
+    StorageDriverStoreContext,
+    StorageDriverWorkflowInfo,
+)
+
+from connection.content_driver import ContentCache, ContentDriver
+from connection.content_store import ContentCorrupt, ContentMissing, StorageError, StorageUnavailable
+from connection.converter import client_converter, worker_converter
+from connection.folder_store import FolderStore
+from connection.s3_store import S3Store
+from connection.storage import activity_converter, read_setting
+from tests.support import assert_eventually
+
+STORE = StorageDriverStoreContext(StorageDriverWorkflowInfo(namespace="default", id="run"))
+RETRIEVE = StorageDriverRetrieveContext()
+
+
+class CountingStore(FolderStore):
+    """A folder that counts what it is asked for."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.puts = self.gets = 0
+        self.prepare(creates=True)
+
+    def put(self, namespace: str, digest: str, data: bytes) -> dict[str, str]:
+        self.puts += 1
+        return super().put(namespace, digest, data)
+
+    def get(self, claim: object) -> bytes:
+        self.gets += 1
+        return super().get(claim)  # type: ignore[arg-type]
+
+
+def payload(data: bytes, **metadata: bytes) -> Payload:
+    return Payload(metadata={"encoding": b"json/plain", **metadata}, data=data)
+
+
+def files(folder: Path) -> list[Path]:
+    return [path for path in (folder / "values").rglob("*") if path.is_file()]
+
+
+async def test_equal_payloads_are_stored_once_and_read_once(tmp_path: Path) -> None:
+    store = CountingStore(tmp_path)
+    writer = ContentDriver(store)
+    first = payload(b"1", a=b"1", b=b"2", c=b"3")
+    second = payload(b"1", c=b"3", b=b"2", a=b"1")  # metadata has no order
+    claims = await writer.store(STORE, [first, second, first])
+    assert len({claim.claim_data["sha256"] for claim in claims}) == len(files(tmp_path)) == 1
+    assert await writer.retrieve(RETRIEVE, claims) == [first] * 3
+    assert store.gets == 0, "who has stored it need not read it"
+    reader = ContentDriver(store)
+    for _ in range(5):
+        assert await reader.retrieve(RETRIEVE, claims[:1]) == [first]
+    assert store.gets == 1
+    assert store.puts <= 3
+    await writer.store(STORE, [first])
+    assert store.puts <= 3, "a replay does not store again what it has just stored"
+
+
+async def test_content_that_was_changed_is_an_error(tmp_path: Path) -> None:
+    store = CountingStore(tmp_path)
+    (claim,) = await ContentDriver(store).store(STORE, [payload(b"1")])
+    (path,) = files(tmp_path)
+    path.write_bytes(payload(b"2").SerializeToString())
+    with pytest.raises(ContentCorrupt, match="has another content"):
+        await ContentDriver(store).retrieve(RETRIEVE, [claim])
+
+
+async def test_missing_content_is_an_error_in_a_second_however_patient_the_driver(tmp_path: Path) -> None:
+    driver = ContentDriver(CountingStore(tmp_path), patience=3600)
+    claim = StorageDriverClaim({"namespace": "default", "sha256": "a" * 64})
+    with pytest.raises(ContentMissing, match="another ACTS_STORAGE"):
+        await driver.retrieve(RETRIEVE, [claim])
+
+
+async def test_a_folder_that_is_away_is_waited_for(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING)
+    folder, away = tmp_path / "storage", tmp_path / "away"
+    store = CountingStore(folder)
+    patient, impatient = ContentDriver(store, patience=60), ContentDriver(store, patience=0)
+    folder.rename(away)
+    with pytest.raises(StorageUnavailable, match="is not there"):
+        await impatient.store(STORE, [payload(b"1")])
+    waiting = asyncio.create_task(patient.store(STORE, [payload(b"1"), payload(b"2")]))
+
+    async def is_logged() -> bool:
+        return "it is tried again" in caplog.text
+
+    await assert_eventually(is_logged)
+    assert len(caplog.records) == 1, "one line for all that wait"
+    away.rename(folder)
+    claims = await waiting
+    assert await ContentDriver(store).retrieve(RETRIEVE, claims) == [payload(b"1"), payload(b"2")]
+    assert "is back" in caplog.text
+
+
+@given(sizes=st.lists(st.integers(0, 40), max_size=50))
+def test_the_cache_never_holds_more_than_its_limit(sizes: list[int]) -> None:
+    cache = ContentCache(limit=100, largest=30)
+    for number, size in enumerate(sizes):
+        cache.put(str(number), b"x" * size)
+        assert cache.bytes <= 100
+        assert cache.get(str(number)) == (b"x" * size if size <= 30 else None)
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("file:/data/acts", "file:/data/acts"),
+        ("file:///data/acts", "file:/data/acts"),
+        ("file://localhost/data/acts", "file:/data/acts"),
+        ("s3://bucket/some/prefix/", "s3://bucket/some/prefix"),
+        ("s3://bucket", "s3://bucket"),
+    ],
+)
+def test_a_setting_names_a_store(text: str, place: str) -> None:
+    store = read_setting(text)
+    assert isinstance(store, S3Store if text.startswith("s3:") else FolderStore)
+    assert store.describe() == place
+
+
+@pytest.mark.parametrize("text", ["", "file:", "/data/acts", "s3:bucket", "s3://", "gs://bucket/x", "file://host/x"])
+def test_another_setting_is_an_error_that_says_what_is_allowed(text: str) -> None:
+    with pytest.raises(StorageError, match="file:<folder>"):
+        read_setting(text)
+
+
+async def test_worker_and_client_read_each_others_large_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ACTS_STORAGE", raising=False)
+    assert worker_converter(DefaultFailureConverter).external_storage is None
+    monkeypatch.setenv("ACTS_STORAGE", f"file:{tmp_path / 'storage'}")
+    worker, client = worker_converter(DefaultFailureConverter), client_converter()
+    activities = activity_converter(worker)
+    assert activities.external_storage is not worker.external_storage
+    values = ["x" * 200_000, {"b": 1, "a": [2]}, "x" * 100_000]
+    for writer in (worker, client, activities):
+        encoded = await writer.encode(values)
+        assert [len(p.external_payloads) for p in encoded] == [1, 0, 0]
+        for reader in (worker, client, activities):
+            assert await reader.decode(encoded) == values
+    plain = DataConverter.default
+    assert activity_converter(plain) is plain
