@@ -33,7 +33,7 @@ from acts.machines.events import (
 from acts.machines.plan_decisions import PlanDecisions
 from acts.machines.plan_setup import PlanSetup, validate_extended
 from acts.machines.queue_watch import foreign_queues
-from acts.machines.run_commands import Finish, SignalChildren
+from acts.machines.run_commands import Finish, RunCommand, SignalChildren
 from acts.machines.run_machine import RunMachine
 from acts.machines.streamed_plan import extended_request
 from acts.machines.walk import Walk
@@ -133,6 +133,11 @@ class PlanRun(RunMachine):
         """The task queues of the plan's Tools; the run above asks about those of a part."""
         part = self.setup.input is not None and self.setup.input.part
         return () if part else foreign_queues(node.tool for node in self.whole_plan.nodes)
+
+    def flush(self, now: str) -> list[RunCommand]:
+        """As for every run; the next task has steps of its own."""
+        self.walk.work.begin_task()
+        return super().flush(now)
 
     def react(self, event: Event, now: str) -> list[Any]:
         """The effects of an event: what it does to the walk, and what the walk wants done."""
