@@ -35,7 +35,7 @@ def accounting(run: RunMachine, actions: ActionCount) -> dict[str, Any]:
 
 def plan_result(run: PlanRun, view: PlanView, actions: ActionCount) -> RawValue:
     """The result of a Plan that a person started."""
-    result = cut_result(view.result(actions.total), view.first_message)
+    result = view.cut_result(actions.total)
     if run.approvals.expired is not None and not run.decisions.is_approved:
         raise _failure(run.approvals.expired, result, APPROVAL_TIMEOUT)
     if run.finished == "failed":
