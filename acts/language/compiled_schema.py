@@ -56,7 +56,10 @@ class Verdict:
 
 
 class CompiledSchema:
-    """A schema, ready to check with. ``size`` is an estimate of its bytes."""
+    """A schema, ready to check with. ``size`` is an estimate of its bytes.
+
+    ``property_checks`` are the ``Checker`` objects of single properties, by name, as far as any was needed.
+    """
 
     def __init__(self, schema: Json, text_bytes: int) -> None:
         meter = WorkMeter("reading the schema", MAX_SCHEMA_STEPS)
@@ -65,6 +68,7 @@ class CompiledSchema:
         self.load = measure_load(self.graph, meter)
         self.size = len(self.graph.nodes) * _SUBSCHEMA_BYTES + text_bytes * _TEXT_FACTOR + 2 * self.graph.pattern_bytes
         self.steps = meter.spent
+        self.property_checks: dict[str, Any] = {}
 
     @cached_property
     def is_flat(self) -> bool:
@@ -85,14 +89,14 @@ class CompiledSchema:
         except (ValueError, TypeError, RecursionError):
             return None
 
-    def accepts(self, value: Json) -> bool:
-        """True when the fast library accepts a value; False where it does not, or is not asked."""
+    def accepts(self, value: Json) -> bool | None:
+        """Whether the fast library accepts a value; None where it is not asked, or has no answer."""
         if self.load is None or not _is_bounded(self.load, value) or self.fast is None:
-            return False
+            return None
         try:
             return bool(self.fast.is_valid(value))
         except (ValueError, TypeError, OverflowError):
-            return False  # the evaluation says why
+            return None  # the evaluation says why
 
 
 def _is_bounded(load: Load, value: Json) -> bool:

@@ -1,4 +1,5 @@
-"""What the evaluation of expressions takes, counted: the text of templates, comparisons, values put into many places.
+"""What the evaluation of expressions takes, counted: the text of templates, comparisons, values put into many places,
+and why values do not fit their schemas.
 
 Laws of this file: it counts and stops, and knows no expression. A walk has one object for all of its Calls: a small
 Call may put a large value into a text, compare two large values, or pass one value in a thousand places, and ten
@@ -28,6 +29,8 @@ PAGE_OF_TEXT: Final = 1_000
 MAX_COMPARED_PARTS: Final = 2_000_000
 # Paths by which the elements of Calls with ``_each`` are looked through for missing values, 3 µs each: a second
 MAX_ELEMENT_READS: Final = 300_000
+# Steps of all checks of one workflow task: a second
+MAX_CHECKS_OF_TASK: Final = 400_000
 # JSON is written at 20 MB/s, and text copied at 1,000: a character of it is so many steps, the first time
 JSON_STEPS: Final = 4
 # Characters of JSON texts that are kept: what many Calls put into a text is written once
@@ -38,16 +41,24 @@ MAX_REMEMBERED: Final = 10_000
 
 
 class EvaluationWork:
-    """The work of one walk, or of one evaluation outside of any. Each method raises ``TooComplex`` beyond its limit."""
+    """The work of one walk, or of one evaluation outside of any. Each method raises ``TooComplex`` beyond its limit.
+
+    ``checking`` counts the steps of checks with schemas. Values that do not fit are not explained beyond its limit.
+    """
 
     def __init__(self) -> None:
         self.texts = WorkMeter("writing the texts of the templates of this plan", MAX_TEXTS)
         self.comparisons = WorkMeter("comparing the values in the conditions of this plan", MAX_COMPARED_PARTS)
         self.element_reads = WorkMeter("reading the elements of the calls with _each of this plan", MAX_ELEMENT_READS)
+        self.checking = WorkMeter("checking the values of this workflow task with their schemas", MAX_CHECKS_OF_TASK)
         self._texts: ByteCache[tuple[Json, str]] = ByteCache(MAX_KEPT_TEXT)
         self._sizes: dict[int, tuple[Json, int]] = {}
         self._parts: dict[int, tuple[Json, int, bool]] = {}
         self._equal: dict[tuple[int, int], tuple[Json, Json, bool]] = {}
+
+    def begin_task(self) -> None:
+        """The next workflow task has steps of its own."""
+        self.checking.spent = 0
 
     def add_text(self, length: int, added: int) -> int:
         """Count a part of the text of a template; returns its length with the part."""

@@ -56,6 +56,7 @@ MAX_NAMES: Final = 60
 _KIND: Final = re.compile(r"[\w-]+")
 _DIGITS: Final = re.compile(r"[0-9]{1,9}(?=\])")
 _SPACE: Final = re.compile(r"\s*")
+_OPERATOR_STARTS: Final = frozenset(sign[0] for sign in COMPARISONS)
 _JSON_STARTS: Final = frozenset('"-0123456789[{')
 _WORD: Final = re.compile(r"(?:true|false|null)\b")
 
@@ -203,11 +204,13 @@ class _Parser:
 
     def accept(self, token: str) -> bool:
         """True when ``token`` comes next, after spaces; it is consumed."""
-        self.skip_space()
-        if self.text.startswith(token, self.at):
-            self.at += len(token)
-            return True
-        return False
+        if not self.text.startswith(token, self.at):
+            before = self.at
+            self.skip_space()
+            if self.at == before or not self.text.startswith(token, self.at):
+                return False
+        self.at += len(token)
+        return True
 
     def any_of(self, depth: int) -> Expression:
         terms = [self.all_of(depth)]
@@ -231,6 +234,8 @@ class _Parser:
 
     def _operator(self) -> str | None:
         self.skip_space()
+        if self.text[self.at : self.at + 1] not in _OPERATOR_STARTS:  # most expressions have none, and many parentheses
+            return None
         return next((sign for sign in COMPARISONS if self.text.startswith(sign, self.at)), None)
 
     def term(self, depth: int) -> Expression:

@@ -6,11 +6,13 @@ replaced is parsed once, when its Call is read; what is put in its place is neve
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from acts.language.errors import Problem, truncate
 from acts.language.evaluation_work import EvaluationWork
-from acts.language.expression_parser import has_expression, is_text_template, parse, parse_text_template
+from acts.language.expression_parser import OPENING, has_expression, is_text_template, parse, parse_text_template
 from acts.language.references import (
     MARK,
     AllOf,
@@ -22,11 +24,12 @@ from acts.language.references import (
     evaluate,
     operands,
     paths,
+    unescape_inside,
 )
 from acts.language.values import ABSENT, UNKNOWN, UNKNOWN_TEXT, Json, Place, replace_parts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Container, Iterable, Iterator
 
 # The kinds of the two paths that a Call with ``_each`` has for each of its elements
 ITEM: Final = "item"
@@ -40,8 +43,50 @@ def is_reference(value: Json) -> bool:
 
 
 def unescape(text: str) -> str:
-    """``††x`` is the string ``†x``; any other string is itself."""
-    return text[1:] if text.startswith(MARK * 2) else text
+    """``††x`` is the string ``†x``, at the beginning of a text and inside it; any other string is itself."""
+    return MARK + unescape_inside(text[2:]) if text.startswith(MARK * 2) else unescape_inside(text)
+
+
+# What looks like a path inside a text: a kind, a dot, and mostly names
+_EMBEDDED: Final = re.compile(rf"(?<!{MARK}){MARK}([\w-]+)(?:(\.)((?:[\w-]+(?:\.[\w-]+)*)?))?")
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddedReference:
+    """What looks like a reference inside a text: an error if there is such a kind. ``path`` is without its ``†``."""
+
+    at: Place
+    text: str
+    path: str
+    kind: str
+    has_dot: bool
+
+    def is_mistaken(self, kinds: Container[str], *, each: bool) -> bool:
+        """True when a reader would take it for a reference; ``each``: inside a Call with ``_each``."""
+        return (self.has_dot and self.kind in kinds) or (each and self.kind in ELEMENT_KINDS)
+
+    def to_problem(self, place: str, call: str | None = None) -> Problem:
+        """The problem of the text; ``place`` is the pointer to it."""
+        path = f"{MARK}{self.path}"
+        corrected = self.text.replace(path, f"{OPENING}{self.path}}}", 1)
+        hint = f'a template puts a value into a text: "{truncate(corrected, 200)}"; plain text is written {MARK}{path}'
+        return Problem("embeddedReference", f"{path} is inside a text, where nothing replaces it", place, call, hint)
+
+
+def find_embedded(at: Place, text: str, tree: Expression | str) -> list[EmbeddedReference]:
+    """What looks like a reference in the plain parts of a string that stands for ``tree``; each kind once."""
+    if isinstance(tree, TextTemplate):
+        parts = [part for part in tree.parts if isinstance(part, str)]
+    elif isinstance(tree, str):
+        parts = [text[2:] if text.startswith(MARK * 2) else text]
+    else:
+        parts = []
+    matches: dict[tuple[str, bool], EmbeddedReference] = {}
+    for match in (match for part in parts for match in _EMBEDDED.finditer(part)):
+        kind, dot, names = match.groups()
+        path = f"{kind}.{names}" if names else kind
+        matches.setdefault((kind, bool(dot)), EmbeddedReference(at, text, path, kind, bool(dot)))
+    return [*matches.values()]
 
 
 def parse_marked(text: str) -> Expression | str:
@@ -52,9 +97,8 @@ def parse_marked(text: str) -> Expression | str:
     """
     if is_text_template(text):
         template = parse_text_template(text)
-        return (
-            template if any(not isinstance(part, str) for part in template.parts) else "".join(map(str, template.parts))
-        )
+        has_expressions = any(not isinstance(part, str) for part in template.parts)
+        return template if has_expressions else unescape_inside("".join(map(str, template.parts)))
     return parse(text) if is_reference(text) else unescape(text)
 
 

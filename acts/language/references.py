@@ -143,6 +143,14 @@ def _escape(text: str) -> str:
     return text.replace(f"{MARK}{{", f"{MARK}{MARK}{{")
 
 
+_ESCAPED_INSIDE: Final = re.compile(rf"{MARK}{MARK}(?=[\w-])")
+
+
+def unescape_inside(text: str) -> str:
+    """A text in which ``††x`` stands for a plain ``†x``; the beginning of a whole string is not read here."""
+    return _ESCAPED_INSIDE.sub(MARK, text) if MARK * 2 in text else text
+
+
 def operands(tree: Expression) -> tuple[Expression, ...]:
     """The expressions of which an expression is made, left to right."""
     if isinstance(tree, (AnyOf, AllOf)):
@@ -190,7 +198,7 @@ def is_absent(tree: Expression, read: Callable[[Path], Json]) -> bool:
 
 def _fill(template: TextTemplate, read: Callable[[Path], Json], work: EvaluationWork) -> Json:
     """The text of a template, ABSENT when a part of it is, UNKNOWN_TEXT when a part cannot be known."""
-    values = [part if isinstance(part, str) else evaluate(part, read, work) for part in template.parts]
+    values = [unescape_inside(p) if isinstance(p, str) else evaluate(p, read, work) for p in template.parts]
     if any(value is ABSENT for value in values):
         return ABSENT
     texts: list[str] = []

@@ -38,6 +38,8 @@ __all__ = [
 MAX_DEFECTS: Final = 20
 # Parts from which on a list or object is large: checking it takes longer than remembering that
 LARGE_PARTS: Final = 50
+# Steps of a check that are not counted with those of others: 20,000 Calls of one task have so many each
+FREE_STEPS: Final = 20
 # Checks that a memo remembers; each holds its value
 MAX_REMEMBERED: Final = 64
 # Subschemas that may be compiled once more for one property of them
@@ -61,10 +63,15 @@ class Checker:
         """Checks values of the property that ``names`` lead to, by ``properties`` and ``additionalProperties``."""
         return Checker(self.schema, (*self._names, *names))
 
-    def defects(self, value: Json, meter: WorkMeter | None = None, memo: CheckMemo | None = None) -> list[Defect]:
+    def defects(
+        self, value: Json, meter: WorkMeter | None = None, memo: CheckMemo | None = None,
+        checking: WorkMeter | None = None,
+    ) -> list[Defect]:  # fmt: skip
         """Why a resolved value does not fit; empty when it does.
 
-        ``meter`` is for several checks together. ``memo`` remembers what was found of large values.
+        ``meter`` is for several checks together. ``memo`` remembers what was found of large values. ``checking``
+        counts what the checks of a workflow task take beside ``FREE_STEPS`` each: ten thousand Calls may fail in one,
+        each for a reason that takes milliseconds to find. When it has run out, the fast library alone decides.
 
         Raises:
             TooComplex: the check takes more steps than are allowed.
@@ -75,9 +82,8 @@ class Checker:
         compiled = self._compiled()
         large = _find_large_parts(value) if memo is not None and compiled.is_flat and not self._names else {}
         if memo is not None and large:
-            return self._defects_by_property(compiled, value, large, meter, memo)
-        is_fit = not self._names and compiled.accepts(value)
-        return [] if is_fit else self._explain(compiled, value, (), meter)
+            return self._defects_by_property(compiled, value, large, meter, memo, checking)
+        return self._judge(compiled, value, meter, checking)
 
     def open_defects(self, planned: Json, meter: WorkMeter | None = None) -> list[Defect]:
         """Why a planned value cannot fit, whatever its references resolve to. Raises as ``defects``."""
@@ -86,26 +92,50 @@ class Checker:
         return self._partial_defects(value, unknown, meter)
 
     def partial_defects(
-        self, value: Json, meter: WorkMeter | None = None, memo: CheckMemo | None = None
-    ) -> list[Defect]:
+        self, value: Json, meter: WorkMeter | None = None, memo: CheckMemo | None = None,
+        checking: WorkMeter | None = None,
+    ) -> list[Defect]:  # fmt: skip
         """Why a value cannot fit, whatever its UNKNOWN parts turn out to be. Raises as ``defects``."""
         if memo is not None and not self._is_trivial and not self._names:
             compiled = self._compiled()
             large = _find_large_parts(value) if compiled.is_flat else {}
             if large:
-                return self._defects_by_property(compiled, value, large, meter, memo)
+                return self._defects_by_property(compiled, value, large, meter, memo, checking)
         unknown: set[int] = set()
         _add_unknown_containers(value, unknown)
-        return self._partial_defects(value, unknown, meter)
+        return self._partial_defects(value, unknown, meter, checking)
 
-    def _partial_defects(self, value: Json, unknown: set[int], meter: WorkMeter | None) -> list[Defect]:
+    def _partial_defects(
+        self, value: Json, unknown: set[int], meter: WorkMeter | None, checking: WorkMeter | None = None
+    ) -> list[Defect]:
+        if self._is_trivial:
+            return []
         if not unknown and not _is_unknown(value):
-            return self.defects(value, meter)
-        return [] if self._is_trivial else self._explain(self._compiled(), value, unknown, meter)
+            return self._judge(self._compiled(), value, meter, checking)
+        return self._explain(self._compiled(), value, unknown, meter)
+
+    def _judge(
+        self, compiled: CompiledSchema, value: Json, meter: WorkMeter | None, checking: WorkMeter | None
+    ) -> list[Defect]:
+        """The defects of a value without unknown parts; of many values that do not fit, the first are explained."""
+        is_fit = None if self._names else compiled.accepts(value)
+        if is_fit:
+            return []
+        if checking is not None and checking.is_exhausted:
+            if is_fit is None:
+                checking.spend(0)
+            return [((), "does not fit; why is not said, since many values of this plan do not fit")]
+        meter = meter or WorkMeter("checking the value with its schema")
+        before = meter.spent
+        try:
+            return self._explain(compiled, value, (), meter)
+        finally:
+            if checking is not None:
+                checking.spent += max(0, meter.spent - before - FREE_STEPS)
 
     def _defects_by_property(
         self, compiled: CompiledSchema, value: dict[str, Json], large: dict[str, Json], meter: WorkMeter | None,
-        memo: CheckMemo,
+        memo: CheckMemo, checking: WorkMeter | None,
     ) -> list[Defect]:  # fmt: skip
         """The defects of an object whose ``large`` properties are each checked once, however many Calls have them."""
         small = {key: UNKNOWN if key in large else part for key, part in value.items()}
@@ -119,9 +149,19 @@ class Checker:
             check = (self._key, key, id(part))
             found = memo.find(check, part)
             if found is None:
-                found = memo.remember(check, part, self._check_of(compiled, key).partial_defects(part, meter))
+                found = memo.remember(check, part, self._defects_of_part(compiled, key, part, meter, checking))
             defects += [((key, *at), text) for at, text in found]
         return defects[:MAX_DEFECTS]
+
+    def _defects_of_part(
+        self, compiled: CompiledSchema, key: str, part: Json, meter: WorkMeter | None, checking: WorkMeter | None
+    ) -> list[Defect]:
+        check = compiled.property_checks.get(key)
+        if check is None:
+            check = compiled.property_checks[key] = self._check_of(compiled, key)
+        inside: set[int] = set()
+        _add_unknown_containers(part, inside)
+        return check._partial_defects(part, inside, meter, checking)  # noqa: SLF001 - of this class
 
     def _check_of(self, compiled: CompiledSchema, key: str) -> Checker:
         """The check of one property: by a schema of its own, where that is not much more than the property's."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import json
+from typing import TYPE_CHECKING, Any, Final
 
 from acts.language.errors import CallError
 from acts.language.wire import CANCELLED, ENGINE_ERROR
@@ -10,7 +11,12 @@ from acts.machines.instance_results import REPORT_KEYS
 from acts.tree.decisions import INNER
 
 if TYPE_CHECKING:
+    from acts.language.values import Json
     from acts.plan.planned_call import PlannedCall
+
+_SHARED: Final = ("calls", "errors")
+# Different parts that are remembered: the instances of one plan rarely end in more ways
+MAX_SHARED: Final = 1_000
 
 
 def decision_seen_from_above(node: PlannedCall, record: dict[str, Any]) -> dict[str, Any]:
@@ -21,6 +27,26 @@ def decision_seen_from_above(node: PlannedCall, record: dict[str, Any]) -> dict[
     inner = {} if record.get("instance") is None else {INNER: record.get(INNER, record["instance"])}
     own = {} if node.instance is None else {"instance": node.instance}
     return {**{k: v for k, v in record.items() if k != "instance"}, **inner, "below": node.id, **own}
+
+
+class SharedParts:
+    """Parts of reports that thousands of instances have alike, each held once: their Calls, and their lack of errors.
+
+    The Calls of an instance take 2 kB of memory, and all other instances of a template have the same.
+    """
+
+    def __init__(self) -> None:
+        self._by_text: dict[str, Json] = {}
+
+    def share(self, reports: dict[str, Any]) -> dict[str, Any]:
+        """The reports of a child's instances, by id, with shared parts."""
+        return {id_: {**item, **{key: self._shared(item[key]) for key in _SHARED}} for id_, item in reports.items()}
+
+    def _shared(self, part: Json) -> Json:
+        text = json.dumps(part)
+        if len(self._by_text) >= MAX_SHARED and text not in self._by_text:
+            return part
+        return self._by_text.setdefault(text, part)
 
 
 def reported_instances(node: PlannedCall, report: Any, error: CallError | None) -> dict[str, Any]:

@@ -264,7 +264,8 @@ class Loop:
         return Finished("completed")
 
     def _find_output_problems(self) -> list[Problem]:
-        return self._output.find_problems(lambda path: self.context.log.read(path, 0))
+        kinds = frozenset(self.context.log.view_of(None).kinds())
+        return self._output.find_problems(lambda path: self.context.log.read(path, 0), kinds)
 
     def _refuse(
         self, problems: list[Problem], calls: list[Json], started: Sequence[Json] = (), text: str | None = None

@@ -8,10 +8,10 @@ from acts.language.errors import Problem, TooComplex
 from acts.language.schemas import checker
 from acts.language.values import Json, pointer
 from acts.language.wire import SCHEMA_MISMATCH, TOO_COMPLEX, UNRESOLVED
-from acts.planner.solution import resolve_output
+from acts.planner.solution import embedded_problems, resolve_output
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Container
 
     from acts.language.references import Path
 
@@ -26,10 +26,12 @@ class OutputCheck:
         self.wanted: Json = None
         self.value: Json = None
 
-    def find_problems(self, read: Callable[[Path], Json]) -> list[Problem]:
-        """Why the output does not hold; none when it does. ``read`` is the context now."""
+    def find_problems(self, read: Callable[[Path], Json], kinds: Container[str]) -> list[Problem]:
+        """Why the output does not hold; none when it does. ``read`` is the context now, ``kinds`` are those in it."""
         if self.wanted is None:
             return [Problem(_EMPTY, "the answer has neither calls nor an output: give one of them")]
+        if embedded := list(embedded_problems(self.wanted, kinds)):
+            return embedded
         missing: list[str] = []
         output = resolve_output(self.wanted, read, missing)
         if missing:

@@ -13,7 +13,7 @@ from acts.language.errors import CallError, InvalidRequest, truncate
 from acts.language.wire import CANCELLED, ENGINE_ERROR, NOT_RUN, PAUSE, PROVIDE, RESUME
 from acts.machines.budget import BudgetRefused, Granted
 from acts.machines.call_starts import CallStarts
-from acts.machines.child_reports import decision_seen_from_above, reported_instances
+from acts.machines.child_reports import SharedParts, decision_seen_from_above, reported_instances
 from acts.machines.commands import AskHuman, CountElements, PlanFinished, StartCall
 from acts.machines.events import (
     Begin,
@@ -33,7 +33,7 @@ from acts.machines.events import (
 from acts.machines.plan_decisions import PlanDecisions
 from acts.machines.plan_setup import PlanSetup, validate_extended
 from acts.machines.queue_watch import foreign_queues
-from acts.machines.run_commands import Finish, SignalChildren
+from acts.machines.run_commands import Finish, RunCommand, SignalChildren
 from acts.machines.run_machine import RunMachine
 from acts.machines.streamed_plan import extended_request
 from acts.machines.walk import Walk
@@ -70,6 +70,7 @@ class PlanRun(RunMachine):
         self.price = setup.capabilities.price
         self.raw = setup.raw
         self._starts = CallStarts(self)
+        self._shared_parts = SharedParts()
         self.walk = Walk(setup.own_part(setup.prepared), identify, self._may_start)
         self.walk.counts_elements = self.budget.limits_calls
         self.decisions = PlanDecisions(self, forecast, is_approved=not asks_for_plan(setup.prepared))
@@ -134,6 +135,11 @@ class PlanRun(RunMachine):
         part = self.setup.input is not None and self.setup.input.part
         return () if part else foreign_queues(node.tool for node in self.whole_plan.nodes)
 
+    def flush(self, now: str) -> list[RunCommand]:
+        """As for every run; the next task has steps of its own."""
+        self.walk.work.begin_task()
+        return super().flush(now)
+
     def react(self, event: Event, now: str) -> list[Any]:
         """The effects of an event: what it does to the walk, and what the walk wants done."""
         handler = _HANDLERS.get(type(event))
@@ -183,7 +189,8 @@ class PlanRun(RunMachine):
         node, report = self.walk.states.node(row), event.report
         self.approvals.records += [decision_seen_from_above(node, r) for r in (report or {}).get("decisions") or ()]
         if node.kind == UNIT:
-            return self.perform(self.walk.child_ended(row, reported_instances(node, report, event.error), now), now)
+            reports = self._shared_parts.share(reported_instances(node, report, event.error))
+            return self.perform(self.walk.child_ended(row, reports, now), now)
         if event.error is not None or report is None:
             error = event.error or CallError(ENGINE_ERROR, "the child said nothing of its result")
             return self.perform(self.walk.failed(row, CallError(error.code, error.message), now), now)

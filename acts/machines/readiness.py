@@ -203,4 +203,4 @@ def _require(check: Checker, value: Json, subject: str, violation: str, walk: Wa
 def _defects(check: Checker, value: Json, walk: Walk) -> list[Defect]:
     """The first defects of a value; in a dry run what is unknown has none."""
     find = check.partial_defects if walk.dry else check.defects
-    return find(value, memo=walk.prepared.check_memo)[:MAX_DEFECTS_SHOWN]
+    return find(value, memo=walk.prepared.check_memo, checking=walk.work.checking)[:MAX_DEFECTS_SHOWN]

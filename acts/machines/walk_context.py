@@ -80,8 +80,11 @@ class WalkContext:
         self._replay_instances(self.log, report)
 
     def _replay_instances(self, log: Log, report: Json) -> None:
-        for id_, item in report.items():
-            replay_into_log(log, self.calls_by_instance, id_, item)
+        def replay(id_: str) -> None:
+            replay_into_log(log, self.calls_by_instance, id_, report[id_])
+
+        for id_ in report:
+            log.postpone(id_, replay)
 
     def appended(self) -> list[dict[str, Any]]:
         """The messages that came after the Request's: provided ones, then outputs in plan order."""

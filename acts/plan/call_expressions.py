@@ -7,13 +7,21 @@ a Call with ``_each``, in its parameters and nowhere else.
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from acts.language.errors import ExpressionError, Problem, truncate
 from acts.language.expression_parser import OPENING, is_text_template, parse, parse_condition
-from acts.language.reference_uses import ELEMENT_KINDS, INDEX, ITEM, Escape, ReferenceUse, parse_marked, scan_marked
+from acts.language.reference_uses import (
+    ELEMENT_KINDS,
+    INDEX,
+    ITEM,
+    EmbeddedReference,
+    Escape,
+    ReferenceUse,
+    find_embedded,
+    parse_marked,
+    scan_marked,
+)
 from acts.language.references import MARK, Expression, Literal, Path, TextTemplate, count_alternatives, operands
 from acts.language.tools import META
 from acts.language.values import Json, Place, pointer, type_name
@@ -33,29 +41,11 @@ MAX_ELEMENT_EXPRESSIONS: Final = 256
 # Parts of the lists and objects that are copied for each element: 80 kB of memory, 2,000 times
 MAX_ELEMENT_COPY: Final = 10_000
 
-# What looks like a path inside a text: a kind, a dot, and mostly names
-_EMBEDDED: Final = re.compile(rf"{MARK}([\w-]+)(?:(\.)((?:[\w-]+(?:\.[\w-]+)*)?))?")
-
 
 class Report(Protocol):
     """Reports a problem of the Call; ``at`` leads from the Call to the part that is wrong."""
 
     def __call__(self, code: str, message: str, *at: str | int, hint: str | None = None) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class EmbeddedReference:
-    """What looks like a reference inside a text: an error if there is such a kind. ``path`` is without its ``†``."""
-
-    at: Place
-    text: str
-    path: str
-    kind: str
-    has_dot: bool
-
-    def is_mistaken(self, kinds: Container[str], *, each: bool) -> bool:
-        """True when a reader would take it for a reference; ``each``: inside a Call with ``_each``."""
-        return (self.has_dot and self.kind in kinds) or (each and self.kind in ELEMENT_KINDS)
 
 
 class CallExpressions:
@@ -136,13 +126,11 @@ class CallExpressions:
             except ExpressionError as error:
                 self._report_malformed(error, text, *at)
                 continue
+            self.embedded += find_embedded(at, text, tree)
             if isinstance(tree, str):
-                self._note_embedded(at, text, [text[2:] if text.startswith(MARK * 2) else text])
                 if tree != text:
                     escapes.append((at, tree))
                 continue
-            if isinstance(tree, TextTemplate):
-                self._note_embedded(at, text, [part for part in tree.parts if isinstance(part, str)])
             uses.append(self._use(at, text, tree))
 
     def _use(self, at: Place, text: str, tree: Expression) -> ReferenceUse:
@@ -152,14 +140,6 @@ class CallExpressions:
             text = f"{MARK}{ITEM} is an element of {EACH}; {at[0]} is read once, for all elements"
             self._report("invalidExpression", text, *at, hint="use it in parameters")
         return use
-
-    def _note_embedded(self, at: Place, text: str, parts: Iterable[str]) -> None:
-        matches: dict[tuple[str, bool], EmbeddedReference] = {}
-        for match in (match for part in parts for match in _EMBEDDED.finditer(part)):
-            kind, dot, names = match.groups()
-            path = f"{kind}.{names}" if names else kind
-            matches.setdefault((kind, bool(dot)), EmbeddedReference(at, text, path, kind, bool(dot)))
-        self.embedded += matches.values()
 
     def condition(self) -> ReferenceUse | None:
         """The condition under which the Call runs."""
@@ -212,7 +192,10 @@ class CallExpressions:
         for i, item in enumerate(items):
             text = item if not isinstance(item, str) or item.startswith(MARK) else MARK + item
             tree = self.parse(text, "_scopes", i)
-            if isinstance(tree, Path):
+            if isinstance(tree, Path) and self._is_each and tree.kind in ELEMENT_KINDS:
+                text = f"{tree} is an element of {EACH}, and a scope is a part of the context"
+                self._report("invalidExpression", text, "_scopes", i, hint=f"pass {tree} in a parameter")
+            elif isinstance(tree, Path):
                 scopes.append(tree)
             elif tree is not None:
                 self._report("invalidExpression", f"a scope is one kind or path, not {item!r}", "_scopes", i)
@@ -225,10 +208,5 @@ def embedded_problems(call: PlannedCall, embedded: Iterable[EmbeddedReference], 
     for reference in embedded:
         if reference.at in problems or not reference.is_mistaken(kinds, each=call.is_each):
             continue
-        path = f"{MARK}{reference.path}"
-        text = f"{path} is inside a text, where nothing replaces it"
-        corrected = reference.text.replace(path, f"{OPENING}{reference.path}}}", 1)
-        hint = f'a template puts a value into a text: "{truncate(corrected, 200)}"'
-        place = call.pointer + pointer(*reference.at)
-        problems[reference.at] = Problem("embeddedReference", text, place, call.id, hint)
+        problems[reference.at] = reference.to_problem(call.pointer + pointer(*reference.at), call.id)
     return list(problems.values())

@@ -19,12 +19,13 @@ from acts.language.evaluation_work import count_parts
 from acts.language.expression_parser import parse
 from acts.language.messages import DATA_TYPES, TYPES
 from acts.language.output_methods import METHODS
+from acts.language.reference_uses import EmbeddedReference
 from acts.language.references import MARK, Path, alternatives, count_alternatives
 from acts.language.tools import CONTROL, META, TOOL_ONLY, Tool
 from acts.language.values import ABSENT, Json, pointer, type_name
 from acts.language.wire import TOO_COMPLEX
 from acts.language.work_meter import WorkMeter
-from acts.plan.call_expressions import CallExpressions, EmbeddedReference, embedded_problems
+from acts.plan.call_expressions import CallExpressions, embedded_problems
 from acts.plan.planned_call import PlannedCall, error_alternative
 
 Outcomes = tuple[tuple[Path, ...], ...]

@@ -51,7 +51,7 @@ from acts.plan.path_effects import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from acts.language.messages import Data
 
@@ -299,6 +299,7 @@ class Log:
         self.own: dict[str, View] = {}
         self.problems: list[Problem] = []
         self._not_folded: dict[str, list[Data]] = {}
+        self._postponed: dict[str, Callable[[str], None]] = {}
         owned: set[int] = set()
         for message in messages:
             if is_checked and message.instance is not None:
@@ -323,7 +324,15 @@ class Log:
         view = self.own[instance]
         for message in self._not_folded.pop(instance, ()):
             view.fold_checked(message)
+        if (write := self._postponed.pop(instance, None)) is not None:
+            write(instance)
         return view
+
+    def postpone(self, instance: str, write: Callable[[str], None]) -> None:
+        """Call ``write`` with the instance when somebody asks for its view: a batch never asks for most of them."""
+        if instance in self._postponed:
+            self.view_of(instance)
+        self._postponed[instance] = write
 
     def read(self, path: Path, rank: int, instance: str | None = None, *, settled: bool = False) -> Json:
         """The value at ``path`` as of ``rank`` in an instance's view, or ABSENT."""

@@ -7,15 +7,16 @@ form of the schema by the activity; here it is checked as a Solution. Its Calls 
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from acts.language.errors import ExpressionError, Problem
-from acts.language.reference_uses import parse_marked, resolve
+from acts.language.reference_uses import find_embedded, parse_marked, resolve
 from acts.language.references import MARK
 from acts.language.values import MAX_DEPTH, Json, defect, pointer, type_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Container, Iterator
 
     from acts.language.references import Path
 
@@ -49,6 +50,16 @@ def output_problems(value: Json, *at: str | int) -> Iterator[Problem]:
             yield Problem("invalidExpression", f"{error} in {value!r}", pointer("output", *at))
     for key, child in _children(value):
         yield from output_problems(child, *at, key)
+
+
+def embedded_problems(value: Json, kinds: Container[str], *at: str | int) -> Iterator[Problem]:
+    """The texts of an output, without malformed expressions, that hold a path of one of these kinds unreplaced."""
+    if isinstance(value, str) and MARK in value:
+        found = (e for e in find_embedded(at, value, parse_marked(value)) if e.is_mistaken(kinds, each=False))
+        for embedded in islice(found, 1):
+            yield embedded.to_problem(pointer("output", *at))
+    for key, child in _children(value):
+        yield from embedded_problems(child, kinds, *at, key)
 
 
 def _children(value: Json) -> Iterator[tuple[str | int, Json]]:

@@ -45,6 +45,8 @@ _PARTS_PER_STEP: Final = 10
 _CALL_STEPS: Final = 8
 _READ_STEPS: Final = 3
 _WRITE_STEPS: Final = 2
+# Steps to fold one message of the context, 25 µs
+_MESSAGE_STEPS: Final = 5
 
 # Outcomes of one Call that are tried with a Message that has all of their paths
 MAX_TRIED_OUTCOMES: Final = 16
@@ -204,13 +206,13 @@ def explore_outcomes(
 
 
 def count_steps(prepared: ValidatedPlan) -> int:
-    """The looks at Calls, paths and their names that one dry run takes."""
+    """The looks at messages, Calls, paths and their names that one dry run takes."""
     steps = 0
     for node in prepared.nodes:
         steps += _CALL_STEPS + len(node.scopes)
         steps += sum(_READ_STEPS + len(path.names) for use in node.reads for path in use.paths)
         steps += sum(_WRITE_STEPS + len(path.names) for outcome in node.outcomes for path in outcome)
-    return steps
+    return steps + _MESSAGE_STEPS * sum(message.instance is None for message in prepared.request.data())
 
 
 class DryRunner:

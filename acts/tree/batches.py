@@ -25,7 +25,14 @@ from acts.language.values import Json
 from acts.plan.graph import Graph, WriterIndex, build_graph, paths_read
 from acts.plan.planned_call import UNIT, PlannedCall, approval_needed
 from acts.plan.validate import ValidatedPlan, find_literal_outputs, is_template
-from acts.tree.plan_request import all_tools, needed_messages, own_messages, schema_messages, tool_messages
+from acts.tree.plan_request import (
+    TouchedPaths,
+    all_tools,
+    needed_messages,
+    own_messages,
+    schema_messages,
+    tool_messages,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -135,7 +142,8 @@ class Batch:
         else:
             nodes = sorted((n for i in instances for n in self._nodes.get(i, ())), key=lambda n: n.index)
             calls = [n.planned for n in nodes]
-        context = [*self._common_messages(nodes), *(m for i in instances for m in self._instance_messages(i, nodes))]
+        touched = [TouchedPaths(() if self._is_editable else nodes)]
+        context = [*self._common_messages(nodes), *(m for i in instances for m in self._instance_messages(i, touched))]
         context += [m.raw for m in provided if m.instance is None or m.instance in instances]
         context.append({"type": "plan", "plan": calls, **({"mode": mode} if mode != "eager" else {})})
         indices = None if self._template else tuple(n.index for n in nodes)
@@ -158,9 +166,9 @@ class Batch:
             self._shared = out
         return out
 
-    def _instance_messages(self, id_: str, nodes: Sequence[PlannedCall]) -> list[Json]:
+    def _instance_messages(self, id_: str, touched: Sequence[TouchedPaths]) -> list[Json]:
         messages = self._messages.get(id_, [])
-        out = [_without_author(m) for m in messages] if self._is_editable else own_messages(messages, nodes)
+        out = [_without_author(m) for m in messages] if self._is_editable else own_messages(messages, touched)
         return out or [{"type": "state", "state": {}, "_instance": id_}]
 
 

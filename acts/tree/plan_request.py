@@ -43,9 +43,12 @@ def minimal_request(
     by_instance: dict[str, list[Data]] = {}
     for message in local:
         by_instance.setdefault(str(message.instance), []).append(message)
+    by_call: dict[str | None, TouchedPaths] = {None: TouchedPaths()}
+    for node in nodes:
+        by_call.setdefault(node.call.get("_instance"), TouchedPaths()).add(node)
     for instance, messages in by_instance.items():
-        calls = [n for n in nodes if n.call.get("_instance") in (None, instance)]
-        context += own_messages(messages, calls) or [{**wrap_message("state", {}), "_instance": instance}]
+        touched = [by_call[None], *([by_call[instance]] if instance in by_call else [])]
+        context += own_messages(messages, touched) or [{**wrap_message("state", {}), "_instance": instance}]
     listed = sorted(nodes, key=lambda n: n.index)
     context.append({"type": "plan", "plan": [n.planned for n in listed], "mode": mode})
     return {"config": config, "context": context}
@@ -67,16 +70,36 @@ def schema_messages(request: Request, nodes: Sequence[PlannedCall]) -> list[Json
     ]
 
 
-def own_messages(messages: Sequence[Data], nodes: Sequence[PlannedCall]) -> list[Json]:
-    """The messages of one instance that these Calls read or write, without those that a later one replaces."""
-    touched = [p for n in nodes for p in (*paths_read(n), *n.writes)]
+class TouchedPaths:
+    """The paths that some Calls read or write; built once for the messages of all instances."""
+
+    def __init__(self, nodes: Iterable[PlannedCall] = ()) -> None:
+        self._at: set[tuple[str, Names]] = set()
+        self._above: set[tuple[str, Names]] = set()
+        for node in nodes:
+            self.add(node)
+
+    def add(self, node: PlannedCall) -> None:
+        """Add those of a Call."""
+        for path in (*paths_read(node), *node.writes):
+            if (path.kind, path.names) not in self._at:
+                self._at.add((path.kind, path.names))
+                self._above.update((path.kind, path.names[:depth]) for depth in range(len(path.names) + 1))
+
+    def overlap(self, kind: str, names: Names) -> bool:
+        """True when one of the paths leads to this one, below it or above it."""
+        return (kind, names) in self._above or any((kind, names[:depth]) in self._at for depth in range(len(names)))
+
+
+def own_messages(messages: Sequence[Data], touched: Sequence[TouchedPaths]) -> list[Json]:
+    """The messages of one instance that its Calls read or write, without those that a later one replaces."""
     replaced: set[tuple[str, Names]] = set()
     out: list[Json] = []
     for message in reversed(messages):
         at = (message.kind, message.path.names if message.path is not None else ())
         hidden = any((at[0], at[1][:depth]) in replaced for depth in range(len(at[1]) + 1))
         hidden = hidden and message.schema is None
-        needed = message.schema is not None or any(Path(*at).overlaps(p) for p in touched)
+        needed = message.schema is not None or any(paths.overlap(*at) for paths in touched)
         if needed and not hidden:
             out.append({k: v for k, v in message.raw.items() if k not in ("_call", "_date")})
         if message.path is not None and message.method == "set":

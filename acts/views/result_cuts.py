@@ -11,7 +11,7 @@ was cut, how large it was, and which query has it::
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from acts.language.errors import truncate
 from acts.language.references import Path
@@ -19,6 +19,9 @@ from acts.language.shared_sizes import SharedSizes
 from acts.language.strict_json import json_size
 from acts.language.values import pointer
 from acts.language.wire import CONTEXT, STATUS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 # A payload has 2 MiB; the rest is for the envelope, and for the list of what was cut
 MAX_RESULT: Final = 1536 * 1024
@@ -72,21 +75,26 @@ class _Cuts:
 
 
 def cut_result(
-    result: dict[str, Any], first_message: int = 0, limit: int = MAX_RESULT, batch_limit: int = MAX_BATCH_RESULT
-) -> dict[str, Any]:
-    """The result with at most ``limit`` bytes of JSON, ``omitted`` apart."""
+    result: dict[str, Any], first_message: int = 0, limit: int = MAX_RESULT, batch_limit: int = MAX_BATCH_RESULT,
+    left_out: Mapping[str, int] | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """The result with at most ``limit`` bytes of JSON, ``omitted`` apart.
+
+    ``left_out`` are the bytes that its parts lack already, since a batch above ``batch_limit`` has no room for them.
+    """
+    left_out = left_out or {}
     cuts, how, out = _Cuts(first_message), HOW, dict(result)
     sizes = {key: cuts.size(value) for key, value in result.items()}
     total = sum(sizes.values()) + sum(len(key) + _SEPARATOR_BYTES for key in sizes) + _BRACKETS_BYTES
-    if "instances" in out and total > batch_limit:
+    if "instances" in out and total + sum(left_out.values()) > batch_limit:
         how = f"{HOW}; each instance's child has its own result"
         for key, rest in (
             ("instances", {i: {"status": item["status"]} for i, item in out["instances"].items()}),
             ("context", [m for m in out["context"] if "_instance" not in m]),
         ):
             size = cuts.size(rest)
-            if size < sizes[key]:
-                cuts.bytes[key] = sizes[key] - size
+            if missing := sizes[key] - size + left_out.get(key, 0):
+                cuts.bytes[key] = missing
             total, sizes[key], out[key] = total - sizes[key] + size, size, rest
     for key in _ORDER:
         if total <= limit:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from acts.language.errors import truncate
+from acts.language.shared_sizes import SharedSizes
+from acts.language.strict_json import json_size
 from acts.machines.call_report import calls, errors
 from acts.machines.instance_results import instance_messages, instance_summaries
 from acts.plan.result_placement import appended_message
@@ -36,14 +38,49 @@ def build_result(walk: Walk, usage: Usage, status: str | None = None) -> dict[st
     }  # fmt: skip
 
 
+def build_batch_result(
+    walk: Walk, usage: Usage, status: str | None, limit: int
+) -> tuple[dict[str, Any], dict[str, int]]:
+    """The result of a Plan, and the bytes that were left out of its parts; of messages about so many.
+
+    Of a batch whose children have reported more than ``limit`` bytes, ``cut_result`` keeps the statuses alone. So its
+    states are not folded, and the messages of its instances are not written, only to be left out: 20,000 instances
+    would take a workflow task of ten seconds, and some hundred megabytes.
+    """
+    reports = {id_: item for call in walk.calls for id_, item in (call.value or {}).items()}
+    sizes = SharedSizes()
+    state_bytes = json_size([item["state"] for item in reports.values()])
+    others = sum(sizes.size(item["calls"]) + sizes.size(item["errors"]) for item in reports.values())
+    if not reports or state_bytes + others <= limit:
+        return build_result(walk, usage, status), {}
+    idle = _idle_summary(walk)
+    items = {
+        id_: {key: item[key] for key in ("status", "calls", "errors")}
+        for id_ in walk.prepared.request.instances()
+        for item in (reports.get(id_, idle),)
+    }
+    first = next(iter(reports))
+    messages = instance_messages(walk.context.calls_by_instance, first, reports[first])
+    out = {
+        "status": status or walk.status, "state": walk.state(), "instances": items,
+        "calls": [item for item in calls(walk) if "instance" not in item], "context": walk.appended(),
+        "errors": errors(walk), "usage": usage.to_json(),
+    }  # fmt: skip
+    return out, {"instances": state_bytes, "context": (json_size([m for _, m in messages]) - 2) * len(reports)}
+
+
+def _idle_summary(walk: Walk) -> dict[str, Any]:
+    """The report on an instance without Calls, or one that was not reached."""
+    status = walk.status if walk.status in ("cancelled", "rejected") else "completed"
+    return {"status": status, "calls": [], "errors": []}
+
+
 def instance_items(walk: Walk) -> dict[str, dict[str, Any]]:
     """``{id: {status, state, calls, errors}}``, in the order in which the context has the instances."""
     summaries = instance_summaries(walk)
     for run in walk.calls:
         summaries |= run.value or {}
-    # An instance without Calls, or that was not reached
-    status = walk.status if walk.status in ("cancelled", "rejected") else "completed"
-    idle: Mapping[str, Any] = {"status": status, "calls": [], "errors": []}
+    idle = _idle_summary(walk)
     return {id_: _instance_item(walk, id_, summaries.get(id_, idle)) for id_ in walk.prepared.request.instances()}
 
 

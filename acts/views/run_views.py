@@ -27,6 +27,7 @@ from acts.tree.search_attributes import COST, MAX_KEYWORD, MODEL, PHASE, TOOLS, 
 from acts.views import approval_page, results
 from acts.views.markdown import code_span
 from acts.views.mermaid import render_graph
+from acts.views.result_cuts import MAX_BATCH_RESULT, MAX_RESULT, cut_result
 from acts.views.web_page import agent_page, approvals_section, plan_page
 
 if TYPE_CHECKING:
@@ -172,10 +173,20 @@ class PlanView:
         """The position of the first appended message in the whole context."""
         return len(self._run.walk.prepared.request.context)
 
-    def result(self, actions: int) -> dict[str, Any]:
-        """The result of a Plan."""
+    def cut_result(
+        self, actions: int, limit: int = MAX_RESULT, batch_limit: int = MAX_BATCH_RESULT
+    ) -> dict[str, Any]:
+        """The result of a Plan, as much of it as fits into ``limit`` bytes; that of a batch into ``batch_limit``."""
         run = self._run
-        out = results.build_result(run.walk, run.usage, run.finished)
+        out, left_out = results.build_batch_result(run.walk, run.usage, run.finished, batch_limit)
+        return cut_result(self._with_records(out, actions), self.first_message, limit, batch_limit, left_out)
+
+    def result(self, actions: int) -> dict[str, Any]:
+        """The whole result of a Plan."""
+        return self._with_records(results.build_result(self._run.walk, self._run.usage, self._run.finished), actions)
+
+    def _with_records(self, out: dict[str, Any], actions: int) -> dict[str, Any]:
+        run = self._run
         if run.approvals.records:
             out["decisions"] = run.approvals.records
         if run.decisions.forecast is not None:

@@ -95,6 +95,9 @@ def parse_side(text: str) -> Any:
         return parse(text)
 
 
+ESCAPED_INSIDE = re.compile(r"††(?=[\w-])")
+
+
 def parts_of_template(text: str) -> list[Any]:
     """Texts and trees, in their order."""
     out: list[Any] = []
@@ -103,6 +106,8 @@ def parts_of_template(text: str) -> list[Any]:
     while text:
         if text.startswith("††{"):
             out, text = [*out, "†{"], text[3:]
+        elif ESCAPED_INSIDE.match(text):
+            out, text = [*out, "†"], text[2:]
         elif text.startswith("†{"):
             inside, text = expression_in_braces(text[2:])
             out.append(parse(inside))
@@ -256,8 +261,9 @@ def resolve(value: Any, read: Any) -> Any:
         if result is ABSENT:
             raise KeyError(value)
         return result
-    if isinstance(value, str) and value.startswith("††"):
-        return value[1:]
+    if isinstance(value, str):
+        at = 2 if value.startswith("††") else 0
+        return value[: at // 2] + ESCAPED_INSIDE.sub("†", value[at:])
     if isinstance(value, dict):
         return {k: resolve(v, read) for k, v in value.items()}
     return [resolve(v, read) for v in value] if isinstance(value, list) else value

@@ -18,7 +18,8 @@ from acts.machines.walk import Walk
 from acts.plan.planned_call import UNIT
 from acts.plan.validate import ValidatedPlan, validate_parsed, validate_request
 from acts.tree.batches import Batch, expand_template, needs_children, split_into_children
-from acts.views.results import build_result
+from acts.views.result_cuts import cut_result
+from acts.views.results import build_batch_result, build_result
 from tests import oracle
 from tests.property.drive import NOW, Drive, identify
 from tests.strategies import Case, cases, orders
@@ -81,9 +82,20 @@ class InstanceDrive(Drive):
         return next(row for row in rows if self.walk.states.node(row).id == id_)
 
 
+def require_same_cuts(walk: Walk, result: Json) -> None:
+    """A batch that is too large is cut without its states and messages as it is with them."""
+    out, left_out = build_batch_result(walk, Usage(), None, 0)
+    cut = cut_result(out, batch_limit=0, left_out=left_out)
+    whole = cut_result(result, batch_limit=0)
+    omitted, of_whole = cut.pop("omitted"), whole.pop("omitted")
+    assert cut == whole
+    assert ("instances" in omitted["bytes"]) == ("instances" in of_whole["bytes"])
+
+
 def result_of(walk: Walk) -> Json:
     """The result of a run, without what the order of children may change."""
     result = build_result(walk, Usage())
+    require_same_cuts(walk, result)
     keys = ("status", "state", "instances", "calls")
     errors = sorted(json.dumps(e, sort_keys=True) for e in result["errors"])
     return {**{k: result[k] for k in keys}, "errors": errors}

@@ -72,6 +72,8 @@ REFUSED: list[tuple[dict[str, Any], str, str, str, str]] = [
     ({"_each": "†item.list"}, "invalidExpression", "/_each", "†item is an element of _each", ""),
     ({"_each": ["†{item}"]}, "invalidExpression", "/_each/0", "†item is an element of _each", ""),
     ({"_each": "†state.list", "_when": "†item.ok"}, "invalidExpression", "/_when", "read once, for all", ""),
+    ({"_each": "†state.list", "_scopes": ["†item"]}, "invalidExpression", "/_scopes/0", "a part of the context", ""),
+    ({"_each": "†state.list", "_scopes": ["index"]}, "invalidExpression", "/_scopes/0", "a part of the context", ""),
     ({"_each": [0] * (MAX_ELEMENTS + 1)}, "limitExceeded", "/_each", "at most 10,000", ""),
     ({"x": "†item"}, "unknownReference", "/x", "†item", "in the parameters of a call with _each"),
     ({"x": "Row †{index}"}, "unknownReference", "/x", "†index", "in the parameters of a call with _each"),
@@ -111,7 +113,16 @@ def test_a_reference_inside_a_text_is_a_mistake_and_the_hint_writes_the_template
 
 @pytest.mark.parametrize(
     "text",
-    ["††state.v", "5† of †{state.v}", "the sign †", "a †nobody.v", "a †state", "a ††{state.v}", "a †item.x"],
+    [
+        "††state.v",
+        "5† of †{state.v}",
+        "the sign †",
+        "a †nobody.v",
+        "a †state",
+        "a ††{state.v}",
+        "a †item.x",
+        "a ††state.v",
+    ],
 )
 def test_a_text_that_means_no_reference_is_left_alone(text: str) -> None:
     assert problems_of({"x": text}) == []

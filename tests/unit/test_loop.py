@@ -98,7 +98,7 @@ def last_error(loop: Loop) -> dict[str, Json]:
         ("†state.nothing || †state.a", 1), ("†state.a && †state.s", "text"), (ODD, 9),
         ({"deep": [{"er": ["†state.a", "††x"]}]}, {"deep": [{"er": [1, "†x"]}]}),
         ({"†state.a": "†state.a"}, {"†state.a": 1}),  # keys are keys
-        ("a †state.a", "a †state.a"), (" †state.a", " †state.a"),
+        ("a ††state.a", "a †state.a"), (" †nobody.a", " †nobody.a"),
         ({"b": "†state.b"}, {"b": None}),
         ({"_tool": "act", "x": "†state.a", "y": "††z"}, {"_tool": "act", "x": "†state.a", "y": "††z"}),
         ([{"plan": [{"_tool": 5, "x": "†["}]}, "†state.a"], [{"plan": [{"_tool": 5, "x": "†["}]}, 1]),
@@ -123,6 +123,7 @@ def test_an_output_ends_the_loop_with_its_references_resolved(answer: Json, outp
         ({"calls": 0}, "invalidSolution", "/calls"), ({"output": 1, "a/b": 1}, "invalidSolution", "/a~1b"),
         ({"output": "†"}, "invalidExpression", "/output"), ({"output": "†state."}, "invalidExpression", "/output"),
         ({"output": {"a~/": ["†state.a ||"]}}, "invalidExpression", "/output/a~0~1/0"),
+        ({"output": {"a": [" †state.a"]}}, "embeddedReference", "/output/a/0"),
         ({"output": "†state.nothing"}, "UnresolvedReference", "/output"),
         ({"output": ["†state.a && †state.nothing"]}, "UnresolvedReference", "/output"),
         ({"calls": [5]}, "invalidCall", "/calls/0"), ({"calls": [{}]}, "invalidCall", "/calls/0/_tool"),

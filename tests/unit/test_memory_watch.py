@@ -5,7 +5,14 @@ from __future__ import annotations
 import itertools
 import time
 
-from worker_runtime.memory_watch import HIGH_SHARE, ROUND_SECONDS, MemoryWatch, measure_memory
+from worker_runtime.memory_watch import (
+    COLLECTED_BYTES,
+    COLLECTED_RUNS,
+    HIGH_SHARE,
+    ROUND_SECONDS,
+    MemoryWatch,
+    measure_memory,
+)
 
 LIMIT = 1_000
 
@@ -18,9 +25,14 @@ class Cache:
         self.evicted: list[str] = []
         self.watch = MemoryWatch(limit, lambda: self.size)
         self.watch.evict = self.evict
+        self.collections = 0
+        self.watch.collect = self.collect
         for number in range(count):
             self.watch.begin(f"run-{number}")
             self.watch.end(f"run-{number}", is_busy=False)
+
+    def collect(self) -> None:
+        self.collections += 1
 
     def evict(self, run_id: str) -> None:
         self.evicted.append(run_id)
@@ -42,6 +54,21 @@ def test_without_a_limit_nothing_is_measured_or_evicted() -> None:
     cache = Cache(1_000, limit=0)
     cache.watch.look(later(0))
     assert cache.evicted == []
+
+
+def test_what_ended_workflows_left_is_collected_when_the_process_has_grown() -> None:
+    cache = Cache(0, limit=0)
+    for number in range(2 * COLLECTED_RUNS):
+        cache.watch.remove(f"run-{number}")
+        cache.watch.look()
+    assert cache.collections == 0
+    cache.size += COLLECTED_BYTES
+    cache.watch.look()
+    cache.watch.look()
+    assert cache.collections == 1
+    cache.size += COLLECTED_BYTES
+    cache.watch.look()
+    assert cache.collections == 1  # nothing has ended since
 
 
 def test_above_it_the_longest_idle_go_until_it_is_below() -> None:

@@ -97,6 +97,12 @@ def test_a_value_is_put_in_as_text_and_never_read_again(value: Any, text: str) -
     assert evaluate(parse_text_template("<†{user.name}>"), {NAME: value}.__getitem__) == f"<{text}>"
 
 
+def test_a_text_beside_an_expression_may_have_escaped_paths() -> None:
+    template = parse_text_template("††x ††state.n is †{state.n}††state.n")
+    assert evaluate(template, {N: 5}.__getitem__) == "†x †state.n is 5†state.n"
+    assert str(template).endswith("††state.n is †{†state.n}††state.n")
+
+
 def test_a_template_of_one_expression_yields_a_string_too() -> None:
     assert evaluate(parse_text_template("†{state.n}"), {N: 5}.__getitem__) == "5"
 
@@ -119,6 +125,9 @@ def test_a_dry_run_knows_of_a_template_that_it_is_a_string(value: Any) -> None:
         ("5† †x", "5† †x"),
         ("††x", "†x"),
         ("a ††{b}", "a †{b}"),
+        ("a ††state.n", "a †state.n"),
+        ("††x ††state.n ††", "†x †state.n ††"),
+        ("a ††{b} ††c", "a †{b} †c"),
         ("†state.n", UNKNOWN),
         ("a †{state.n}", UNKNOWN_TEXT),
         ("a †{", UNKNOWN_TEXT),

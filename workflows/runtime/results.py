@@ -10,7 +10,7 @@ from acts.language.errors import CallError
 from acts.language.strict_json import write_json
 from acts.language.wire import APPROVAL_TIMEOUT, BUDGET_SPENT, MAX_STORED_BYTES, PLAN_FAILED, RESULT_TOO_LARGE
 from acts.tree.records import Accounting
-from acts.views.result_cuts import cut_result
+from acts.views.result_cuts import MAX_BATCH_RESULT, MAX_RESULT, cut_result
 from workflows.runtime.payload_limits import uses_storage
 from workflows.runtime.payloads import encode, encode_or_compress, raw
 
@@ -36,16 +36,14 @@ def accounting(run: RunMachine, actions: ActionCount) -> dict[str, Any]:
     return Accounting(settled=run.budget.take_unreported(), actions=actions.to_json(), permits=permits).to_json()
 
 
-def _cut(result: dict[str, Any], first_message: int) -> dict[str, Any]:
-    """The result without what is too large to be recorded."""
-    if uses_storage():
-        return cut_result(result, first_message, MAX_STORED_RESULT, MAX_STORED_RESULT)
-    return cut_result(result, first_message)
+def _limits() -> tuple[int, int]:
+    """The bytes that a result may have to be recorded, and those of a batch."""
+    return (MAX_STORED_RESULT, MAX_STORED_RESULT) if uses_storage() else (MAX_RESULT, MAX_BATCH_RESULT)
 
 
 def plan_result(run: PlanRun, view: PlanView, actions: ActionCount) -> RawValue:
     """The result of a Plan that a person started."""
-    result = _cut(view.result(actions.total), view.first_message)
+    result = view.cut_result(actions.total, *_limits())
     if run.approvals.expired is not None and not run.decisions.is_approved:
         raise _failure(run.approvals.expired, result, APPROVAL_TIMEOUT)
     if run.finished == "failed":
@@ -89,7 +87,7 @@ def cancelled_report(run: PlanRun, view: PlanView) -> dict[str, Any]:
 
 def agent_result(run: AgentRun, view: AgentView) -> RawValue:
     """The result of an Agent."""
-    result = raw(write_json(_cut(view.result(), view.first_message)))
+    result = raw(write_json(cut_result(view.result(), view.first_message, *_limits())))
     if run.failure is None:
         return result
     raise ApplicationError(run.failure.message, result, type=run.failure.code, non_retryable=True)
