@@ -173,9 +173,7 @@ class PlanView:
         """The position of the first appended message in the whole context."""
         return len(self._run.walk.prepared.request.context)
 
-    def cut_result(
-        self, actions: int, limit: int = MAX_RESULT, batch_limit: int = MAX_BATCH_RESULT
-    ) -> dict[str, Any]:
+    def cut_result(self, actions: int, limit: int = MAX_RESULT, batch_limit: int = MAX_BATCH_RESULT) -> dict[str, Any]:
         """The result of a Plan, as much of it as fits into ``limit`` bytes; that of a batch into ``batch_limit``."""
         run = self._run
         out, left_out = results.build_batch_result(run.walk, run.usage, run.finished, batch_limit)
