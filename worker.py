@@ -11,6 +11,7 @@
     ACTS_DELEGATE_PRIVATE_HOSTS  host:port where the address need not be public
     ANTHROPIC_*, OPENAI_*  keys and addresses of model providers (docs/models.md)
     ACTS_MODELS            a file with model endpoints: ``NAME/MODEL`` (docs/models.md)
+    ACTS_CODEC_KEYS        keys that payloads are encrypted with (docs/encryption.md)
     ACTS_KEEP_PROMPTS      a folder for requests to models and their answers (docs/models.md)
     ACTS_OPENAI_API        the API to use with OpenAI or a compatible server (docs/models.md)
     ACTS_MAX_ACTIVITIES    how many Activities run at once (500)
@@ -52,6 +53,8 @@ from activities.task_queues import check_queues
 from activities.worker_versions import VersionInterceptor, WorkerVersions, missing_activity
 from acts.language.errors import format_choices
 from acts.language.wire import TASK_QUEUE
+from connection.codec import codec_from_environment
+from connection.codec_keys import CodecError
 from connection.converter import worker_converter
 from delegates.sources import DelegateSources, DelegateSourcesError
 from delegates.sources import from_environment as delegates_from_environment
@@ -125,7 +128,8 @@ class Settings:
             delegates = delegates_from_environment()
             check_endpoints()
             check_folder()
-        except (DelegateSourcesError, EndpointsError) as error:
+            codec_from_environment()
+        except (DelegateSourcesError, EndpointsError, CodecError) as error:
             raise SettingsError(str(error)) from error
         except OSError as error:
             raise SettingsError(f"ACTS_KEEP_PROMPTS names no folder that can be written: {error}") from error

@@ -13,6 +13,7 @@ from cli.entries import read  # noqa: F401
 from cli.entries import plans  # noqa: F401
 from cli.entries import steering  # noqa: F401
 from cli.entries import namespaces  # noqa: F401
+from cli.entries import security  # noqa: F401
 from cli.program import app
 # isort: on
 

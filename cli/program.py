@@ -96,5 +96,5 @@ def command(function: Callable[..., ExitCode]) -> Callable[..., ExitCode]:
             code = error.code
         raise typer.Exit(code)
 
-    app.command(function.__name__.rstrip("_"))(run_command)
+    app.command(function.__name__.rstrip("_").replace("_", "-"))(run_command)
     return function

@@ -29,7 +29,7 @@ ALLOWED: dict[str, set[str]] = {
     "delegates": {"acts.language", "acts.plan"},
     "cli": {"cli.entries", "cli.commands", "cli.runs", "cli.text", "acts.language"},
     "cli.entries": {"cli", "cli.commands", "cli.runs", "cli.text", "acts.language"},
-    "cli.commands": {"activities", "cli", "cli.dev", "cli.render", "cli.runs", "cli.text", *_ACTS},
+    "cli.commands": {"activities", "connection", "cli", "cli.dev", "cli.render", "cli.runs", "cli.text", *_ACTS},
     "cli.render": {"cli", "cli.runs", *_ACTS},
     "cli.runs": {"cli", "cli.dev", "cli.text", "connection", *_ACTS},
     "cli.text": {"cli", "activities", *_ACTS},
@@ -85,7 +85,7 @@ def room_of(module: str) -> str:
 
 def production() -> dict[str, Path]:
     """Every module that ships, by its dotted name; packages have nothing in them."""
-    rooms = ("acts", "workflows", "activities", "delegates", "worker_runtime", "cli")
+    rooms = ("acts", "workflows", "activities", "connection", "delegates", "worker_runtime", "cli")
     paths = [path for room in rooms for path in modules(room) if path.name != "__init__.py"]
     return {dotted(path): path for path in (*paths, ROOT / "worker.py")}
 
