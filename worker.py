@@ -11,6 +11,7 @@
     ACTS_DELEGATE_PRIVATE_HOSTS  host:port where the address need not be public
     ANTHROPIC_*, OPENAI_*  keys and addresses of model providers (docs/models.md)
     ACTS_MODELS            a file with model endpoints: ``NAME/MODEL`` (docs/models.md)
+    ACTS_SECRETS           a folder, or env:PREFIX, with the secrets of Tools (docs/secrets.md)
     ACTS_CODEC_KEYS        keys that payloads are encrypted with (docs/encryption.md)
     ACTS_KEEP_PROMPTS      a folder for requests to models and their answers (docs/models.md)
     ACTS_OPENAI_API        the API to use with OpenAI or a compatible server (docs/models.md)
@@ -49,15 +50,18 @@ from activities.providers.endpoints import EndpointsError
 from activities.providers.endpoints import check_environment as check_endpoints
 from activities.providers.http_clients import close_clients
 from activities.registry import Registry, RegistryError, activity_name, from_environment
+from activities.secret_interceptor import SecretInterceptor
+from activities.secret_source import SecretSettingsError, SecretSource, check_tools, source_from_environment
 from activities.task_queues import check_queues
 from activities.worker_versions import VersionInterceptor, WorkerVersions, missing_activity
 from acts.language.errors import format_choices
 from acts.language.wire import TASK_QUEUE
-from connection.codec import codec_from_environment
+from connection.codec import AesGcmCodec, codec_from_environment
 from connection.codec_keys import CodecError
 from connection.converter import worker_converter
 from delegates.sources import DelegateSources, DelegateSourcesError
 from delegates.sources import from_environment as delegates_from_environment
+from worker_runtime.log_guard import LogGuard
 from worker_runtime.memory_watch import MemoryWatch, read_container_limit
 from worker_runtime.process_watch import limit_stop
 from worker_runtime.sdk_internals import find_eviction, lift_deadlock_timeout
@@ -115,6 +119,8 @@ class Settings:
     tasks after 10 s. As long as a stop may take by default, so that a stop during it is no later. 0: no watchdog."""
     delegates: DelegateSources = field(default_factory=delegates_from_environment)
     """The folders and hosts that definitions are loaded from."""
+    secrets: SecretSource = field(default_factory=source_from_environment)
+    """Where the secrets of Tools are."""
 
     @property
     def grace_seconds(self) -> float:
@@ -129,7 +135,8 @@ class Settings:
             check_endpoints()
             check_folder()
             codec_from_environment()
-        except (DelegateSourcesError, EndpointsError, CodecError) as error:
+            secrets = source_from_environment()
+        except (DelegateSourcesError, EndpointsError, CodecError, SecretSettingsError) as error:
             raise SettingsError(str(error)) from error
         except OSError as error:
             raise SettingsError(f"ACTS_KEEP_PROMPTS names no folder that can be written: {error}") from error
@@ -141,6 +148,7 @@ class Settings:
             shutdown_seconds=_number("ACTS_SHUTDOWN_SECONDS", 20.0, 0, 3600),
             watchdog_seconds=_number("ACTS_WATCHDOG_SECONDS", 20.0, 0, 3600),
             delegates=delegates,
+            secrets=secrets,
         )
 
 
@@ -192,6 +200,7 @@ def build(
         interceptors=[
             SanitizingInterceptor(client),
             VersionInterceptor(versions),
+            SecretInterceptor(registry, settings.secrets, watches.logs.announce),
             ToolLoopInterceptor(watches.tools, map(activity_name, own), wrap),
         ],
         # One generic, reviewed workflow needs no sandbox; it would cost half of the CPU
@@ -227,7 +236,8 @@ async def serve(
     """Serve until ``stop`` is set, then give running Activities time to finish."""
     client = await connect()
     stop = stop or asyncio.Event()
-    watches = Watches(memory=MemoryWatch(settings.memory_bytes))
+    logs = LogGuard(hides_failures=isinstance(client.data_converter.payload_codec, AesGcmCodec))
+    watches = Watches(memory=MemoryWatch(settings.memory_bytes), logs=logs)
     executor = ThreadPoolExecutor(max_workers=settings.max_activities, thread_name_prefix="activity")
     registry.servers.start()
     with watches.run(settings.watchdog_seconds, f"{client.namespace}/{settings.task_queue}"):
@@ -320,9 +330,12 @@ def main() -> int:
     """Run the worker. Exit codes: 0 after a stop, 2 for invalid settings, 3 without a server."""
     try:
         settings, registry = Settings.from_environment(), from_environment()
-    except (SettingsError, RegistryError) as error:
+        missing = check_tools(registry.tools, settings.secrets)
+    except (SettingsError, RegistryError, SecretSettingsError) as error:
         _print_line(f"acts worker: {error}")
         return 2
+    for line in missing:
+        _print_line(f"acts worker: warning: {line}; calls of it wait until it is there")
     freeze_imports()
     try:
         LoopThread(settings, registry).run()

@@ -25,6 +25,7 @@ from temporalio.common import _CompositeEvent
 from temporalio.converter import DefaultFailureConverter, DefaultPayloadConverter
 from temporalio.exceptions import ApplicationError, CancelledError
 
+from worker_runtime.log_guard import LogGuard
 from worker_runtime.thread_control import clear_exception, raise_in_thread
 
 # Kinds of messages: to this process, and from it
@@ -47,6 +48,7 @@ class Call:
     args: tuple[Any, ...]
     info: activity.Info
     raises_on_cancel: bool
+    secrets: tuple[str, ...] = ()
 
 
 class Child:
@@ -61,6 +63,7 @@ class Child:
         self._lock = threading.Lock()
         self._is_running = self._raises = False
         self._failures, self._payloads = DefaultFailureConverter(), DefaultPayloadConverter()
+        self.logs = LogGuard()
 
     def run(self) -> None:
         """Run calls; the receiving thread ends the process."""
@@ -115,6 +118,7 @@ class Child:
             )
 
     def _perform(self, call: Call) -> Any:
+        self.logs.announce(call.secrets)
         function: Any = importlib.import_module(call.module)
         for part in call.name.split("."):
             function = getattr(function, part)
@@ -156,4 +160,6 @@ def main() -> None:
     if sys.platform == "linux":  # also where C code keeps the receiving thread from noticing
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     connection = Connection(int(sys.argv[1]))
-    Child(connection).run()
+    child = Child(connection)
+    with child.logs.watch():
+        child.run()

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from worker_runtime.log_guard import LogGuard
 from worker_runtime.memory_watch import MemoryWatch
 from worker_runtime.process_watch import ProcessWatch
 from worker_runtime.tool_loop import ToolLoops
@@ -26,6 +27,7 @@ class Watches:
     memory: MemoryWatch = field(default_factory=MemoryWatch)
     tools: ToolLoops = field(default_factory=ToolLoops)
     processes: list[ToolProcesses] = field(default_factory=list)
+    logs: LogGuard = field(default_factory=LogGuard)
 
     def start_processes(self, most: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """What puts a plain ``def`` Activity into a process, or, without processes, leaves it as it is."""
@@ -50,5 +52,5 @@ class Watches:
         """A block in which this process watches its threads, and another one watches this process."""
         with Watchdog(watchdog_seconds, purpose, self.board) as watchdog:
             self.tasks.set_aside(watchdog.read_stuck_runs())
-            with ProcessWatch((self.tasks.look, self.tools.look, self.memory.look)):
+            with ProcessWatch((self.tasks.look, self.tools.look, self.memory.look)), self.logs.watch():
                 yield

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from acts.language.errors import InvalidRequest, Problem, format_choices
 from acts.language.messages import Request, ToolMessage, parse_request
+from acts.language.secret_references import inline_secret_problems
 from acts.language.tools import META, registered_names, undecided_names
 from acts.language.values import Json, pointer
 from acts.plan.validate import validate
@@ -88,6 +89,7 @@ def run_preflight(
         unseen = missing if any(p.fatal and p.code in _DEPENDS_ON_TOOLS for p in problems) else []
         problems = [replace(p, severity="warning") if p.code in _DEPENDS_ON_TOOLS else p for p in problems]
         problems += [_unseen_tool(request, n) for n in missing]
+    problems += inline_secret_problems(request)
     return Preflight(problems, tools, (*served, *unsure), request, as_agent, why, tuple(unseen))
 
 

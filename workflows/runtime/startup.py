@@ -14,6 +14,7 @@ from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_
 
 from acts.language.errors import InvalidRequest, Problem, truncate
 from acts.language.messages import ToolMessage, read_request
+from acts.language.secret_references import inline_secret_problems
 from acts.language.tools import read_tools, registered_names, undecided_names
 from acts.language.values import pointer
 from acts.language.wire import (
@@ -83,6 +84,8 @@ async def _origin() -> str:
 async def prepare_request(raw: dict[str, Any], position: TreePosition) -> tuple[dict[str, Any], Request, Capabilities]:
     """A Request with what its delegates resolve upfront, read; and what the worker serves."""
     parsed = read_request(raw)
+    if problems := inline_secret_problems(parsed):
+        raise InvalidRequest(problems)
     accounts = position.with_budget(workflow.info().workflow_id, parsed.config.budget).accounts
     needs_price = any(account.limits.cost is not None for account in accounts)
     capabilities = await look_up(parsed, needs_price=needs_price)
