@@ -11,6 +11,7 @@
     ACTS_DELEGATE_PRIVATE_HOSTS  host:port where the address need not be public
     ANTHROPIC_*, OPENAI_*  keys and addresses of model providers (docs/models.md)
     ACTS_MODELS            a file with model endpoints: ``NAME/MODEL`` (docs/models.md)
+    ACTS_APPROVERS         a file with the public keys of those who alone may decide (docs/approvers.md)
     ACTS_SECRETS           a folder, or env:PREFIX, with the secrets of Tools (docs/secrets.md)
     ACTS_CODEC_KEYS        keys that payloads are encrypted with (docs/encryption.md)
     ACTS_KEEP_PROMPTS      a folder for requests to models and their answers (docs/models.md)
@@ -41,6 +42,7 @@ from temporalio.client import Client
 from temporalio.envconfig import ClientConfig
 from temporalio.worker import FixedSizeSlotSupplier, Worker, WorkerTuner
 
+from activities.approver_file import ApproverFileError, approvers_from_environment, look_up_approvers
 from activities.ask_model import ask_model
 from activities.first_attempt import first_attempt
 from activities.kept_prompts import check_folder
@@ -135,8 +137,9 @@ class Settings:
             check_endpoints()
             check_folder()
             codec_from_environment()
+            approvers_from_environment()
             secrets = source_from_environment()
-        except (DelegateSourcesError, EndpointsError, CodecError, SecretSettingsError) as error:
+        except (DelegateSourcesError, EndpointsError, CodecError, ApproverFileError, SecretSettingsError) as error:
             raise SettingsError(str(error)) from error
         except OSError as error:
             raise SettingsError(f"ACTS_KEEP_PROMPTS names no folder that can be written: {error}") from error
@@ -184,7 +187,7 @@ def build(
     versions, loader = WorkerVersions(registry), Loader(settings.delegates)
     own: list[Callable[..., Any]] = [
         registry.lookup(versions.others_may_know), versions.look_up_everywhere(),
-        ask_model, check_queues, check_search_attributes, first_attempt, loader.activity(),
+        ask_model, check_queues, look_up_approvers, check_search_attributes, first_attempt, loader.activity(),
     ]  # fmt: skip
     own += registry.server_activities
     wrap = watches.start_processes(settings.activity_processes)

@@ -76,7 +76,7 @@ Edited = Annotated[
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Send it without asking.")]
 # Of keys and encrypted payloads
 KeyFile = Annotated[str | None, typer.Argument(metavar="FILE", help="Where the private key is written.")]
-CodecKey = Annotated[bool, typer.Option("--codec", help="A key for ACTS_CODEC_KEYS.")]
+CodecKey = Annotated[bool, typer.Option("--codec", help="A key for ACTS_CODEC_KEYS instead.")]
 CodecHost = Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Where to listen.")]
 CodecPort = Annotated[int, typer.Option("--port", min=0, max=65535, help="Where to listen; 0: a free port.")]
 CodecOrigins = Annotated[

@@ -78,12 +78,13 @@ class LogGuard:
             return record
         if masks.is_in_text(text):
             record.msg, record.args = masks.mask_text(text), ()
-        if not record.exc_info or record.exc_info[1] is None:
+        error = record.exc_info[1] if record.exc_info else None
+        if error is None:
             return record
         if self.hides_failures and record.name.startswith(_SDK):
-            record.exc_info, record.exc_text = None, _bare_traceback(record.exc_info[1])
+            record.exc_info, record.exc_text = None, _bare_traceback(error)
         else:
-            trace = "".join(traceback.format_exception(*record.exc_info)).rstrip("\n")
+            trace = "".join(traceback.format_exception(error)).rstrip("\n")
             if masks.is_in_text(trace):
                 record.exc_info, record.exc_text = None, masks.mask_text(trace)
         return record

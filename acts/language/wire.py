@@ -71,6 +71,8 @@ FIRST_ATTEMPT: Final = "acts.firstAttempt"
 QUEUES: Final = "acts.queues"
 # … this one asks it whether the namespace has our search attributes,
 SEARCH_ATTRIBUTES: Final = "acts.searchAttributes"
+# … this one says who may decide,
+APPROVERS: Final = "acts.approvers"
 # … this one sends a request to a model
 MODEL: Final = "acts.model"
 # … and this one loads a saved Request (a delegate's definition)

@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from acts.language.config import DEFAULT_PARALLEL, MAX_PARALLEL, Budget
+from acts.tree.approvers import Approver
 from acts.tree.wire_format import Record, VersionedRecord
 
 # How deep delegates may call delegates, where no budget says otherwise
@@ -38,7 +39,8 @@ class TreePosition(Record):
     has them all), ``keepsPermits`` says that the runs below ask this one.
     ``identity`` is what the ``_id``s of this run's Calls derive from, ``token`` the secret of the tree
     (``tree/identity.py``); a root makes both when it starts. ``startedAt`` is when the run itself was started, by the
-    server's clock in microseconds; a run that continues as new keeps it.
+    server's clock in microseconds; a run that continues as new keeps it. ``approvers``: who alone may decide, by signed
+    decisions; none: whoever can send one.
     """
 
     ancestors: tuple[str, ...] = ()
@@ -52,6 +54,7 @@ class TreePosition(Record):
     identity: str = ""
     token: str = ""
     startedAt: str = ""
+    approvers: tuple[Approver, ...] = ()
 
     @property
     def parent(self) -> str | None:
@@ -100,7 +103,10 @@ class TreePosition(Record):
 
     def detached(self, identity: str = "") -> TreePosition:
         """The place of a delegate that outlives its tree: the root of a tree of its own, with the same token."""
-        return TreePosition(depth=self.depth + 1, maxDepth=self.maxDepth, identity=identity, token=self.token)
+        return TreePosition(
+            depth=self.depth + 1, maxDepth=self.maxDepth, identity=identity, token=self.token,
+            approvers=self.approvers,
+        )  # fmt: skip
 
 
 # -- what a child is started with ------------------------------------------------------

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from cli.options import CodecHost, CodecKey, CodecOrigins, CodecPort
+from cli.options import CodecHost, CodecKey, CodecOrigins, CodecPort, KeyFile
 from cli.program import ExitCode, command
 
 # Of `acts dev` and `temporal server start-dev`
@@ -12,14 +12,17 @@ WEB_UI = ("http://localhost:8233", "http://127.0.0.1:8233")
 
 
 @command
-def keygen(codec: CodecKey = True) -> ExitCode:  # noqa: ARG001 - the only kind of key so far
-    """Make a key for payloads: prints a line for the file of ACTS_CODEC_KEYS.
+def keygen(file: KeyFile = None, codec: CodecKey = False) -> ExitCode:
+    """Make a key: of an approver, for `acts approve --key`; or for payloads (--codec).
 
-    Example: `acts keygen --codec >> keys.txt`.
+    The private key goes to FILE, which nobody else may read; the line for ACTS_APPROVERS is printed. With --codec, the
+    line for the file of ACTS_CODEC_KEYS is printed.
+
+    Examples: `acts keygen ada.pem`, `acts keygen --codec >> keys.txt`.
     """
     from cli.commands import keygen as implementation
 
-    return implementation.keygen()
+    return implementation.keygen(file, codec=codec)
 
 
 @command

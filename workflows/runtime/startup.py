@@ -28,6 +28,7 @@ from acts.language.wire import (
 from acts.tree.delegation import merged_tool, resolved_upfront, upfront_context
 from acts.tree.identity import root_identity, tree_token
 from acts.tree.records import Capabilities, TreePosition
+from workflows.runtime.approver_look_up import look_up_approvers
 from workflows.runtime.lifeline import exact_date
 
 if TYPE_CHECKING:
@@ -58,6 +59,8 @@ async def complete_position(position: TreePosition, start: RawValue) -> TreePosi
     if position.is_root and not position.token:
         token = tree_token(position.identity, start.payload.data)
         position = position.model_copy(update={"token": token})
+    if position.is_root and not position.startedAt and not position.approvers:
+        position = position.model_copy(update={"approvers": await look_up_approvers()})
     if not position.startedAt:
         position = position.model_copy(update={"startedAt": exact_date(info.workflow_start_time)})
     return position
