@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 import os
 import subprocess
 import sys
@@ -18,18 +19,21 @@ from typing import Any
 
 import pytest
 from temporalio.client import Client, WorkflowFailureError
+from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
 
 from cli.dev.temporal_server import DevServer, dev_server
+from cli.runs.signing_key import create_key
 from connection.codec_keys import VARIABLE, encode_key
 from connection.converter import client_converter
 from tests.cli.conftest import ROOT, clean_environment, run_acts
 from tests.security.leaky_tools import TOOLS
 from tests.support import assert_eventually
+from workflows.plan import PlanWorkflow
 
 Json = Any
 SECRET = 'sk-test/51Hq+planted secret\\of"ours'  # noqa: S105 - planted
 LATER = "the-secret-that-came-later"
-PLANTED = {name: f"planted-{name}-{uuid.uuid4().hex}" for name in ("parameter", "result", "failure", "kept")}
+PLANTED = {name: f"planted-{name}-{uuid.uuid4().hex}" for name in ("parameter", "failure", "kept", "reason")}
 
 
 def forms(value: str) -> set[bytes]:
@@ -74,11 +78,13 @@ async def world(folder: Path) -> AsyncIterator[tuple[DevServer, dict[str, str], 
     secrets.mkdir()
     keys.write_text(f"k1 {encode_key(os.urandom(32))}\n", "utf-8")
     (secrets / "crm-token").write_text(SECRET + "\n", "utf-8")
+    approvers = folder / "approvers.json"
+    approvers.write_text(json.dumps({"ada": base64.b64encode(create_key(folder / "ada.pem")).decode()}), "utf-8")
     with dev_server(ui=False, state=folder / "state") as server:
         environment = {
             "TEMPORAL_ADDRESS": server.address, "ACTS_TASK_QUEUE": "planted", VARIABLE: str(keys),
             "ACTS_SECRETS": str(secrets), "ACTS_ACTIVITIES": "tests.security.leaky_tools",
-            "ACTS_SHUTDOWN_SECONDS": "1",
+            "ACTS_SHUTDOWN_SECONDS": "1", "ACTS_APPROVERS": str(approvers),
         }  # fmt: skip
         with worker_process(environment, folder / "state" / "worker.log"), pytest.MonkeyPatch.context() as patch:
             patch.setenv(VARIABLE, str(keys))
@@ -124,6 +130,38 @@ async def everything_of(client: Client, id_: str) -> str:
     return "\n".join(texts)
 
 
+async def check_signed_decisions(folder: Path, environment: dict[str, str], client: Client, id_: str) -> None:
+    """With approvers, a decision that is not signed is refused, and one that is signed is recorded with its key."""
+    create_key(folder / "eve.pem")
+    plan = request(call("leakThread", "†state.a"), call("leakThread", "†state.b"), approve={"plan": True})
+    run = await client.start_workflow("Plan", plan, id=id_, task_queue="planted")
+
+    async def waits() -> bool:
+        return bool(await run.query("pending"))
+
+    async def act(*words: str) -> subprocess.CompletedProcess[str]:
+        return await asyncio.to_thread(run_acts, *words, id_, "--by", "ada", cwd=folder, **environment)
+
+    await assert_eventually(waits, why="the plan waits")
+    await run.signal("approve", {"by": "ada"})
+    unsigned, forged = await act("approve"), await act("approve", "--key", "eve.pem")
+    assert "has to be signed; approvers: ada" in unsigned.stderr
+    assert 'no key of "ada" has signed' in forged.stderr
+    assert (unsigned.returncode, forged.returncode) == (2, 2)
+    rejected = await act("reject", "--reason", PLANTED["reason"], "--key", "ada.pem")
+    assert rejected.returncode == 0, rejected.stderr
+    (decision,) = (await asyncio.wait_for(run.result(), 30))["decisions"]
+    assert (decision["by"], decision["reason"], decision["decision"]) == ("ada", PLANTED["reason"], "reject")
+    assert decision["signed"]["signature"]
+    # A worker without the variable replays the run as it was
+    history = await run.fetch_history()
+    replayer = Replayer(
+        workflows=[PlanWorkflow], workflow_runner=UnsandboxedWorkflowRunner(), data_converter=client.data_converter
+    )
+    assert "ACTS_APPROVERS" not in os.environ
+    await replayer.replay_workflow(history)
+
+
 async def test_no_planted_value_is_in_the_database_or_a_log_and_no_secret_in_anything_a_client_reads(
     tmp_path: Path,
 ) -> None:
@@ -162,6 +200,8 @@ async def test_no_planted_value_is_in_the_database_or_a_log_and_no_secret_in_any
         assert "Traceback" not in locked.stderr
         shown = await asyncio.to_thread(run_acts, "show", id_, cwd=tmp_path, **environment)
         assert PLANTED["kept"] in shown.stdout
+
+        await check_signed_decisions(tmp_path, environment, client, f"{id_}-signed")
 
         # A secret that is missing is no failure of the Call: it waits until the secret is there
         late = await client.start_workflow(
