@@ -118,6 +118,9 @@ MCP_TOOL_CHANGED: Final = "McpToolChanged"
 MCP_UNAVAILABLE: Final = "McpUnavailable"
 MCP_INTERRUPTED: Final = "McpInterrupted"
 
+# … of an activity whose payloads need a key that its worker does not have: the class of the codec's error
+UNKNOWN_KEY: Final = "UnknownKey"
+
 # Failures of these types are never retried: the same input would fail again
 NON_RETRYABLE_TYPES: Final = (
     INVALID_REQUEST, PLAN_FAILED, SDK_PAYLOADS_TOO_LARGE,

@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import dataclasses
 import json
 import logging
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import quote, quote_plus
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from temporalio import activity
 from temporalio.exceptions import ApplicationError
+from temporalio.testing import ActivityEnvironment
 
+from activities.registry import Registry
+from activities.secret_interceptor import SecretInterceptor
 from activities.secret_source import SecretMissing, SecretSettingsError, SecretSource, check_tools
+from acts.language.config import Options
 from acts.language.messages import read_request
 from acts.language.secret_masks import MASK, MIN_LENGTH, SecretMasks
 from acts.language.secret_references import inline_secret_problems, put_secrets, secret_parameters
 from acts.language.tools import parameter_schema, read_tool
 from acts.plan.validate import validate
 from acts.planner.answer_schema import compose_solution_schema
+from acts.tree.plan_request import tool_messages
 from worker_runtime.log_guard import LogGuard
+from workflows.runtime.missed_activities import miss_of
 
 Json = Any
 REFERENCE = {"$secret": "stripe"}
@@ -171,6 +181,74 @@ def test_a_tool_of_a_request_cannot_name_a_secret(tool: Json) -> None:
     assert '"stripe"' in problem.message
     assert "ACTS_TOOLS" in (problem.hint or "")
     assert inline_secret_problems(read_request({"context": [{"type": "tool", "tool": "pay"}]})) == []
+
+
+CALL = {"_tool": "pay", "_id": "1", "_outputPath": "†state.x", "amount": 5}
+STRICT = {**TOOL, "properties": {**TOOL["properties"], "url": {"const": "https://api.example"}}}
+
+
+def fill(call: Json, schema: Json, kind: str = "pay", *, tools: Json = None) -> Json:
+    """The Call that the Activity of this type would get."""
+
+    @activity.defn(name="pay")
+    async def pay(call: Json, tool: Json, context: Json) -> None: ...
+
+    registry = Registry({"pay": STRICT} if tools is None else tools, (pay,))
+    announced: list[str] = []
+    interceptor = SecretInterceptor(registry, SecretSource(prefix="TEST_"), announced.extend)
+    environment = ActivityEnvironment()
+    environment.info = dataclasses.replace(environment.info, activity_type=kind)
+
+    async def run() -> Json:
+        args, _ = await interceptor.fill([call, schema, []], secret_parameters(schema))
+        assert announced == ["sk_live_planted"]
+        return args[0]
+
+    return asyncio.run(environment.run(run))
+
+
+def named(schema: Json) -> Json:
+    """As an agent passes a Tool on to the run of a tick."""
+    return tool_messages([SimpleNamespace(tool=SimpleNamespace(name="pay", schema=schema))])[0]["tool"]  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize("schema", [STRICT, named(STRICT), {**STRICT, "_scopes": ["state"]}])
+def test_a_call_gets_the_secrets_of_its_tool(schema: Json, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEST_STRIPE", "sk_live_planted")
+    assert fill(CALL, schema) == {**CALL, "apiKey": "sk_live_planted", "headers": {"x": [1, "sk_live_planted"]}}
+    assert fill({**CALL, "url": "https://api.example"}, schema)["apiKey"] == "sk_live_planted"
+
+
+@pytest.mark.parametrize(
+    ("call", "schema", "kind", "tools", "says"),
+    [
+        (CALL, TOOL, "pay", None, "is not the one that this worker has loaded"),  # a fixed URL was left out
+        (CALL, {**STRICT, "properties": {**STRICT["properties"], "amount": True}}, "pay", None, "is not the one"),
+        (CALL, STRICT, "echo", None, "is not the one"),
+        (CALL, STRICT, "pay", {}, "this worker has not loaded it: load it with"),
+        ({**CALL, "_tool": "other"}, STRICT, "pay", None, "has not loaded it"),
+        ({**CALL, "url": "https://evil.example"}, STRICT, "pay", None, "does not fit the tool"),
+        ({**CALL, "amount": "x"}, STRICT, "pay", None, "does not fit the tool"),
+        ({**CALL, "apiKey": "mine"}, STRICT, "pay", None, "does not fit the tool"),
+        ("a text", STRICT, "pay", None, "a Call with secrets is a dict"),
+    ],
+)
+def test_who_schedules_an_activity_cannot_choose_where_a_secret_goes(
+    call: Json, schema: Json, kind: str, tools: Json, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TEST_STRIPE", "sk_live_planted")
+    with pytest.raises(ApplicationError, match=says) as caught:
+        fill(call, schema, kind, tools=tools)
+    assert caught.value.type in ("SecretRefused", "NotServed")
+
+
+def test_a_secret_that_is_missing_is_a_miss_and_no_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TEST_STRIPE", raising=False)
+    with pytest.raises(ApplicationError, match='tool "pay": the secret "stripe" is missing: TEST_STRIPE') as caught:
+        fill(CALL, STRICT)
+    miss = miss_of(caught.value, Options())
+    assert miss is not None
+    assert miss.polling
 
 
 def test_secrets_are_files_of_a_folder_or_variables(tmp_path: Path) -> None:
