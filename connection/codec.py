@@ -13,12 +13,15 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from temporalio.api.common.v1 import Payload
 from temporalio.converter import PayloadCodec
 
 from connection.codec_keys import VARIABLE, CodecError, KeyRing
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 ENCODING: Final = b"binary/encrypted"
 KEY_ID: Final = "encryption-key-id"
@@ -56,6 +59,15 @@ class AesGcmCodec(PayloadCodec):
 
     def __init__(self, ring: KeyRing) -> None:
         self._ring = ring
+        self._ciphers: dict[bytes, AESGCM] = {}  # by key: making one takes longer than a small payload
+
+    def _cipher(self, key: bytes) -> AESGCM:
+        cipher = self._ciphers.get(key)
+        if cipher is None:
+            from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+            cipher = self._ciphers[key] = AESGCM(key)
+        return cipher
 
     async def encode(self, payloads: Sequence[Payload]) -> list[Payload]:
         """Encrypt each payload that is not encrypted yet."""
@@ -75,10 +87,8 @@ class AesGcmCodec(PayloadCodec):
 
     def encrypt(self, payloads: Sequence[Payload]) -> list[Payload]:
         """As ``encode``, with the keys as they are."""
-        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-
         id_, key = self._ring.newest
-        cipher, data = AESGCM(key), _associated_data(id_)
+        cipher, data = self._cipher(key), _associated_data(id_)
         metadata = {"encoding": ENCODING, KEY_ID: id_.encode(), CIPHER_KEY: CIPHER}
         out = []
         for payload in payloads:
@@ -97,7 +107,6 @@ class AesGcmCodec(PayloadCodec):
 
     def _open(self, payload: Payload) -> Payload:
         from cryptography.exceptions import InvalidTag
-        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
         id_ = _key_id(payload)
         key = self._ring.find(id_)
@@ -107,7 +116,8 @@ class AesGcmCodec(PayloadCodec):
                 f"{', '.join(self._ring.ids)}; add that key to it"
             )
         try:
-            plain = AESGCM(key).decrypt(payload.data[:NONCE_BYTES], payload.data[NONCE_BYTES:], _associated_data(id_))
+            nonce, sealed = payload.data[:NONCE_BYTES], payload.data[NONCE_BYTES:]
+            plain = self._cipher(key).decrypt(nonce, sealed, _associated_data(id_))
             return Payload.FromString(plain)
         except (InvalidTag, ValueError):
             text = f"a payload does not open with the key {id_!r} of {VARIABLE} ({self._ring.source})"

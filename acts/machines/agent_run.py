@@ -138,9 +138,8 @@ class AgentRun(RunMachine):
             return self._finish(step)
         if isinstance(step, AwaitApproval):
             self._phase = "awaiting"
-            return list(
-                self.approvals.open("plan", self.version, self.config.approve, now, subject=self._proposed_plan)
-            )
+            plan, approve = self.loop.proposed_calls, self.config.approve
+            return list(self.approvals.open("plan", self.version, approve, now, subject=lambda: plan))
         stream = self._child.stream
         if isinstance(step, (StartPlan, DropRest)) and stream is not None and self._child.is_streaming:
             return self._complete_plan(stream, step, now)
@@ -327,12 +326,8 @@ class AgentRun(RunMachine):
         step = self.proposals.decide(effect, self.approvals.expired)
         if step is not None:
             return self._take_step(step, now)
-        self.approvals.raise_version(self.version, self._proposed_plan)
+        self.approvals.raise_version(self.version, lambda: self.loop.proposed_calls)
         return []
-
-    def _proposed_plan(self) -> list[Any]:
-        """The Calls that a person decides about, as the query ``plan`` answers."""
-        return list(self.loop.proposed_calls or ())
 
     # -- carrying over ---------------------------------------------------------------------------
 
