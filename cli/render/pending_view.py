@@ -105,7 +105,9 @@ def decision_line(record: Mapping[str, Any]) -> str:
     reason = f": {clean(record['reason'], MAX_REASON)}" if record.get("reason") else ""
     by = clean(record.get("by") or "somebody", 100)
     text = f"{record.get('date')}  {tick}{by} {_PAST.get(word, word)} {what} (version {record.get('version')})"
-    return clean(text) + reason
+    signed = record.get("signed")
+    proof = f", signed with {signed.get('key')}" if isinstance(signed, dict) else ""
+    return clean(text + proof) + reason
 
 
 def print_decisions(records: Any) -> None:

@@ -75,6 +75,7 @@ def test_what_is_no_request_is_refused(server: tuple[int, str | None]) -> None:
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     for body in (b"", b"nonsense", b"[]", b'{"payloads": [1]}', b'{"payloads": [{"data": "?"}]}'):
         assert ask(port, "POST", "/decode", body, **headers)[0] == 400
+    assert ask(port, "POST", "/encode", b"{}", **headers)[2] == {"payloads": []}
     lost = AesGcmCodec(KeyRing(lambda: {"lost": os.urandom(32)}, "x")).encrypt([PLAIN])
     status, _, answer = ask(port, "POST", "/decode", write_payloads(lost), **headers)
     assert status == 400
