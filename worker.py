@@ -12,6 +12,9 @@
     ANTHROPIC_*, OPENAI_*  keys and addresses of model providers (docs/models.md)
     ACTS_MODELS            a file with model endpoints: ``NAME/MODEL`` (docs/models.md)
     ACTS_STORAGE           where values above 128 KiB are kept: file:<folder> or s3://bucket/prefix (docs/storage.md)
+    ACTS_APPROVERS         a file with the public keys of those who alone may decide (docs/approvers.md)
+    ACTS_SECRETS           a folder, or env:PREFIX, with the secrets of Tools (docs/secrets.md)
+    ACTS_CODEC_KEYS        keys that payloads are encrypted with (docs/encryption.md)
     ACTS_KEEP_PROMPTS      a folder for requests to models and their answers (docs/models.md)
     ACTS_OPENAI_API        the API to use with OpenAI or a compatible server (docs/models.md)
     ACTS_MAX_ACTIVITIES    how many Activities run at once (500)
@@ -43,6 +46,7 @@ from temporalio.common import WorkerDeploymentVersion
 from temporalio.envconfig import ClientConfig
 from temporalio.worker import FixedSizeSlotSupplier, Replayer, UnsandboxedWorkflowRunner, Worker, WorkerTuner
 
+from activities.approver_file import ApproverFileError, approvers_from_environment, look_up_approvers
 from activities.ask_model import ask_model
 from activities.first_attempt import first_attempt
 from activities.kept_prompts import check_folder
@@ -52,21 +56,26 @@ from activities.providers.endpoints import EndpointsError
 from activities.providers.endpoints import check_environment as check_endpoints
 from activities.providers.http_clients import close_clients
 from activities.registry import Registry, RegistryError, activity_name, from_environment
+from activities.secret_interceptor import SecretInterceptor
+from activities.secret_source import SecretSettingsError, SecretSource, check_tools, source_from_environment
 from activities.task_queues import check_queues
 from activities.tool_list import tool_list
 from activities.worker_versions import VersionInterceptor, WorkerVersions, missing_activity
 from acts.language.errors import format_choices
 from acts.language.wire import TASK_QUEUE
+from connection.codec import AesGcmCodec, codec_from_environment
+from connection.codec_keys import CodecError
 from connection.content_store import StorageError
 from connection.converter import worker_converter
 from connection.storage import activity_converter, driver_from_environment
 from delegates.sources import DelegateSources, DelegateSourcesError
 from delegates.sources import from_environment as delegates_from_environment
 from telemetry.health import Health
-from telemetry.logs import announce, configure_logs
+from telemetry.logs import add_redactor, announce, configure_logs
 from telemetry.observation import Observation
 from telemetry.telemetry_settings import TelemetryError, TelemetrySettings
 from worker_runtime.deployment import DeploymentError, deployment_config, read_version
+from worker_runtime.log_guard import LogGuard
 from worker_runtime.memory_watch import MemoryWatch, read_container_limit
 from worker_runtime.process_watch import limit_stop
 from worker_runtime.sdk_internals import find_eviction, lift_deadlock_timeout, replace_activity_converter
@@ -104,6 +113,12 @@ OBJECTS_PER_COLLECTION: Final = 10_000
 WORKFLOWS: list[type] = [PlanWorkflow, BackgroundWorkflow, AgentWorkflow, DelegateWorkflow, InstanceWorkflow]
 
 
+_SETTINGS_ERRORS: Final = (
+    ApproverFileError, CodecError, DelegateSourcesError, DeploymentError, EndpointsError, SecretSettingsError,
+    StorageError, TelemetryError,
+)  # fmt: skip
+
+
 class SettingsError(Exception):
     """A setting of the environment has no usable value."""
 
@@ -131,6 +146,8 @@ class Settings:
     """The folders and hosts that definitions are loaded from."""
     telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
     """Logs, metrics and health checks."""
+    secrets: SecretSource = field(default_factory=source_from_environment)
+    """Where the secrets of Tools are."""
 
     @property
     def grace_seconds(self) -> float:
@@ -146,7 +163,10 @@ class Settings:
             check_endpoints()
             check_folder()
             driver_from_environment(creates=True)
-        except (DelegateSourcesError, DeploymentError, EndpointsError, StorageError, TelemetryError) as error:
+            codec_from_environment()
+            approvers_from_environment()
+            secrets = source_from_environment()
+        except _SETTINGS_ERRORS as error:
             raise SettingsError(str(error)) from error
         except OSError as error:
             raise SettingsError(f"ACTS_KEEP_PROMPTS names no folder that can be written: {error}") from error
@@ -160,6 +180,7 @@ class Settings:
             deployment=deployment,
             delegates=delegates,
             telemetry=telemetry,
+            secrets=secrets,
         )
 
 
@@ -197,8 +218,8 @@ def build(
     versions, loader = WorkerVersions(registry, settings.deployment), Loader(settings.delegates)
     own: list[Callable[..., Any]] = [
         registry.lookup(versions.others_may_know), versions.look_up_everywhere(),
-        tool_list(registry, versions), ask_model, check_queues, check_search_attributes, first_attempt,
-        loader.activity(),
+        tool_list(registry, versions), ask_model, check_queues, look_up_approvers, check_search_attributes,
+        first_attempt, loader.activity(),
     ]  # fmt: skip
     own += registry.server_activities
     wrap = watches.start_processes(settings.activity_processes)
@@ -217,6 +238,7 @@ def build(
             observation.calls,
             SanitizingInterceptor(client),
             VersionInterceptor(versions),
+            SecretInterceptor(registry, settings.secrets, watches.logs.announce),
             ToolLoopInterceptor(watches.tools, map(activity_name, own), wrap),
         ],
         # One generic, reviewed workflow needs no sandbox; it would cost half of the CPU
@@ -266,7 +288,9 @@ async def serve(
 ) -> None:
     """Serve until ``stop`` is set, then give running Activities time to finish."""
     stop = stop or asyncio.Event()
-    watches = Watches(memory=MemoryWatch(settings.memory_bytes))
+    logs = LogGuard(hides_failures=isinstance(codec_from_environment(), AesGcmCodec))
+    add_redactor(logs.mask_line)
+    watches = Watches(memory=MemoryWatch(settings.memory_bytes), logs=logs)
     health = Health(lambda: watches.tasks.lost_threads, TASK_THREADS)
     observation = Observation.start(settings.telemetry, {*registry.tools, *registry.names}, health)
     async with observation.run():
@@ -373,9 +397,11 @@ def main() -> int:
         telemetry = TelemetrySettings.from_environment()
         configure_logs(telemetry)
         settings, registry = Settings.from_environment(), from_environment()
+        for line in check_tools(registry.tools, settings.secrets):
+            announce(f"acts worker: warning: {line}; calls of it wait until it is there", telemetry)
         freeze_imports()
         LoopThread(settings, registry).run()
-    except (SettingsError, RegistryError, TelemetryError) as error:
+    except (SettingsError, RegistryError, SecretSettingsError, TelemetryError) as error:
         announce(f"acts worker: {error}", telemetry)
         return 2
     except RuntimeError as error:

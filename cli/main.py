@@ -17,6 +17,7 @@ from cli.entries import namespaces  # noqa: F401
 from cli.entries import operations  # noqa: F401
 from cli.entries import schedules  # noqa: F401
 from cli.entries import stored  # noqa: F401
+from cli.entries import security  # noqa: F401
 from cli.program import app
 # isort: on
 

@@ -95,3 +95,15 @@ Edited = Annotated[
     str | None, typer.Option("--file", metavar="PLAN", help="Calls, or a call: sent instead of opening an editor.")
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Send it without asking.")]
+# Of keys and encrypted payloads
+KeyFile = Annotated[str | None, typer.Argument(metavar="FILE", help="Where the private key is written.")]
+CodecKey = Annotated[bool, typer.Option("--codec", help="A key for ACTS_CODEC_KEYS instead.")]
+CodecHost = Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Where to listen.")]
+CodecPort = Annotated[int, typer.Option("--port", min=0, max=65535, help="Where to listen; 0: a free port.")]
+CodecOrigins = Annotated[
+    list[str] | None,
+    typer.Option("--origin", metavar="URL", help="The Web UI whose pages may ask (default: http://localhost:8233)."),
+]
+SigningKey = Annotated[
+    str | None, typer.Option("--key", metavar="FILE", help="Sign the decision with this private key (acts keygen).")
+]

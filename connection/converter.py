@@ -7,10 +7,12 @@ codec, an external storage) is added here and nowhere else, so that no program w
 from __future__ import annotations
 
 import dataclasses
+from functools import cache
 from typing import TYPE_CHECKING
 
 from temporalio.converter import DataConverter
 
+from connection.codec import AesGcmCodec, codec_from_environment
 from connection.storage import with_storage
 
 if TYPE_CHECKING:
@@ -31,4 +33,20 @@ def client_converter() -> DataConverter:
 
 
 def _with_environment(converter: DataConverter, *, is_worker: bool = False) -> DataConverter:
-    return with_storage(converter, is_worker=is_worker)
+    """Add what the environment sets. Raises KeySettingsError for keys that cannot be used."""
+    codec = codec_from_environment()
+    failures = converter.failure_converter_class
+    if isinstance(codec, AesGcmCodec):
+        failures = _with_encoded_messages(failures)
+    encrypted = dataclasses.replace(converter, payload_codec=codec, failure_converter_class=failures)
+    return with_storage(encrypted, is_worker=is_worker)
+
+
+@cache
+def _with_encoded_messages(failures: type[FailureConverter]) -> type[FailureConverter]:
+    """The same failures, with message and stack trace in a payload, which the codec encrypts."""
+
+    def encode_messages(self: FailureConverter) -> None:
+        failures.__init__(self, encode_common_attributes=True)  # type: ignore[call-arg]
+
+    return type(f"Encoded{failures.__name__}", (failures,), {"__init__": encode_messages, "__doc__": failures.__doc__})

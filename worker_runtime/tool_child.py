@@ -28,6 +28,7 @@ from temporalio.exceptions import ApplicationError, CancelledError
 from telemetry.call_identity import current_call, identify
 from telemetry.logs import configure_logs
 from telemetry.telemetry_settings import TelemetrySettings
+from worker_runtime.log_guard import LogGuard
 from worker_runtime.thread_control import clear_exception, raise_in_thread
 
 # Kinds of messages: to this process, and from it
@@ -50,6 +51,7 @@ class Call:
     args: tuple[Any, ...]
     info: activity.Info
     raises_on_cancel: bool
+    secrets: tuple[str, ...] = ()
 
 
 class Child:
@@ -64,6 +66,7 @@ class Child:
         self._lock = threading.Lock()
         self._is_running = self._raises = False
         self._failures, self._payloads = DefaultFailureConverter(), DefaultPayloadConverter()
+        self.logs = LogGuard()
 
     def run(self) -> None:
         """Run calls; the receiving thread ends the process."""
@@ -118,6 +121,7 @@ class Child:
             )
 
     def _perform(self, call: Call) -> Any:
+        self.logs.announce(call.secrets)
         function: Any = importlib.import_module(call.module)
         for part in call.name.split("."):
             function = getattr(function, part)
@@ -161,4 +165,6 @@ def main() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     configure_logs(TelemetrySettings.from_environment())
     connection = Connection(int(sys.argv[1]))
-    Child(connection).run()
+    child = Child(connection)
+    with child.logs.watch():
+        child.run()

@@ -33,6 +33,7 @@ from temporalio.api.failure.v1 import Failure
 from temporalio.converter import DefaultFailureConverter, DefaultPayloadConverter
 from temporalio.exceptions import ApplicationError, CancelledError
 
+from worker_runtime.log_guard import call_secrets
 from worker_runtime.tool_child import CALL, CANCEL, FAILURE, HEARTBEAT, SHUTDOWN, Call
 
 logger = logging.getLogger(__name__)
@@ -156,7 +157,7 @@ class ToolProcesses:
             with activity.shield_thread_cancel_exception():
                 process = self._acquire()
                 try:
-                    return process.run(Call(*place, args, activity.info(), raises))
+                    return process.run(Call(*place, args, activity.info(), raises, call_secrets.get()))
                 finally:
                     self._release(process)
 

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from telemetry.process_metrics import ProcessCounts, ProcessSampler
+from worker_runtime.log_guard import LogGuard
 from worker_runtime.memory_watch import MemoryWatch, measure_memory
 from worker_runtime.process_watch import ProcessWatch
 from worker_runtime.tool_loop import ToolLoops
@@ -27,6 +28,7 @@ class Watches:
     memory: MemoryWatch = field(default_factory=MemoryWatch)
     tools: ToolLoops = field(default_factory=ToolLoops)
     processes: list[ToolProcesses] = field(default_factory=list)
+    logs: LogGuard = field(default_factory=LogGuard)
 
     def start_processes(self, most: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """What puts a plain ``def`` Activity into a process, or, without processes, leaves it as it is."""
@@ -60,5 +62,5 @@ class Watches:
         with Watchdog(watchdog_seconds, purpose, self.board) as watchdog:
             self.tasks.set_aside(watchdog.read_stuck_runs())
             sampler = ProcessSampler(self.read_counts)
-            with ProcessWatch((self.tasks.look, self.tools.look, self.memory.look, sampler.look)):
+            with ProcessWatch((self.tasks.look, self.tools.look, self.memory.look, sampler.look)), self.logs.watch():
                 yield

@@ -24,6 +24,7 @@ from acts.language.messages import Request, ToolMessage
 from acts.language.output_methods import METHODS
 from acts.language.schema_forms import is_self_contained, with_defs
 from acts.language.schemas import Checker, checker, find_schema_problem
+from acts.language.secret_references import forbid_secrets
 from acts.language.values import ABSENT, Json, Place, pointer
 from acts.language.wire import TOO_COMPLEX
 from acts.language.work_meter import WorkMeter
@@ -122,8 +123,8 @@ class Tool:
 
 
 def parameter_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema of a Tool without its meta-properties."""
-    parameters = {k: v for k, v in schema.items() if k not in META}
+    """The schema of a Tool without its meta-properties. A Call may not have what the Tool fixes to a secret."""
+    parameters = forbid_secrets({k: v for k, v in schema.items() if k not in META})
     if isinstance(parameters.get("properties"), dict):
         parameters["properties"] = {k: v for k, v in parameters["properties"].items() if k not in META}
     if isinstance(parameters.get("required"), list):

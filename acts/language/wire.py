@@ -73,6 +73,8 @@ FIRST_ATTEMPT: Final = "acts.firstAttempt"
 QUEUES: Final = "acts.queues"
 # … this one asks it whether the namespace has our search attributes,
 SEARCH_ATTRIBUTES: Final = "acts.searchAttributes"
+# … this one says who may decide,
+APPROVERS: Final = "acts.approvers"
 # … this one sends a request to a model
 MODEL: Final = "acts.model"
 # … and this one loads a saved Request (a delegate's definition)
@@ -122,6 +124,9 @@ MCP_TOOL_CHANGED: Final = "McpToolChanged"
 # … and, if the Tool may be called again, retried: the server is not up, or ended in mid-call
 MCP_UNAVAILABLE: Final = "McpUnavailable"
 MCP_INTERRUPTED: Final = "McpInterrupted"
+
+# … of an activity whose payloads need a key that its worker does not have: the class of the codec's error
+UNKNOWN_KEY: Final = "UnknownKey"
 
 # Failures of these types are never retried: the same input would fail again
 NON_RETRYABLE_TYPES: Final = (

@@ -138,7 +138,8 @@ class AgentRun(RunMachine):
             return self._finish(step)
         if isinstance(step, AwaitApproval):
             self._phase = "awaiting"
-            return list(self.approvals.open("plan", self.version, self.config.approve, now))
+            plan, approve = self.loop.proposed_calls, self.config.approve
+            return list(self.approvals.open("plan", self.version, approve, now, subject=lambda: plan))
         stream = self._child.stream
         if isinstance(step, (StartPlan, DropRest)) and stream is not None and self._child.is_streaming:
             return self._complete_plan(stream, step, now)
@@ -325,7 +326,7 @@ class AgentRun(RunMachine):
         step = self.proposals.decide(effect, self.approvals.expired)
         if step is not None:
             return self._take_step(step, now)
-        self.approvals.raise_version(self.version)
+        self.approvals.raise_version(self.version, lambda: self.loop.proposed_calls)
         return []
 
     # -- carrying over ---------------------------------------------------------------------------

@@ -39,6 +39,7 @@ from acts.machines.decision_answers import DecisionAnswers, problem_of, refusal,
 from acts.machines.early_decisions import EarlyDecisions, ReceivedDecision
 from acts.machines.pending_below import PendingBelow
 from acts.machines.pending_reports import PendingReports, reported_key
+from acts.machines.signed_decisions import SignedDecisions, Subject
 from acts.tree.decisions import Decision, PendingApproval, check_version, match_decision, read_decision
 from acts.tree.records import TreePosition
 from acts.tree.signal_records import DecisionAnswer, ForwardedDecision, PendingChanged
@@ -66,6 +67,7 @@ class Approvals:
         self.records: list[dict[str, Any]] = []
         self.expired: str | None = None
         self._check = check
+        self._signing = SignedDecisions(position)
         self._waits: dict[Key, PendingApproval] = {}
         self._settings: dict[Key, Approve] = {}
         self._since: dict[str, str] = {}  # when something began to wait that has not opened yet, or not again
@@ -79,12 +81,13 @@ class Approvals:
 
     def open(
         self, what: str, version: int, settings: Approve, now: str, *, call: str | None = None,
-        instance: str | None = None, about: Mapping[str, Any] | None = None,
+        instance: str | None = None, about: Mapping[str, Any] | None = None, subject: Subject | None = None,
     ) -> list[ApprovalEffect]:  # fmt: skip
-        """Wait for a decision; one that came early may settle it at once."""
+        """Wait for a decision; one that came early may settle it at once. ``subject`` is what it is about."""
         key = (what, call, instance)
         if key in self._waits:  # an edit changed it: what it is about, too
-            self._waits[key] = replace(self._waits[key], version=version, about=about or {})
+            changed = replace(self._waits[key], version=version, about=about or {})
+            self._waits[key] = self._signing.prepare(changed, subject)
             self.reports.has_changes = True
             return []
         since = self._since.pop(_text_key(key), None) or now
@@ -96,7 +99,8 @@ class Approvals:
             deadline = iso(ends)
             out.append(StartTimer(_timer_name(key, deadline), left, f"decision about {call or 'the plan'}"))
         self._settings[key] = settings
-        self._waits[key] = wait = PendingApproval(self.own, what, version, since, call, instance, deadline, about or {})
+        wait = PendingApproval(self.own, what, version, since, call, instance, deadline, about or {})
+        self._waits[key] = wait = self._signing.prepare(wait, subject)
         if _text_key(key) in self._carried:
             self._carried.discard(_text_key(key))
         else:
@@ -123,9 +127,10 @@ class Approvals:
         """Nothing waits any more."""
         return [effect for key in list(self._waits) for effect in self.close(*key)]
 
-    def raise_version(self, version: int) -> None:
-        """Another version waits now; its deadline stays."""
-        self._waits = {key: replace(wait, version=version) for key, wait in self._waits.items()}
+    def raise_version(self, version: int, plan: Subject | None = None) -> None:
+        """Another version waits now, and where the plan waits, ``plan`` is it; its deadline stays."""
+        raised = {key: replace(wait, version=version) for key, wait in self._waits.items()}
+        self._waits = {k: self._signing.prepare(w, plan) if w.what == "plan" else w for k, w in raised.items()}
         self.reports.has_changes = True
 
     def inherit_deadline(self, wait: PendingApproval, calls: Iterable[str]) -> None:
@@ -158,6 +163,7 @@ class Approvals:
             return
         wait = match_decision(self.pending, decision)
         if wait.workflow_id == self.own:
+            self._signing.check(wait, decision)
             self._check(decision)
 
     def decide(
@@ -209,15 +215,18 @@ class Approvals:
     def _in_scope(self, scope: str | None) -> list[PendingApproval]:
         return self.pending if scope in (None, self.own) else self.below.visible(scope)
 
-    def _take(self, wait: PendingApproval, decision: Decision, now: str) -> list[ApprovalEffect]:
+    def _take(
+        self, wait: PendingApproval, decision: Decision, now: str, *, of_engine: bool = False
+    ) -> list[ApprovalEffect]:
         """Take a decision about a wait of this run.
 
         Raises:
-            PlanError: the run cannot carry it out.
+            PlanError: the run cannot carry it out, or it is not signed as it has to be.
         """
+        signed = {} if of_engine else self._signing.check(wait, decision)
         token = self._check(decision)
         if len(self.records) < MAX_RECORDS:
-            self.records.append(decision.record(wait, now))
+            self.records.append({**decision.record(wait, now), **signed})
         self._early.remember(wait)  # what comes after an edit is not about what it made
         out = self.close(wait.what, wait.call, wait.instance) if _closes(decision) else []
         return [*out, Decided(wait, decision, token)]
@@ -230,14 +239,14 @@ class Approvals:
         key = next((key for key, wait in self._waits.items() if _timer_name(key, wait.deadline) == name), None)
         if key is None:
             return []
-        wait, on_timeout = self._waits[key], self._settings[key].onTimeout
-        reason = "nobody decided in time"
+        wait = self._waits[key]
+        on_timeout, reason = self._signing.at_deadline(self._settings[key].onTimeout)
         if on_timeout == "fail":
             self.expired = f"{reason}: {wait}"
             self._settings.pop(key)
             return [*self.close(*key), Decided(wait, Decision("fail", by=ENGINE, reason=reason))]
         try:
-            return self._take(wait, Decision(on_timeout, by=ENGINE, reason=reason), now)
+            return self._take(wait, Decision(on_timeout, by=ENGINE, reason=reason), now, of_engine=True)
         except (PlanError, CallError) as error:
             return [refusal_note(f"decision {on_timeout}", str(error))]
 

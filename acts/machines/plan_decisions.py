@@ -17,6 +17,7 @@ from acts.machines.plan_setup import validate_edit
 from acts.machines.run_commands import Finish
 from acts.plan.validate import ValidatedPlan
 from acts.tree.batches import count_calls, needs_children
+from acts.tree.decision_signature import call_subject
 from acts.tree.decisions import Decision
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class PlanDecisions:
     def ask_about_plan(self, now: str) -> list[Any]:
         """Nothing of the plan runs until a person has approved it."""
         run = self._run
-        return list(run.approvals.open("plan", self.version, run.config.approve, now))
+        return list(run.approvals.open("plan", self.version, run.config.approve, now, subject=self._plan_calls))
 
     def ask_about_call(self, command: AskHuman, now: str) -> list[Any]:
         """A Call runs when a person has approved it."""
@@ -60,9 +61,14 @@ class PlanDecisions:
         return list(
             run.approvals.open(
                 command.what, self.version, run.config.approve, now, call=node.id, instance=node.instance,
-                about=self._about(node, command.call),
+                about=self._about(node, command.call), subject=lambda: call_subject(command.call),
             )
         )  # fmt: skip
+
+    def _plan_calls(self) -> list[Any]:
+        """The Calls as they were written, as the query ``plan`` answers."""
+        plan = self._run.walk.prepared.request.plan
+        return list(plan.calls) if plan is not None else []
 
     def _about(self, node: PlannedCall, call: Mapping[str, Any]) -> dict[str, Any]:
         """What an approval says of a Call: for how many elements, and the hints of its Tool; below the root, its
@@ -151,5 +157,5 @@ class PlanDecisions:
         run.raw = prepared.request.raw
         self._checked = None
         self.version += 1
-        run.approvals.raise_version(self.version)
+        run.approvals.raise_version(self.version, self._plan_calls)
         return out + run.perform(commands, now)

@@ -16,6 +16,7 @@ from copy import deepcopy
 from typing import TYPE_CHECKING, Any, Final
 
 from acts.language.schemas import subschemas, with_null
+from acts.language.secret_references import without_secrets
 from acts.language.tools import META, OPTIONAL, TOOL_ONLY
 from acts.language.values import Json
 
@@ -135,7 +136,8 @@ class _Definitions:
     def add_tool(self, tool: Tool, mode: str, instances: Sequence[str]) -> dict[str, str]:
         """Add a definition of the Tool's Calls; returns a ``$ref`` to it."""
         name = self._reserve_name(f"tool_{tool.name}")
-        full = with_null({**tool.schema, "properties": {**tool.meta, **properties_of(tool.schema)}})
+        own = without_secrets(tool.schema)
+        full = with_null({**own, "properties": {**tool.meta, **properties_of(own)}})
         schema: dict[str, Any] = self.hoist_defs(full, name)
         properties, required = properties_of(schema), required_of(schema)
         call: dict[str, Json] = {"_tool": {"const": tool.name}}

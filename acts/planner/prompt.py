@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from acts.language.messages import Data, Instruction
 from acts.language.references import Path
 from acts.language.scopes import wrap_message
+from acts.language.secret_references import without_secrets
 from acts.language.tools import META
 from acts.language.values import ABSENT, Json
 from acts.plan.context_log import START, Log
@@ -171,7 +172,7 @@ def _describe_tool(tool: Tool) -> str:
     """The Tool that a latent Call is of: its purpose, and what its parameters mean."""
     description = tool.schema.get("description")
     head = f'The tool "{tool.name}": {description}' if isinstance(description, str) else f'The tool "{tool.name}"'
-    parameters = {k: v for k, v in properties_of(tool.schema).items() if k not in META}
+    parameters = {k: v for k, v in properties_of(without_secrets(tool.schema)).items() if k not in META}
     if not any(isinstance(v, dict) and "description" in v for v in parameters.values()):
         return head
     schema = {"type": "object", "properties": parameters, "required": list(parameters)}

@@ -21,7 +21,12 @@ if TYPE_CHECKING:
 
 WORDS: Final = (APPROVE, REJECT, EDIT)
 _TEXTS: Final = ("call", "instance", "workflowId", "by", "reason", "note")
-_KEYS: Final = ("decision", "call", "plan", "with", "version", "workflowId", "instance", "by", "reason", "note")
+_KEYS: Final = (
+    "decision", "call", "plan", "with", "version", "workflowId", "instance", "by", "reason", "note", "signature",
+)  # fmt: skip
+# A signature: when it was made, and its 64 bytes in base64
+_SIGNATURE_KEYS: Final = ("time", "value")
+_MAX_SIGNATURE_TEXT: Final = 100
 # The keys of a decision's record that an agent's context contains
 DECISION_KEYS: Final = ("what", "call", "decision", "by", "reason")
 # Characters of each text of a decision: results and the Web UI show them
@@ -100,6 +105,7 @@ class Decision:
     calls: tuple[Json, ...] | None = None
     call_with: Json = None
     raw: Mapping[str, Any] = field(default_factory=dict)
+    signature: Mapping[str, str] | None = None
 
     def record(self, wait: PendingApproval, date: str) -> dict[str, Any]:
         """The decision as recorded: ``{what, call?, decision, version, by?, reason?, date}``."""
@@ -144,8 +150,17 @@ def read_decision(raw: Json, word: str | None = None) -> Decision:
     calls, with_ = _edited(raw, decision)
     return Decision(
         str(decision), raw.get("call"), raw.get("instance"), raw.get("workflowId"), version, raw.get("by"), reason,
-        calls, with_, raw,
+        calls, with_, raw, _signature(raw.get("signature")),
     )  # fmt: skip
+
+
+def _signature(value: Json) -> Mapping[str, str] | None:
+    if value is None:
+        return None
+    texts = [value.get(key) for key in _SIGNATURE_KEYS] if isinstance(value, dict) else []
+    if not texts or not all(isinstance(text, str) and len(text) <= _MAX_SIGNATURE_TEXT for text in texts):
+        raise DecisionRefused('"signature" is {"time": ISO date, "value": base64 of the signature}')
+    return {key: str(value[key]) for key in _SIGNATURE_KEYS}
 
 
 def _edited(raw: Mapping[str, Any], decision: str) -> tuple[tuple[Json, ...] | None, Json]:

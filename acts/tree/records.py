@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from acts.language.config import DEFAULT_PARALLEL, MAX_PARALLEL, Budget
+from acts.tree.approvers import Approver
 from acts.tree.wire_format import Record, VersionedRecord
 
 # How deep delegates may call delegates, where no budget says otherwise
@@ -39,7 +40,8 @@ class TreePosition(Record):
     ``identity`` is what the ``_id``s of this run's Calls derive from, ``token`` the secret of the tree
     (``tree/identity.py``); a root makes both when it starts. ``startedAt`` is when the run itself was started, by the
     server's clock in microseconds; a run that continues as new keeps it. ``storesValues``: the root began with external
-    storage, so large values of the tree may travel as references.
+    storage, so large values of the tree may travel as references. ``approvers``: who alone may decide, by signed
+    decisions; none: whoever can send one.
     """
 
     ancestors: tuple[str, ...] = ()
@@ -54,6 +56,7 @@ class TreePosition(Record):
     token: str = ""
     startedAt: str = ""
     storesValues: bool = False
+    approvers: tuple[Approver, ...] = ()
 
     @property
     def parent(self) -> str | None:
@@ -105,6 +108,7 @@ class TreePosition(Record):
         return TreePosition(
             depth=self.depth + 1, maxDepth=self.maxDepth, identity=identity, token=self.token,
             storesValues=self.storesValues,
+            approvers=self.approvers,
         )  # fmt: skip
 
 

@@ -23,6 +23,7 @@ from cli.command_errors import EXIT_DONE, CommandError, command_error
 from cli.console import clean, print_err
 from cli.runs import server
 from cli.runs.run_reader import RunReader, open_run
+from cli.runs.signing_key import sign_decision
 from cli.text.problems import problem_blocks, problems_from_json
 
 if TYPE_CHECKING:
@@ -39,7 +40,10 @@ _OPTIONS: Final = {"call": "--call", "instance": "--instance", "workflowId": "--
 
 @dataclass(frozen=True)
 class ApprovalTarget:
-    """The approval of a run that is meant, and who decides. None leaves a field open."""
+    """The approval of a run that is meant, and who decides. None leaves a field open.
+
+    ``key`` is the file of a private key: the decision is signed with it.
+    """
 
     run: str
     call: str | None = None
@@ -48,6 +52,7 @@ class ApprovalTarget:
     version: int | None = None
     by: str | None = None
     reason: str | None = None
+    key: str | None = None
 
     def decision(self, word: str) -> Decision:
         """The decision that ``match_decision`` compares with the approvals."""
@@ -121,6 +126,8 @@ async def send_decision(
     keys |= {"by": target.by, "reason": target.reason}
     decision = {k: v for k, v in keys.items() if v is not None} | content
     waiting = run.other(approval.workflow_id)
+    if target.key is not None:
+        decision = await sign_decision(target.key, waiting, approval, decision)
     try:
         update = waiting.handle.execute_update(DECIDE, decision, rpc_timeout=UPDATE_TIMEOUT)
         return await asyncio.wait_for(update, UPDATE_TIMEOUT.total_seconds() + 1)

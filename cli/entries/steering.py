@@ -22,6 +22,7 @@ from cli.options import (
     Note,
     Reason,
     Run,
+    SigningKey,
     Version,
     WaitingTool,
     WaitsSince,
@@ -58,7 +59,7 @@ def _target(run: str, by: str | None, **fields: Any) -> Any:
 @command
 def approve(
     run: Run, call: Call = None, version: Version = None, by: By = None, note: Note = None, instance: Instance = None,
-    workflow_id: Below = None,
+    workflow_id: Below = None, key: SigningKey = None,
 ) -> ExitCode:  # fmt: skip
     """Approve a plan or a call that waits.
 
@@ -68,31 +69,37 @@ def approve(
     """
     from cli.commands.decide import decide
 
-    target = _target(run, by, call=call, instance=instance, workflow_id=workflow_id, version=version, reason=note)
+    target = _target(
+        run, by, call=call, instance=instance, workflow_id=workflow_id, version=version, reason=note, key=key
+    )
     return decide("approve", target)
 
 
 @command
 def reject(
     run: Run, reason: Reason, call: Call = None, version: Version = None, by: By = None, instance: Instance = None,
-    workflow_id: Below = None,
+    workflow_id: Below = None, key: SigningKey = None,
 ) -> ExitCode:  # fmt: skip
     """Reject a plan or a call that waits, with a reason."""
     from cli.commands.decide import decide
 
-    target = _target(run, by, call=call, instance=instance, workflow_id=workflow_id, version=version, reason=reason)
+    target = _target(
+        run, by, call=call, instance=instance, workflow_id=workflow_id, version=version, reason=reason, key=key
+    )
     return decide("reject", target)
 
 
 @command
 def edit(  # noqa: PLR0913, PLR0917 - each is an option of the command
     run: Run, call: Call = None, file: Edited = None, yes: Yes = False, version: Version = None, by: By = None,
-    note: Note = None, instance: Instance = None, workflow_id: Below = None,
+    note: Note = None, instance: Instance = None, workflow_id: Below = None, key: SigningKey = None,
 ) -> ExitCode:  # fmt: skip
     """Change the plan that waits, or one call, in $EDITOR. The new version then waits for an approval of its own."""
     from cli.commands import edit as implementation
 
-    target = _target(run, by, call=call, instance=instance, workflow_id=workflow_id, version=version, reason=note)
+    target = _target(
+        run, by, call=call, instance=instance, workflow_id=workflow_id, version=version, reason=note, key=key
+    )
     return implementation.edit(target, implementation.EditOptions(file, yes))
 
 

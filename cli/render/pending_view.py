@@ -14,6 +14,7 @@ from typing import Any, Final
 from acts.language.errors import DecisionRefused, truncate
 from acts.language.tools import META
 from acts.language.wire import APPROVE, EDIT, REJECT
+from acts.tree.decision_signature import SIGN
 from acts.tree.decisions import Decision, PendingApproval, match_decision
 from acts.views.state_marks import STATE_MARKS
 from cli.console import clean, compact_json, console
@@ -38,7 +39,8 @@ def decision_command(word: str, run: str, approval: PendingApproval, approvals: 
             parts += ["--instance", approval.instance]
     if word != EDIT:
         parts += ["--version", str(approval.version)]
-    return " ".join(shlex.quote(clean(p)) for p in parts) + (' --reason "…"' if word == REJECT else "")
+    signed = " --key FILE" if SIGN in approval.about else ""
+    return " ".join(shlex.quote(clean(p)) for p in parts) + signed + (' --reason "…"' if word == REJECT else "")
 
 
 def _matches_one(approvals: Sequence[PendingApproval], decision: Decision) -> bool:
@@ -103,7 +105,9 @@ def decision_line(record: Mapping[str, Any]) -> str:
     reason = f": {clean(record['reason'], MAX_REASON)}" if record.get("reason") else ""
     by = clean(record.get("by") or "somebody", 100)
     text = f"{record.get('date')}  {tick}{by} {_PAST.get(word, word)} {what} (version {record.get('version')})"
-    return clean(text) + reason
+    signed = record.get("signed")
+    proof = f", signed with {signed.get('key')}" if isinstance(signed, dict) else ""
+    return clean(text + proof) + reason
 
 
 def print_decisions(records: Any) -> None:

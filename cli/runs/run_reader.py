@@ -110,7 +110,16 @@ class RunReader:
         ``attempt`` from the second one on.
         """
         pending = (await self.describe()).raw_description.pending_activities
-        return {item.activity_id: _activity_facts(item) for item in pending}
+        return {item.activity_id: await self._activity_facts(item) for item in pending}
+
+    async def _activity_facts(self, item: PendingActivityInfo) -> dict[str, Any]:
+        facts: dict[str, Any] = {"taskQueue": item.activity_options.task_queue.name}
+        if item.attempt > 1:
+            failure = await self.client.data_converter.decode_failure(item.last_failure)
+            facts |= {"attempt": item.attempt, "lastFailure": getattr(failure, "message", None) or str(failure)}
+        elif item.state == PENDING_ACTIVITY_STATE_SCHEDULED:
+            facts["isInQueue"] = True
+        return facts
 
     async def exists(self) -> bool:
         """Whether the server has a run of this id."""
@@ -188,9 +197,10 @@ class RunReader:
         from temporalio.common import RawValue
 
         converter = self.client.data_converter
-        (raw,) = await converter.decode(event.input.payloads[:1], [RawValue])  # the metadata of a stored one
-        value = converter.payload_converter.from_payload(raw.payload)
-        return _request_in_input(value, raw.payload.metadata.get(SHARED_KEY))
+        # The metadata count as well: they are encrypted, and stored, with the data
+        [value] = await converter.decode(event.input.payloads[:1], [RawValue])
+        content = converter.payload_converter.from_payload(value.payload)
+        return _request_in_input(content, value.payload.metadata.get(SHARED_KEY))
 
     async def _start_event(self, run_id: str | None) -> Any:
         handle = self.client.get_workflow_handle(self.id, run_id=run_id)
@@ -285,15 +295,6 @@ class RunReader:
 def read_approvals(answer: Any) -> list[PendingApproval] | None:
     """The answer to the query ``pending``; None for anything else."""
     return [PendingApproval.from_json(item) for item in answer] if isinstance(answer, list) else None
-
-
-def _activity_facts(item: PendingActivityInfo) -> dict[str, Any]:
-    facts: dict[str, Any] = {"taskQueue": item.activity_options.task_queue.name}
-    if item.attempt > 1:
-        facts |= {"attempt": item.attempt, "lastFailure": item.last_failure.message}
-    elif item.state == PENDING_ACTIVITY_STATE_SCHEDULED:
-        facts["isInQueue"] = True
-    return facts
 
 
 def _dict_or_none(answer: Any) -> dict[str, Any] | None:

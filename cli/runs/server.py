@@ -110,12 +110,17 @@ async def connect(target: ServerTarget | None = None) -> Client:
     """
     from temporalio.client import Client
 
+    from connection.codec_keys import CodecError
     from connection.converter import client_converter
 
     target = target or find_target()
     try:
+        converter = client_converter()
+    except CodecError as error:
+        raise _codec_error(error) from None
+    try:
         client = Client.connect(
-            **target.config, data_converter=client_converter(), runtime=silent_runtime(), interceptors=_interceptors()
+            **target.config, data_converter=converter, runtime=silent_runtime(), interceptors=_interceptors()
         )
         return await asyncio.wait_for(client, CONNECT_SECONDS)
     except TimeoutError:
@@ -179,14 +184,23 @@ async def for_run(run: str, request: Awaitable[T]) -> T:
     """The answer to a request about one run (or about none: "").
 
     Raises:
-        CommandError: instead of the server's error; a missing run is named.
+        CommandError: instead of the server's error, a missing run being named, and of an answer that needs a key.
     """
     from temporalio.service import RPCError
+
+    from connection.codec_keys import CodecError
 
     try:
         return await request
     except RPCError as error:
         raise explain_rpc_error(error, run) from None
+    except CodecError as error:
+        raise _codec_error(error) from None
+
+
+def _codec_error(error: Exception) -> CommandError:
+    """Payloads that this program cannot encrypt or decrypt."""
+    return command_error(clean(str(error), 500), hint="docs/encryption.md says where keys come from")
 
 
 def explain_rpc_error(error: RPCError, run: str = "") -> CommandError:

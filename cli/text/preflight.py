@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from acts.language.errors import InvalidRequest, Problem, format_choices
 from acts.language.messages import Request, ToolMessage, parse_request
+from acts.language.secret_references import inline_secret_problems
 from acts.language.tools import META, registered_names, undecided_names
 from acts.language.values import Json, pointer
 from acts.plan.validate import validate
@@ -97,6 +98,7 @@ def run_preflight(
         unseen = missing if any(p.fatal and p.code in _DEPENDS_ON_TOOLS for p in problems) else []
         problems = [replace(p, severity="warning") if p.code in _DEPENDS_ON_TOOLS else p for p in problems]
         problems.append(_unseen_tools(request, missing))
+    problems += inline_secret_problems(request)
     return Preflight(problems, tools, (*served, *unsure), request, as_agent, why, tuple(unseen))
 
 

@@ -40,7 +40,7 @@ ALLOWED: dict[str, set[str]] = {
     "cli.entries": {"cli", "cli.commands", "cli.runs", "cli.text", "acts.language"},
     "cli.commands": {
         *("activities", "cli", "cli.dev", "cli.doctor", "cli.render", "cli.runs", "cli.testing", "cli.text"),
-        *_ACTS,
+        *("connection", *_ACTS),
     },
     "cli.doctor": {"activities", "activities.providers", "cli", "cli.runs", "connection", "worker", "acts.tree"},
     "cli.render": {"cli", "cli.runs", "cli.text", *_ACTS},
@@ -104,7 +104,7 @@ def room_of(module: str) -> str:
 
 def production() -> dict[str, Path]:
     """Every module that ships, by its dotted name; packages have nothing in them."""
-    rooms = ("acts", "workflows", "activities", "delegates", "telemetry", "worker_runtime", "cli")
+    rooms = ("acts", "workflows", "activities", "connection", "delegates", "telemetry", "worker_runtime", "cli")
     paths = [path for room in rooms for path in modules(room) if path.name != "__init__.py"]
     return {dotted(path): path for path in (*paths, ROOT / "worker.py")}
 

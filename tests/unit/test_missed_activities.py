@@ -11,6 +11,7 @@ from activities.registry import Registry
 from activities.worker_versions import WorkerVersions, with_hint
 from acts.language.config import Options
 from acts.language.wire import NOT_SERVED
+from connection.codec import UnknownKey
 from workflows.runtime.missed_activities import Miss, miss_of
 
 OPTIONS = Options.model_validate({"retry": {"maxAttempts": 4}})
@@ -30,6 +31,13 @@ def unregistered(text: str) -> BaseException:
     return activity_error(ApplicationError(text, type="NotFoundError"))
 
 
+def undecryptable() -> BaseException:
+    """What the SDK makes of arguments that the codec cannot decrypt."""
+    failed = ApplicationError("Failed decoding arguments")
+    failed.__cause__ = ApplicationError("encrypted with the key 'k2'", type=UnknownKey.__name__)
+    return activity_error(failed)
+
+
 FAILURES: list[tuple[BaseException, Miss | None]] = [
     (activity_error(ApplicationError("no", DETAIL, type=NOT_SERVED)), Miss("no", 2, "0a", ("0a", "0b"))),
     (unregistered("Activity function x for workflow y is not registered on this worker, available"), Miss("", 4)),
@@ -39,6 +47,7 @@ FAILURES: list[tuple[BaseException, Miss | None]] = [
     (activity_error(ApplicationError("the card is not registered", type="declined")), None),
     (activity_error(None), None),
     (ApplicationError("no", DETAIL, type=NOT_SERVED), Miss("no", 2, "0a", ("0a", "0b"))),  # of a local activity
+    (undecryptable(), Miss("", 4, "", ("workers with the key",))),
     (ValueError("x is not registered on this worker"), None),
 ]
 

@@ -1,5 +1,7 @@
 """Activities that a worker took but does not have: another worker of the queue may have them.
 
+A worker that lacks a secret (``activities/secret_interceptor.py``) or the key of the payloads counts as one, too.
+
 While workers of several versions poll one queue, as in every rolling deploy, any of them may take any Call. Such a
 *miss* is no attempt of the Tool: the Activity is scheduled again, with the attempts that are left, until a worker that
 has it takes it. Where none comes, the Call fails with ``NotServed`` and names the workers that took it.
@@ -17,7 +19,7 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError
 
 from acts.language.errors import CallError, truncate
-from acts.language.wire import NOT_SERVED
+from acts.language.wire import NOT_SERVED, UNKNOWN_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,6 +68,9 @@ def miss_of(error: BaseException | None, options: Options) -> Miss | None:
         detail = cause.details[0].get("miss")
         if isinstance(detail, dict):
             return Miss(cause.message, detail["attempt"], detail["version"], tuple(detail["polling"]))
+    origin = cause.__cause__
+    if isinstance(origin, ApplicationError) and origin.type == UNKNOWN_KEY:  # its payloads could not be decrypted
+        return Miss(origin.message, options.retry.maxAttempts, polling=("workers with the key",))
     if _NOT_REGISTERED.search(cause.message):  # it had all its attempts, and what they came to is not known
         return Miss(cause.message, options.retry.maxAttempts)
     return None

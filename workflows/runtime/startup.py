@@ -14,6 +14,7 @@ from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_
 
 from acts.language.errors import InvalidRequest, Problem, truncate
 from acts.language.messages import ToolMessage, read_request
+from acts.language.secret_references import inline_secret_problems
 from acts.language.tools import read_tools, registered_names, undecided_names
 from acts.language.values import pointer
 from acts.language.wire import (
@@ -27,6 +28,7 @@ from acts.language.wire import (
 from acts.tree.delegation import merged_tool, resolved_upfront, upfront_context
 from acts.tree.identity import root_identity, tree_token
 from acts.tree.records import Capabilities, TreePosition
+from workflows.runtime.approver_look_up import look_up_approvers
 from workflows.runtime.lifeline import exact_date
 from workflows.runtime.payload_limits import share_storage
 
@@ -58,6 +60,8 @@ async def complete_position(position: TreePosition, start: RawValue) -> TreePosi
     if position.is_root and not position.token:
         token = tree_token(position.identity, start.payload.data)
         position = position.model_copy(update={"token": token})
+    if position.is_root and not position.startedAt and not position.approvers:
+        position = position.model_copy(update={"approvers": await look_up_approvers()})
     if not position.startedAt:
         position = position.model_copy(update={"startedAt": exact_date(info.workflow_start_time)})
     return share_storage(position)
@@ -84,6 +88,8 @@ async def _origin() -> str:
 async def prepare_request(raw: dict[str, Any], position: TreePosition) -> tuple[dict[str, Any], Request, Capabilities]:
     """A Request with what its delegates resolve upfront, read; and what the worker serves."""
     parsed = read_request(raw)
+    if problems := inline_secret_problems(parsed):
+        raise InvalidRequest(problems)
     accounts = position.with_budget(workflow.info().workflow_id, parsed.config.budget).accounts
     needs_price = any(account.limits.cost is not None for account in accounts)
     capabilities = await look_up(parsed, needs_price=needs_price)

@@ -1,0 +1,278 @@
+"""Secrets by reference: which parameters they fill, where they are found, and what their masks cover."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import dataclasses
+import json
+import logging
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from urllib.parse import quote, quote_plus
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+from temporalio.testing import ActivityEnvironment
+
+from activities.registry import Registry
+from activities.secret_interceptor import SecretInterceptor
+from activities.secret_source import SecretMissing, SecretSettingsError, SecretSource, check_tools
+from acts.language.config import Options
+from acts.language.messages import read_request
+from acts.language.secret_masks import MASK, MIN_LENGTH, SecretMasks
+from acts.language.secret_references import inline_secret_problems, put_secrets, secret_parameters
+from acts.language.tools import parameter_schema, read_tool
+from acts.plan.validate import validate
+from acts.planner.answer_schema import compose_solution_schema
+from acts.tree.plan_request import tool_messages
+from worker_runtime.log_guard import LogGuard
+from workflows.runtime.missed_activities import miss_of
+
+Json = Any
+REFERENCE = {"$secret": "stripe"}
+TOOL = {
+    "type": "object",
+    "properties": {
+        "_tool": {"const": "pay"}, "_activity": {"const": "pay"}, "_outputPath": {"type": "string"},
+        "amount": {"type": "number"}, "apiKey": {"const": REFERENCE, "description": "the key"},
+        "headers": {"const": {"x": [1, REFERENCE]}}, "fixed": {"const": {"$secret": 1}},
+    },
+    "required": ["amount", "apiKey"],
+}  # fmt: skip
+
+secrets = st.text(min_size=MIN_LENGTH, max_size=40).filter(lambda s: len(s.strip()) >= MIN_LENGTH)
+PRINTED = {
+    "as it is": lambda s: s,
+    "as JSON": json.dumps,
+    "as JSON in JSON": lambda s: json.dumps(json.dumps(s)),
+    "by repr": repr,
+    "in a URL": quote,
+    "in a form": quote_plus,
+    "in base64": lambda s: base64.b64encode(s.encode()).decode(),
+    "in base64 for a URL": lambda s: base64.urlsafe_b64encode(s.encode()).decode(),
+    "as basic authorization": lambda s: "Basic " + base64.b64encode(f"user:{s}".encode()).decode(),
+}
+
+
+@pytest.mark.parametrize("form", ["as it is", "as JSON", "by repr", "in a URL", "in a form"])
+@given(secret=secrets, before=st.text(max_size=5), after=st.text(max_size=5))
+def test_what_is_printed_of_a_secret_is_masked(form: str, secret: str, before: str, after: str) -> None:
+    masks, printed = SecretMasks([secret]), PRINTED[form](secret)
+    masked = masks.mask_text(f"{before}{printed}{after}")
+    assert masks.is_in_text(f"{before}{printed}{after}")
+    assert MASK in masked
+    assert secret not in masked or secret in MASK
+
+
+@pytest.mark.parametrize("form", ["in base64", "in base64 for a URL", "as basic authorization"])
+@given(secret=st.text(min_size=8, max_size=40).filter(lambda s: len(s.strip()) >= 8))
+def test_of_base64_no_more_is_left_than_the_characters_at_its_ends(form: str, secret: str) -> None:
+    printed = PRINTED[form](secret)
+    masked = SecretMasks([secret]).mask_text(printed)
+    assert MASK in masked
+    assert len(masked.removeprefix("Basic ").replace(MASK, "")) <= 12
+
+
+@given(secret=secrets, value=st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=9),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3), max_leaves=8,
+))  # fmt: skip
+def test_a_result_is_masked_in_texts_and_keys_and_is_else_the_same(secret: str, value: Json) -> None:
+    masks = SecretMasks([secret])
+    if not masks.is_in_bytes(json.dumps(value).encode()):
+        assert masks.mask_value(value) == value
+    masked = masks.mask_value({"own": value, secret: [f"<{secret}>", 1]})
+    assert secret not in json.dumps(masked, ensure_ascii=False)
+    for is_ascii in (True, False):
+        assert masks.is_in_bytes(json.dumps({"x": [secret]}, ensure_ascii=is_ascii).encode())
+
+
+def test_a_number_that_is_a_secret_is_masked_and_short_secrets_are_not_looked_for() -> None:
+    assert SecretMasks(["12345678"]).mask_value({"pin": 12345678, "n": 5}) == {"pin": MASK, "n": 5}
+    assert SecretMasks(["12"]).mask_value({"n": "12"}) == {"n": "12"}
+
+
+def test_lines_of_a_long_secret_are_masked_on_their_own() -> None:
+    pem = "-----BEGIN KEY-----\nMIIBVgIBADANBgkqhkiG9w0BAQEFAASCAUAwggE8\nshort\n"
+    assert SecretMasks([pem]).mask_text("at MIIBVgIBADANBgkqhkiG9w0BAQEFAASCAUAwggE8!") == f"at {MASK}!"
+
+
+def test_log_lines_their_arguments_and_tracebacks_are_masked(caplog: pytest.LogCaptureFixture) -> None:
+    guard, logger = LogGuard(), logging.getLogger("guarded")
+    with guard.watch():
+        guard.announce(["secret-of-ours"])
+        logger.warning("with %s and %d", "secret-of-ours", 1)
+        try:
+            raise ValueError("secret-of-ours")  # noqa: TRY301 - what a Tool does
+        except ValueError:
+            logger.exception("failed")
+        logger.warning("plain %s", "text")
+    assert "secret-of-ours" not in caplog.text
+    assert f"with {MASK} and 1" in caplog.text
+    assert f"ValueError: {MASK}" in caplog.text
+    assert "plain text" in caplog.text
+
+
+def test_with_encrypted_payloads_the_sdk_logs_no_text_of_a_failure(caplog: pytest.LogCaptureFixture) -> None:
+    with LogGuard(hides_failures=True).watch():
+        try:
+            try:
+                raise KeyError("planted-cause")  # noqa: TRY301 - what a Tool does
+            except KeyError as error:
+                raise ApplicationError("planted-text", type="broken") from error
+        except ApplicationError:
+            logging.getLogger("temporalio.activity").warning("Completing activity as failed", exc_info=True)
+            logging.getLogger("own").warning("my own line", exc_info=True)
+    sdk, own = caplog.text.split("my own line")
+    assert "planted" not in sdk.replace('("planted-cause")', "").replace('("planted-text"', "")  # lines of this file
+    assert "KeyError" in sdk
+    assert "broken" in sdk
+    assert "planted-text" in own
+
+
+def test_only_parameters_that_a_tool_fixes_are_filled() -> None:
+    fixed = secret_parameters(TOOL)
+    assert set(fixed) == {"apiKey", "headers"}
+    filled = {k: put_secrets(v, {"stripe": "sk"}) for k, v in fixed.items()}
+    assert filled == {"apiKey": "sk", "headers": {"x": [1, "sk"]}}
+
+
+def context(*calls: Json) -> list[Json]:
+    return [{"type": "tool", "tool": "pay"}, {"type": "plan", "plan": list(calls)}]
+
+
+@pytest.mark.parametrize("value", [REFERENCE, "sk_live", None, "†state.x"])
+def test_no_call_may_have_a_secret_parameter_nor_needs_it(value: Json) -> None:
+    call = {"_tool": "pay", "amount": 5, "_outputPath": "†state.paid"}
+    state = {"type": "state", "state": {"x": 1}}
+    assert validate({"context": [state, *context(call)]}, {"pay": TOOL}, ["pay"]) == []
+    problems = validate({"context": [state, *context({**call, "apiKey": value})]}, {"pay": TOOL}, ["pay"])
+    assert [(p.code, p.pointer) for p in problems] == [("schemaMismatch", "/context/2/plan/0/apiKey")]
+
+
+def test_a_reference_in_a_call_is_data_like_any_other() -> None:
+    schema = {"type": "object", "properties": {"_tool": {"const": "pay"}, "value": True}}
+    call = {"_tool": "pay", "value": REFERENCE, "_outputPath": "†state.x"}
+    open_schema = {**schema, "properties": {**schema["properties"], "_outputPath": True}}
+    assert validate({"context": context(call)}, {"pay": open_schema}, ["pay"]) == []
+    assert secret_parameters(open_schema) == {}
+
+
+def test_no_model_is_shown_a_secret_parameter() -> None:
+    tool, problems = read_tool("pay", TOOL)
+    assert tool is not None
+    assert problems == []
+    shown = json.dumps(compose_solution_schema({"pay": tool}, None))
+    assert "apiKey" not in shown
+    assert "stripe" not in shown
+    assert "amount" in shown
+    assert parameter_schema(TOOL)["required"] == ["amount"]
+
+
+@pytest.mark.parametrize("tool", [TOOL, {"other": {"type": "object", "properties": {"k": {"const": REFERENCE}}}}])
+def test_a_tool_of_a_request_cannot_name_a_secret(tool: Json) -> None:
+    problem, *_ = inline_secret_problems(read_request({"context": [{"type": "tool", "tool": tool}]}))
+    assert (problem.code, problem.pointer) == ("secretNotAllowed", "/context/0/tool")
+    assert '"stripe"' in problem.message
+    assert "ACTS_TOOLS" in (problem.hint or "")
+    assert inline_secret_problems(read_request({"context": [{"type": "tool", "tool": "pay"}]})) == []
+
+
+CALL = {"_tool": "pay", "_id": "1", "_outputPath": "†state.x", "amount": 5}
+STRICT = {**TOOL, "properties": {**TOOL["properties"], "url": {"const": "https://api.example"}}}
+
+
+def fill(call: Json, schema: Json, kind: str = "pay", *, tools: Json = None) -> Json:
+    """The Call that the Activity of this type would get."""
+
+    @activity.defn(name="pay")
+    async def pay(call: Json, tool: Json, context: Json) -> None: ...
+
+    registry = Registry({"pay": STRICT} if tools is None else tools, (pay,))
+    announced: list[str] = []
+    interceptor = SecretInterceptor(registry, SecretSource(prefix="TEST_"), announced.extend)
+    environment = ActivityEnvironment()
+    environment.info = dataclasses.replace(environment.info, activity_type=kind)
+
+    async def run() -> Json:
+        args, _ = await interceptor.fill([call, schema, []], secret_parameters(schema))
+        assert announced == ["sk_live_planted"]
+        return args[0]
+
+    return asyncio.run(environment.run(run))
+
+
+def named(schema: Json) -> Json:
+    """As an agent passes a Tool on to the run of a tick."""
+    return tool_messages([SimpleNamespace(tool=SimpleNamespace(name="pay", schema=schema))])[0]["tool"]  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize("schema", [STRICT, named(STRICT), {**STRICT, "_scopes": ["state"]}])
+def test_a_call_gets_the_secrets_of_its_tool(schema: Json, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEST_STRIPE", "sk_live_planted")
+    assert fill(CALL, schema) == {**CALL, "apiKey": "sk_live_planted", "headers": {"x": [1, "sk_live_planted"]}}
+    assert fill({**CALL, "url": "https://api.example"}, schema)["apiKey"] == "sk_live_planted"
+
+
+@pytest.mark.parametrize(
+    ("call", "schema", "kind", "tools", "says"),
+    [
+        (CALL, TOOL, "pay", None, "is not the one that this worker has loaded"),  # a fixed URL was left out
+        (CALL, {**STRICT, "properties": {**STRICT["properties"], "amount": True}}, "pay", None, "is not the one"),
+        (CALL, STRICT, "echo", None, "is not the one"),
+        (CALL, STRICT, "pay", {}, "this worker has not loaded it: load it with"),
+        ({**CALL, "_tool": "other"}, STRICT, "pay", None, "has not loaded it"),
+        ({**CALL, "url": "https://evil.example"}, STRICT, "pay", None, "does not fit the tool"),
+        ({**CALL, "amount": "x"}, STRICT, "pay", None, "does not fit the tool"),
+        ({**CALL, "apiKey": "mine"}, STRICT, "pay", None, "does not fit the tool"),
+        ("a text", STRICT, "pay", None, "a Call with secrets is a dict"),
+    ],
+)
+def test_who_schedules_an_activity_cannot_choose_where_a_secret_goes(
+    call: Json, schema: Json, kind: str, tools: Json, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TEST_STRIPE", "sk_live_planted")
+    with pytest.raises(ApplicationError, match=says) as caught:
+        fill(call, schema, kind, tools=tools)
+    assert caught.value.type in ("SecretRefused", "NotServed")
+
+
+def test_a_secret_that_is_missing_is_a_miss_and_no_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TEST_STRIPE", raising=False)
+    with pytest.raises(ApplicationError, match='tool "pay": the secret "stripe" is missing: TEST_STRIPE') as caught:
+        fill(CALL, STRICT)
+    miss = miss_of(caught.value, Options())
+    assert miss is not None
+    assert miss.polling
+
+
+def test_secrets_are_files_of_a_folder_or_variables(tmp_path: Path) -> None:
+    (tmp_path / "stripe").write_text("sk_live \n", "utf-8")
+    (tmp_path / "empty").write_text("\n", "utf-8")
+    (tmp_path / "bytes").write_bytes(b"\xff\xfe")
+    outside = tmp_path.parent / "outside"
+    outside.write_text("x", "utf-8")
+    folder = SecretSource(folder=tmp_path)
+    assert folder.read("stripe") == "sk_live "
+    for name, says in (("empty", "is empty"), ("bytes", "not text"), ("none", "No such file"), ("../outside", "name")):
+        with pytest.raises(SecretMissing, match=says):
+            folder.read(name)
+    variables = SecretSource(prefix="ACTS_SECRET_")
+    assert variables.read("my.key-2", {"ACTS_SECRET_MY_KEY_2": "v"}) == "v"
+    with pytest.raises(SecretMissing, match="ACTS_SECRET_NONE is not set"):
+        variables.read("none", {})
+    with pytest.raises(SecretMissing, match="ACTS_SECRETS is not set"):
+        SecretSource().read("stripe")
+
+
+def test_a_worker_says_at_its_start_which_secrets_are_missing_and_which_are_in_the_wrong_place(tmp_path: Path) -> None:
+    (line,) = check_tools({"pay": TOOL}, SecretSource(folder=tmp_path))
+    assert line.startswith('tool "pay": the secret "stripe" is missing')
+    wrong = {"type": "object", "properties": {"a": {"properties": {"b": {"const": REFERENCE}}}}}
+    with pytest.raises(SecretSettingsError, match='tool "bad" names a secret in another place'):
+        check_tools({"bad": wrong}, SecretSource(folder=tmp_path))

@@ -1,0 +1,240 @@
+"""Signed decisions: who may decide where a tree has approvers, and that a signature fits one decision of one wait."""
+
+from __future__ import annotations
+
+import base64
+import json
+import stat
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from acts.language.config import Approve
+from acts.language.errors import DecisionRefused
+from acts.machines.approval_effects import Decided
+from acts.machines.approvals import Approvals
+from acts.tree.approvers import Approver, ApproversError, read_approvers
+from acts.tree.decision_signature import SIGN, check_signature, digest, fingerprint, make_statement
+from acts.tree.decisions import Decision, PendingApproval, read_decision
+from acts.tree.records import TreePosition
+from cli.command_errors import CommandError
+from cli.runs.signing_key import create_key, read_key
+
+Json = Any
+ADA, BOB = Ed25519PrivateKey.from_private_bytes(bytes(32)), Ed25519PrivateKey.from_private_bytes(b"b" * 32)
+NOW = "2026-01-31T12:00:00.000Z"
+
+
+def public(key: Ed25519PrivateKey) -> str:
+    return base64.b64encode(key.public_key().public_bytes_raw()).decode()
+
+
+APPROVERS = read_approvers(
+    {"ada": [public(BOB), public(ADA)], "bob": {"keys": public(BOB), "tools": ["refund"], "plans": False}}
+)
+POSITION = TreePosition(identity="run/1", approvers=APPROVERS)
+WAIT = PendingApproval(
+    "run", "call", 1, NOW, "2:refund", "A", about={SIGN: {"challenge": "c" * 32, "subject": digest({"amount": 5})}}
+)
+
+
+def sign(wait: PendingApproval, raw: Json, key: Ed25519PrivateKey = ADA, time: str = NOW) -> Json:
+    value = key.sign(make_statement(wait, read_decision(raw), time))
+    return {**raw, "signature": {"time": time, "value": base64.b64encode(value).decode()}}
+
+
+words = st.sampled_from(
+    [
+        {"decision": "approve", "by": "ada"},
+        {"decision": "approve", "by": "ada", "note": "fine"},
+        {"decision": "reject", "by": "ada", "reason": "no"},
+        {"decision": "edit", "by": "ada", "call": "2:refund", "with": {"_tool": "refund", "amount": 4}},
+        {"decision": "edit", "by": "ada", "plan": [{"_tool": "refund"}]},
+    ]
+)
+texts = st.text(max_size=8)
+# What an attacker may change about a wait, or about the decision
+OTHER_WAITS = st.sampled_from(
+    [
+        replace(WAIT, workflow_id="other"), replace(WAIT, version=2), replace(WAIT, call="3:refund"),
+        replace(WAIT, what="scopes"), replace(WAIT, about={SIGN: {**WAIT.about[SIGN], "challenge": "d" * 32}}),
+        replace(WAIT, about={SIGN: {**WAIT.about[SIGN], "subject": digest({"amount": 6})}}),
+    ]
+)  # fmt: skip
+
+
+@given(words)
+def test_what_an_approver_has_signed_holds_and_the_record_can_be_checked_again(raw: Json) -> None:
+    signed = sign(WAIT, raw)
+    record = check_signature(APPROVERS, WAIT, read_decision(signed))
+    assert record["key"] == fingerprint(ADA.public_key().public_bytes_raw())
+    assert record == {**record, "time": NOW, "signature": signed["signature"]["value"], **WAIT.about[SIGN]}
+
+
+@given(words, OTHER_WAITS)
+def test_a_signature_fits_no_other_wait(raw: Json, other: PendingApproval) -> None:
+    with pytest.raises(DecisionRefused, match="does not hold"):
+        check_signature(APPROVERS, other, read_decision(sign(WAIT, raw)))
+
+
+@given(words, words, texts)
+def test_a_signature_fits_no_other_decision(raw: Json, other: Json, text: str) -> None:
+    assume(other != raw)
+    signed = sign(WAIT, raw)
+    for changed in (
+        {**other, "signature": signed["signature"]},
+        {**signed, "reason": f"{text}!"},
+        {**signed, "signature": {**signed["signature"], "time": f"{NOW}{text}!"}},
+    ):
+        with pytest.raises(DecisionRefused, match="does not hold"):
+            check_signature(APPROVERS, WAIT, read_decision(changed))
+
+
+@given(st.binary(max_size=70))
+def test_no_other_bytes_are_a_signature(value: bytes) -> None:
+    raw = {"decision": "approve", "by": "ada"}
+    forged = {**raw, "signature": {"time": NOW, "value": base64.b64encode(value).decode()}}
+    with pytest.raises(DecisionRefused, match="does not hold"):
+        check_signature(APPROVERS, WAIT, read_decision(forged))
+
+
+@pytest.mark.parametrize(
+    ("wait", "raw", "key", "says"),
+    [
+        (WAIT, {"by": "ada"}, None, "has to be signed; approvers: ada, bob; sign with: acts approve --key FILE"),
+        (WAIT, {"by": "eve"}, ADA, "'eve', who is no approver of this run"),
+        (WAIT, {}, ADA, "None, who is no approver"),
+        (WAIT, {"by": "bob"}, ADA, 'no key of "bob" has signed'),
+        (replace(WAIT, call="2:pay"), {"by": "bob"}, BOB, 'may not decide about calls of the tool "pay"'),
+        (replace(WAIT, call=None, what="plan"), {"by": "bob"}, BOB, "may not decide about whole plans"),
+    ],
+)
+def test_who_may_not_decide_is_told_why(
+    wait: PendingApproval, raw: Json, key: Ed25519PrivateKey | None, says: str
+) -> None:
+    raw = {"decision": "approve", **raw}
+    decision = read_decision(raw if key is None else sign(wait, raw, key))
+    with pytest.raises(DecisionRefused, match=says):
+        check_signature(APPROVERS, wait, decision)
+
+
+def opened(position: TreePosition = POSITION, own: str = "run", since: str = NOW, **settings: Json) -> Approvals:
+    approvals = Approvals(own, position, lambda _: None)
+    approvals.open("call", 1, Approve(**settings), since, call="2:refund", subject=lambda: {"amount": 5})
+    approvals.flush()
+    return approvals
+
+
+def decided(effects: list[Any]) -> list[str]:
+    return [e.decision.decision for e in effects if isinstance(e, Decided)]
+
+
+def test_a_run_with_approvers_takes_signed_decisions_only_and_records_who_signed() -> None:
+    approvals = opened()
+    (wait,) = approvals.pending
+    assert decided(approvals.decide({"by": "ada"}, "approve", NOW)) == []
+    raw = {"decision": "approve", "by": "ada", "call": "2:refund", "version": 1}
+    with pytest.raises(DecisionRefused, match="has to be signed"):
+        approvals.judge(raw, has_children=False)
+    approvals.judge(sign(wait, raw), has_children=False)
+    assert decided(approvals.decide(sign(wait, raw), None, NOW, update="u")) == ["approve"]
+    (record,) = approvals.records
+    assert (record["by"], record["signed"]["key"]) == ("ada", fingerprint(ADA.public_key().public_bytes_raw()))
+
+
+def test_a_signature_cannot_be_sent_again() -> None:
+    (wait,) = opened().pending
+    signed = sign(wait, {"decision": "approve", "by": "ada"})
+    for other in (
+        opened(TreePosition(identity="run/2", approvers=APPROVERS)),
+        opened(own="run/x"),
+        opened(since="2026-01-31T12:00:01.000Z"),
+    ):
+        assert decided(other.decide(signed, None, NOW, update="u")) == []
+    assert decided(opened().decide(signed, None, NOW, update="u")) == ["approve"]
+
+
+def test_an_edit_changes_what_is_signed() -> None:
+    approvals = opened()
+    (before,) = approvals.pending
+    approvals.open("call", 2, Approve(), NOW, call="2:refund", subject=lambda: {"amount": 6})
+    (after,) = approvals.pending
+    assert (after.version, after.about[SIGN]["subject"]) == (2, digest({"amount": 6}))
+    raw = {"decision": "approve", "by": "ada"}
+    assert decided(approvals.decide(sign(before, raw), None, NOW, update="u")) == []
+    assert decided(approvals.decide(sign(after, raw), None, NOW, update="v")) == ["approve"]
+
+
+@pytest.mark.parametrize(("word", "becomes"), [("approve", "reject"), ("reject", "reject"), ("fail", "fail")])
+def test_a_deadline_never_approves_in_the_place_of_an_approver(word: str, becomes: str) -> None:
+    signed, plain = (opened(p, timeout=10, onTimeout=word) for p in (POSITION, TreePosition(identity="run/1")))
+    timer = f'["call", "2:refund", null] {signed.pending[0].deadline}'
+    assert decided(signed.on_timer(timer, NOW)) == [becomes]
+    assert decided(plain.on_timer(timer, NOW)) == [word]
+
+
+def test_without_approvers_nothing_is_signed_and_records_are_as_before() -> None:
+    approvals = opened(TreePosition(identity="run/1"))
+    assert approvals.pending[0].about == {}
+    assert decided(approvals.decide({"by": "anybody"}, "approve", NOW)) == ["approve"]
+    assert "signed" not in approvals.records[0]
+    assert "approvers" not in TreePosition(identity="run/1").to_json()
+
+
+def test_the_approvers_travel_with_the_tree() -> None:
+    for below in (POSITION.child("r"), POSITION.delegate("r"), POSITION.detached("x")):
+        assert TreePosition.from_json(below.to_json()).approvers == APPROVERS
+
+
+def test_keys_are_read_in_base64_and_in_pem() -> None:
+    pem = ADA.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+    assert read_approvers({"ada": pem.decode()}) == read_approvers({"ada": {"keys": [public(ADA)]}})
+    assert read_approvers({"ada": public(ADA)}) == (Approver(name="ada", keys=(public(ADA),)),)
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ([], "object of name to public key"),
+        ({}, "1 to 100 names"),
+        ({"ada": "AAAA"}, 'the approver "ada": a public key is Ed25519'),
+        ({"ada": "-----BEGIN PUBLIC KEY-----\nx\n-----END PUBLIC KEY-----"}, "Ed25519"),
+        ({"ada": []}, "a public key, or a list of 1 to 10"),
+        ({"ada": {"key": public(ADA)}}, "unknown key key; allowed: keys, tools, plans"),
+        ({"ada": {"keys": public(ADA), "tools": "refund"}}, '"tools" is a list'),
+        ({"ada": {"keys": public(ADA), "plans": 1}}, '"plans" is true or false'),
+    ],
+)
+def test_approvers_that_cannot_be_used_are_named(content: Json, says: str) -> None:
+    with pytest.raises(ApproversError, match=says):
+        read_approvers(content)
+
+
+@pytest.mark.parametrize(
+    "value", ["x", {}, {"time": "t"}, {"time": 1, "value": "x"}, {"time": "t", "value": "x" * 101}]
+)
+def test_a_malformed_signature_is_refused(value: Json) -> None:
+    with pytest.raises(DecisionRefused, match='"signature" is'):
+        read_decision({"decision": "approve", "signature": value})
+
+
+def test_a_private_key_is_written_once_for_its_owner(tmp_path: Path) -> None:
+    file = tmp_path / "ada.pem"
+    key = create_key(file)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert read_key(str(file)).public_key().public_bytes_raw() == key
+    with pytest.raises(FileExistsError):
+        create_key(file)
+    for name, content in (("text", "x"), ("none", None)):
+        if content is not None:
+            (tmp_path / name).write_text(content, "utf-8")
+        with pytest.raises(CommandError, match=r"no private key|cannot be read"):
+            read_key(str(tmp_path / name))
+    assert json.dumps(APPROVERS[0].to_json())
+    assert isinstance(read_decision({}, "approve"), Decision)
