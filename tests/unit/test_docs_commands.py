@@ -17,7 +17,7 @@ from tools.check_links import markdown_files
 ROOT = Path(__file__).parents[2]
 PROGRAM: Any = typer.main.get_command(app)
 # In a code span or a line of a code block
-SPAN = re.compile(r"`(?:[A-Z_]+=\S+ )*(acts [^`]+)`")
+SPAN = re.compile(r"`(?:[A-Z_]+=\S+ )*(acts [^`]*[^` ])`")
 LINE = re.compile(r"^\s*(?:\$ )?(?:[A-Z_]+=\S+ )*(acts [a-z].*)$")
 # Where a command ends and the shell, or the reader's imagination, begins
 END = re.compile(r"\s(?:#|\||>|&&|…)|;")
