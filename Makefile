@@ -13,7 +13,7 @@ PYTEST_ARGS ?= -n 3 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: demo test setup dev check bench bench-comeback bench-large bench-planning rolling flood fuzz fuzz-minute soak \
-	soak-minute mcp-servers live-smoke clean help
+	soak-minute mcp-servers live-smoke docs clean help
 
 # Of `make soak` and `make fuzz`
 SECONDS ?= 60
@@ -30,11 +30,12 @@ setup: $(STAMP) ## create .venv with the pinned dependencies
 dev: setup ## start server, Web UI and worker, with state kept in .acts/
 	$(BIN)/acts dev
 
-check: setup ## lint, format, types, dead links
+check: setup ## lint, format, types, dead links, the site of the docs
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m tools.check_links
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --clean
 
 bench: setup ## print figures
 	$(BIN)/python -m benchmarks
@@ -80,8 +81,11 @@ mcp-servers: setup ## install MCP reference servers into .mcp-servers/, and run 
 live-smoke: setup ## ask each model provider that has a key, and print what it takes (costs a few cents)
 	$(BIN)/python -m tools.live_smoke
 
+docs: setup ## build the documentation as a site into site/, to be opened from disk; nothing is fetched
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --clean
+
 clean: ## remove .venv and caches; the state in .acts/ stays
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 help: ## this list
