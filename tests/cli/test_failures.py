@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 from temporalio.client import Client, WorkflowFailureError
 
-from cli.render.tables import MAX_FAILURES, failure_blocks, instances_table
+from cli.render.tables import MAX_FAILURES, failure_blocks, instances_table, print_outcome
 from cli.runs.run_outcome import Outcome
 from cli.text.preflight import EXAMPLES
 from tests.cli.conftest import Acts, new_name
@@ -98,3 +98,13 @@ def test_the_first_of_very_many_failures_are_listed_and_the_others_counted() -> 
     blocks = failure_blocks(Outcome("failed", {"errors": errors}))
     assert (len(blocks), blocks[-1].head) == (MAX_FAILURES + 1, "… and 3 more failures; --json has all")
     assert len(failure_blocks(Outcome("failed", {"errors": errors[:MAX_FAILURES]}))) == MAX_FAILURES
+
+
+def test_a_hundred_instances_take_a_screen_and_not_three(capsys: pytest.CaptureFixture[str]) -> None:
+    instances = {f"c{n}": {"status": "completed", "errors": []} for n in range(100)}
+    instances["c77"] = {"status": "failed", "errors": [{"call": "1:x", "code": "c", "message": "no money"}]}
+    print_outcome(Outcome("partial", {"instances": instances, "state": {}}), "run")
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) < 30
+    assert any("c77" in line and "no money" in line for line in lines)
+    assert "… and 81 more: 81 completed" in lines[-1]
