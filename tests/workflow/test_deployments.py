@@ -7,6 +7,7 @@ import uuid
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from temporalio.client import Client
 from temporalio.common import WorkerDeploymentVersion
 
 from cli.dev.temporal_server import DevServer, find_program
+from tests.support import assert_eventually
 from tests.workflow.foreign import Foreign, call, ended, failure, of_type, phase
 from tests.workflow.test_rolling_workers import NEW, OLD, Workers, registered
 
@@ -53,10 +55,16 @@ async def temporal(server: DevServer, *arguments: str) -> None:
 
 
 async def make_current(server: DevServer, version: WorkerDeploymentVersion) -> None:
-    await temporal(
-        server, "worker", "deployment", "set-current-version", "--yes",
-        "--deployment-name", version.deployment_name, "--build-id", version.build_id,
-    )  # fmt: skip
+    """The server refuses it until it has seen the version poll all queues that the current one polls."""
+
+    async def is_current() -> bool:
+        await temporal(
+            server, "worker", "deployment", "set-current-version", "--yes",
+            "--deployment-name", version.deployment_name, "--build-id", version.build_id,
+        )  # fmt: skip
+        return True
+
+    await assert_eventually(is_current, within=timedelta(seconds=SECONDS), why="the version is current")
 
 
 async def builds(user: Foreign, id_: str) -> set[str]:
@@ -105,7 +113,8 @@ async def test_a_waiting_plan_is_moved_to_a_version_and_ends_there(
         await make_current(server, build(queue, "2"))
         await older.aclose()
         await temporal(
-            server, "workflow", "update-options", "--workflow-id", waiting.id,
+            server, "workflow", "update-options", "--yes", "--reason", "1 is retired",
+            "--query", f"RootWorkflowId = '{waiting.id}' AND ExecutionStatus = 'Running'",
             "--versioning-override-behavior", "one_time",
             "--versioning-override-deployment-name", queue, "--versioning-override-build-id", "2",
         )  # fmt: skip
