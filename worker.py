@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import os
 import signal
 import sys
@@ -347,13 +348,13 @@ def main() -> int:
         freeze_imports()
         LoopThread(settings, registry).run()
     except (SettingsError, RegistryError, TelemetryError) as error:
-        announce(f"acts worker: {error}", telemetry)
+        announce(f"acts worker: {error}", telemetry, logging.ERROR)
         return 2
     except RuntimeError as error:
         if "connect" not in str(error).lower():
             raise
         hint = "set TEMPORAL_ADDRESS, or start one with: acts dev"
-        announce(f"acts worker: no Temporal server answers: {error}\n{hint}", telemetry)
+        announce(f"acts worker: no Temporal server answers: {error}\n{hint}", telemetry, logging.ERROR)
         return 3
     return 0
 
