@@ -31,6 +31,8 @@ SCOPE: Final = "acts"
 # Spans that have not been sent when the process stops
 FLUSH_SECONDS: Final = 3.0
 MAX_MESSAGE: Final = 300
+# What the SDK raises in an Activity that another program completes
+_ASYNC: Final = "_CompleteAsyncError"
 
 
 class Tracing:
@@ -98,10 +100,12 @@ class Tracing:
 
 
 def mark_failed(span: Span, error: BaseException) -> None:
-    """Give a span the type of an error, and its message where it was written for people."""
+    """Give a span the type of an error, and its message where it was written for people; none that is no failure."""
     from opentelemetry.trace import Status, StatusCode
-    from temporalio.exceptions import ApplicationError
+    from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
+    if getattr(error, "category", None) == ApplicationErrorCategory.BENIGN or type(error).__name__ == _ASYNC:
+        return
     is_declared = isinstance(error, ApplicationError)
     type_ = getattr(error, "type", None) or getattr(error, "code", None) or type(error).__name__
     span.set_attribute("error.type", str(type_))
