@@ -32,6 +32,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import os
 import signal
 import sys
@@ -398,17 +399,17 @@ def main() -> int:
         configure_logs(telemetry)
         settings, registry = Settings.from_environment(), from_environment()
         for line in check_tools(registry.tools, settings.secrets):
-            announce(f"acts worker: warning: {line}; calls of it wait until it is there", telemetry)
+            announce(f"acts worker: warning: {line}; calls of it wait until it is there", telemetry, logging.WARNING)
         freeze_imports()
         LoopThread(settings, registry).run()
     except (SettingsError, RegistryError, SecretSettingsError, TelemetryError) as error:
-        announce(f"acts worker: {error}", telemetry)
+        announce(f"acts worker: {error}", telemetry, logging.ERROR)
         return 2
     except RuntimeError as error:
         if "connect" not in str(error).lower():
             raise
         hint = "set TEMPORAL_ADDRESS, or start one with: acts dev"
-        announce(f"acts worker: no Temporal server answers: {error}\n{hint}", telemetry)
+        announce(f"acts worker: no Temporal server answers: {error}\n{hint}", telemetry, logging.ERROR)
         return 3
     return 0
 

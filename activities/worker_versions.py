@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from temporalio import activity
 from temporalio.api.enums.v1 import WorkerVersioningMode
 from temporalio.common import RawValue
-from temporalio.exceptions import ApplicationError, FailureError
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory, FailureError
 from temporalio.service import RPCError
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
@@ -117,7 +117,8 @@ class WorkerVersions:
             if is_complete or not unasked or info.attempt >= (TRIES if has_tools else TRIES_FOR_TOOLS):
                 return answer
             activity.heartbeat(answer)
-            raise ApplicationError(f"a worker of version {format_choices(unasked)} may know more", type="AskAnother")
+            text = f"a worker of version {format_choices(unasked)} may know more"
+            raise ApplicationError(text, type="AskAnother", category=ApplicationErrorCategory.BENIGN)
 
         return look_up
 

@@ -45,6 +45,8 @@ class Program(typer.Typer):
         for stream in (sys.stdout, sys.stderr):
             with suppress(OSError, ValueError):
                 stream.flush()
+        if (traces := sys.modules.get("telemetry.tracing")) is not None:
+            traces.flush()
         os._exit(code if isinstance(code, int) else int(bool(code)))
 
 

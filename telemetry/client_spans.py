@@ -5,6 +5,7 @@ The SDK's own interceptor writes one for each query and signal, too: a command t
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any, Final
 
 from temporalio.client import Interceptor, OutboundInterceptor, StartWorkflowInput, WorkflowHandle
@@ -24,6 +25,8 @@ def client_interceptors() -> Sequence[Interceptor]:
     Raises:
         TelemetryError: what the environment asks for is not there.
     """
+    # Each failed attempt to reach the collector would be a line among those of the command
+    logging.getLogger("opentelemetry").setLevel(logging.ERROR)
     tracing = start_tracing(SERVICE)
     return () if tracing is None else (ClientSpans(tracing),)
 

@@ -70,10 +70,10 @@ def configure_logs(settings: TelemetrySettings, stream: TextIO | None = None) ->
     return handler
 
 
-def announce(line: str, settings: TelemetrySettings) -> None:
-    """Tell the operator something, whatever the level: a line on standard output, or an object among the others."""
+def announce(line: str, settings: TelemetrySettings, level: int = logging.INFO) -> None:
+    """Tell the operator something, whatever level is set: a line on standard output, of the form of the others."""
     if settings.log_format == "json":
-        record = logging.LogRecord("worker", logging.INFO, __file__, 0, line, (), None)
+        record = logging.LogRecord("worker", level, __file__, 0, line, (), None)
         sys.stdout.write(JsonLines().format(record) + "\n")
     else:
         sys.stdout.write(line + "\n")

@@ -23,6 +23,8 @@ OTHER: Final = "other"
 # Names beyond those that the worker registers: inline Tools that workers in other languages serve
 MAX_FOREIGN_TOOLS: Final = 100
 MAX_MODELS: Final = 50
+# Codes of failures: ours are fewer, but a script may state any
+MAX_CODES: Final = 50
 # The values of labels that are known beforehand
 LIMITS: Final = ("requests", "tokens", "cost")
 TYPES: Final = ("Plan", "Agent")
@@ -126,8 +128,7 @@ class Names:
     """The values of a label that are counted one by one: those registered, and the first few others."""
 
     def __init__(self, registered: Iterable[str], max_others: int) -> None:
-        self.registered = frozenset(registered)
-        self._names = set(self.registered)
+        self._names = set(registered)
         self._max = len(self._names) + max_others
         self._lock = threading.Lock()
 
@@ -148,9 +149,13 @@ class Meters:
     def __init__(self, meter: MetricMeter, tools: Iterable[str] = ()) -> None:
         self._instruments: dict[str, Any] = {name: _create(meter, metric) for name, metric in METRICS.items()}
         self._bound: dict[tuple[str, ...], Any] = {}
-        self._tools, self._models = Names(tools, MAX_FOREIGN_TOOLS), Names((), MAX_MODELS)
+        registered = sorted(tools)
+        self._names = {
+            "tool": Names(registered, MAX_FOREIGN_TOOLS), "model": Names((), MAX_MODELS),
+            "outcome": Names((), MAX_CODES), "reason": Names((), MAX_CODES),
+        }  # fmt: skip
         self._before: dict[str, float] = {}
-        self._announce(sorted(self._tools.registered))
+        self._announce(registered)
 
     def _announce(self, tools: Iterable[str]) -> None:
         """Show the counters from the first scrape on: a rate does not see an event that makes its series."""
@@ -184,10 +189,9 @@ class Meters:
             self.add(name, grown)
 
     def _at(self, name: str, labels: dict[str, str]) -> Any:
-        if "tool" in labels:
-            labels["tool"] = self._tools.bound(labels["tool"])
-        if "model" in labels:
-            labels["model"] = self._models.bound(labels["model"])
+        for label, names in self._names.items():
+            if label in labels:
+                labels[label] = names.bound(labels[label])
         key = (name, *labels.values())
         instrument = self._bound.get(key)
         if instrument is None:

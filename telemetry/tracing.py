@@ -29,8 +29,10 @@ PROTOCOLS: Final = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PR
 EXTRA: Final = "pip install 'acts-engine[otel]'"
 SCOPE: Final = "acts"
 # Spans that have not been sent when the process stops
-FLUSH_MILLISECONDS: Final = 3_000
+FLUSH_SECONDS: Final = 3.0
 MAX_MESSAGE: Final = 300
+# What the SDK raises in an Activity that another program completes
+_ASYNC: Final = "_CompleteAsyncError"
 
 
 class Tracing:
@@ -90,16 +92,20 @@ class Tracing:
         return carrier if TRACE_PARENT in carrier else {}
 
     def stop(self) -> None:
-        """Send what is left; returns within seconds."""
-        self.provider.force_flush(FLUSH_MILLISECONDS)
-        self.provider.shutdown()
+        """Send what is left; returns within ``FLUSH_SECONDS``, also where no collector answers."""
+        # The exporter tries again and again; a process that ends does not wait for that
+        ending = threading.Thread(target=self.provider.shutdown, name="flush", daemon=True)
+        ending.start()
+        ending.join(FLUSH_SECONDS)
 
 
 def mark_failed(span: Span, error: BaseException) -> None:
-    """Give a span the type of an error, and its message where it was written for people."""
+    """Give a span the type of an error, and its message where it was written for people; none that is no failure."""
     from opentelemetry.trace import Status, StatusCode
-    from temporalio.exceptions import ApplicationError
+    from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
+    if getattr(error, "category", None) == ApplicationErrorCategory.BENIGN or type(error).__name__ == _ASYNC:
+        return
     is_declared = isinstance(error, ApplicationError)
     type_ = getattr(error, "type", None) or getattr(error, "code", None) or type(error).__name__
     span.set_attribute("error.type", str(type_))
@@ -171,7 +177,8 @@ def create_tracing(service: str, *processors: SpanProcessor) -> Tracing:
 
     ids = FixedIds()
     attributes = {} if os.environ.get("OTEL_SERVICE_NAME") else {"service.name": service}
-    provider = TracerProvider(resource=Resource.create(attributes), id_generator=ids)
+    # ``stop`` ends it: at the interpreter's own end it would wait for a collector that does not answer
+    provider = TracerProvider(shutdown_on_exit=False, resource=Resource.create(attributes), id_generator=ids)
     for processor in processors:
         provider.add_span_processor(processor)
     return Tracing(provider, ids)
@@ -184,6 +191,12 @@ def use(tracing: Tracing | None) -> None:
     """Write the spans of this process here from now on; None: nowhere."""
     global _current  # noqa: PLW0603 - one process has one provider
     _current = tracing
+
+
+def flush() -> None:
+    """Send what is left of this process, if it traces; for a program that exits at once."""
+    if _current is not None:
+        _current.stop()
 
 
 def tracing() -> Tracing | None:

@@ -18,7 +18,7 @@ from temporalio import activity, workflow
 from temporalio.api.failure.v1 import Failure
 from temporalio.common import RawValue
 from temporalio.converter import DefaultFailureConverter
-from temporalio.exceptions import ApplicationError
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from temporalio.worker import (
     ActivityInboundInterceptor,
     ExecuteActivityInput,
@@ -116,7 +116,7 @@ class _Outcomes(ActivityInboundInterceptor):
             self._outcomes.keep(run_id, activity_id, outcome)
             raise ApplicationError(
                 f"the outcome has {outcome.size:,} bytes: an ordinary activity returns it",
-                type=LOCAL_DEFERRED, non_retryable=True,
+                type=LOCAL_DEFERRED, non_retryable=True, category=ApplicationErrorCategory.BENIGN,
             )  # fmt: skip
         if outcome.error is not None:
             raise outcome.error

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
@@ -226,7 +227,10 @@ def _record_end(phase: str) -> None:
         return
     type_ = info.workflow_type
     meters.add(metrics.RUNS, type=type_, phase=phase)
-    meters.record(metrics.RUN_SECONDS, workflow.time() - info.workflow_start_time.timestamp(), type=type_)
+    began = info.workflow_start_time
+    if machine is not None and machine.position.startedAt:  # that of the first run, where it continued as new
+        began = datetime.fromisoformat(machine.position.startedAt)
+    meters.record(metrics.RUN_SECONDS, max(0.0, workflow.time() - began.timestamp()), type=type_)
     if machine is not None:
         for limit, share in used_shares(machine).items():
             meters.record(metrics.BUDGET_LEFT, max(0.0, 1.0 - share), limit=limit)
