@@ -70,6 +70,7 @@ from workflows.instance import InstanceWorkflow
 from workflows.plan import PlanWorkflow
 from workflows.runtime.failure_converter import LenientFailureConverter
 from workflows.runtime.interceptors import SanitizingInterceptor
+from workflows.runtime.worker_notes import WORKER_NOTES, BlockedTool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -178,6 +179,9 @@ def build(
     wrap = watches.start_processes(settings.activity_processes)
     slots = TaskSlots(watches.tasks.count_waiting)
     watches.tasks.on_wait = slots.wake_all
+    WORKER_NOTES.find_blocked_tools = lambda: [
+        BlockedTool(call.tool, call.run, seconds) for call, seconds in watches.tools.blocked_calls()
+    ]
     worker = Worker(
         client,
         task_queue=settings.task_queue,
