@@ -34,7 +34,7 @@ def _note(blocked: BlockedTool, workflow_id: str) -> str:
     is_own = f"{blocked.workflow_id}/".startswith(f"{workflow_id}/")
     run = f"run {blocked.workflow_id}" if is_own else "another run"
     return (
-        f'the tool "{blocked.tool}" of {run} has blocked the event loop of the async tools for {blocked.seconds:.0f} s; '
+        f'the tool "{blocked.tool}" of {run} has blocked the event loop of async tools for {blocked.seconds:.0f} s; '
         "others that run in that worker wait for it. Write it as a plain `def`, or await in it"
     )
 
