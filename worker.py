@@ -179,9 +179,6 @@ def build(
     wrap = watches.start_processes(settings.activity_processes)
     slots = TaskSlots(watches.tasks.count_waiting)
     watches.tasks.on_wait = slots.wake_all
-    WORKER_NOTES.find_blocked_tools = lambda: [
-        BlockedTool(call.tool, call.run, seconds) for call, seconds in watches.tools.blocked_calls()
-    ]
     worker = Worker(
         client,
         task_queue=settings.task_queue,
@@ -228,6 +225,9 @@ async def serve(
     client = await connect()
     stop = stop or asyncio.Event()
     watches = Watches(memory=MemoryWatch(settings.memory_bytes))
+    WORKER_NOTES.find_blocked_tools = lambda: [
+        BlockedTool(call.tool, call.run, seconds) for call, seconds in watches.tools.blocked_calls()
+    ]
     executor = ThreadPoolExecutor(max_workers=settings.max_activities, thread_name_prefix="activity")
     registry.servers.start()
     with watches.run(settings.watchdog_seconds, f"{client.namespace}/{settings.task_queue}"):
