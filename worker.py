@@ -93,6 +93,7 @@ from workflows.plan import PlanWorkflow
 from workflows.runtime.failure_converter import LenientFailureConverter
 from workflows.runtime.interceptors import SanitizingInterceptor
 from workflows.runtime.run_observer import RunObserver
+from workflows.runtime.worker_notes import WORKER_NOTES, BlockedTool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -292,6 +293,9 @@ async def serve(
     logs = LogGuard(hides_failures=isinstance(codec_from_environment(), AesGcmCodec))
     add_redactor(logs.mask_line)
     watches = Watches(memory=MemoryWatch(settings.memory_bytes), logs=logs)
+    WORKER_NOTES.find_blocked_tools = lambda: [
+        BlockedTool(call.tool, call.run, seconds) for call, seconds in watches.tools.blocked_calls()
+    ]
     health = Health(lambda: watches.tasks.lost_threads, TASK_THREADS)
     observation = Observation.start(settings.telemetry, {*registry.tools, *registry.names}, health)
     async with observation.run():

@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakKeyDictionary
 
 from temporalio import activity
 from temporalio.worker import ActivityInboundInterceptor, ActivityOutboundInterceptor, ExecuteActivityInput, Interceptor
@@ -39,8 +40,8 @@ MAX_LOOPS: Final = 16
 class ToolCall:
     """One call of a Tool, until it begins in some loop; ``outcome`` is its result."""
 
-    def __init__(self, function: Callable[..., Any], args: tuple[Any, ...], name: str) -> None:
-        self.function, self.args, self.name = function, args, name
+    def __init__(self, function: Callable[..., Any], args: tuple[Any, ...], tool: str, run: str) -> None:
+        self.function, self.args, self.tool, self.run = function, args, tool, run
         self.context = contextvars.copy_context()
         self.outcome: Future[Any] = Future()
         self._lock = threading.Lock()
@@ -54,7 +55,9 @@ class ToolCall:
             if self._has_begun:
                 return
             self._has_begun = True
-        self._task = loop.create_task(self.function(*self.args), name=self.name, context=self.context)
+        name = f"tool {self.tool} of run {self.run}"
+        self._task = loop.create_task(self.function(*self.args), name=name, context=self.context)
+        _calls[self._task] = self
         self._task.add_done_callback(self._end)
         if self._is_cancelled:
             self._task.cancel()
@@ -78,6 +81,9 @@ class ToolCall:
             self.outcome.set_exception(error)
         else:
             self.outcome.set_result(task.result())
+
+
+_calls: Final[WeakKeyDictionary[asyncio.Task[Any], ToolCall]] = WeakKeyDictionary()
 
 
 class ToolLoop:
@@ -119,6 +125,11 @@ class ToolLoop:
         """How long the last sign of life has been missing."""
         return time.monotonic() - self.latest if self._beat_is_due else 0.0
 
+    def find_call(self) -> ToolCall | None:
+        """The call that runs in this loop now, where it is no task that a Tool has made."""
+        task = asyncio.current_task(self.loop)
+        return None if task is None else _calls.get(task)
+
     def describe_task(self) -> str:
         """The call that runs in this loop now."""
         task = asyncio.current_task(self.loop)
@@ -150,6 +161,12 @@ class ToolLoops:
         with self._lock:
             for loop in list(self._loops):
                 self._judge(loop)
+
+    def blocked_calls(self) -> list[tuple[ToolCall, float]]:
+        """The calls that block a loop now, each with the seconds since the loop last came back."""
+        with self._lock:
+            blocked = [(loop.find_call(), loop.blocked_seconds()) for loop in self._loops if loop.is_blocked]
+        return [(call, seconds) for call, seconds in blocked if call is not None]
 
     def _judge(self, loop: ToolLoop) -> None:
         seconds = loop.blocked_seconds()
@@ -214,11 +231,11 @@ class _ToolInbound(ActivityInboundInterceptor):
             getattr(input.fn, "__call__", None)  # noqa: B004 - an activity may be an object with an async __call__
         )
         if is_async and info.activity_type not in self._own:
-            function, name = input.fn, f"tool {info.activity_type} of run {info.workflow_id}"
+            function, run = input.fn, str(info.workflow_id)
             _share_events()
 
             async def run_beside(*args: Any) -> Any:
-                call = ToolCall(function, args, name)
+                call = ToolCall(function, args, info.activity_type, run)
                 self._loops.submit(call)
                 return await _wait_for(call)
 

@@ -280,6 +280,30 @@ async def test_the_signals_and_updates_that_a_reset_repeats_are_replayed_as_they
     await replayer.replay_workflow(await again.fetch_history())
 
 
+async def test_of_a_signal_and_an_update_that_a_reset_repeats_the_signal_comes_first(
+    world: World, client: Client
+) -> None:
+    """The server repeats both in one workflow task: the update before the signal, as they came. A replay of that task
+    has the signal first, so the run must handle it first, though it then rejects what was approved."""
+    raw = {"config": {"approve": {"calls": ["add_one"]}}, "context": KINDS["plan"][1]["context"]}
+    handle = await client.start_workflow("Plan", raw, id=f"{world.queue}/contradicts", task_queue=world.queue)
+    first, second = "1:add_one", "2:add_one"
+    await assert_eventually(partial(is_pending, handle, first), within=SOON, why="it waits")
+    await handle.execute_update("decide", {"decision": "approve", "call": first})
+    await assert_eventually(partial(is_pending, handle, second), within=SOON, why="the next one waits")
+    await handle.signal("reject", {"call": first, "reason": "too late"})
+    await handle.query("status")
+    again = await reset(client, handle.id, (await reset_points(handle))[0])
+    await assert_eventually(partial(is_rejected, again, first), within=SOON, why="the signal counts")
+    await asyncio.wait_for(asyncio.gather(again.result(), return_exceptions=True), 30)
+    replayer = Replayer(workflows=WORKFLOWS, workflow_runner=UnsandboxedWorkflowRunner())
+    await replayer.replay_workflow(await again.fetch_history())
+
+
+async def is_rejected(handle: Handle, call_id: str) -> bool:
+    return any(c["id"] == call_id and c["state"] == "rejected" for c in (await handle.query("status"))["calls"])
+
+
 async def test_a_run_that_goes_on_in_a_new_run_keeps_its_ids_when_either_is_reset(world: World, client: Client) -> None:
     id_ = f"{world.queue}/long"
     await ended(await client.start_workflow("Plan", request(world, *steps(25)), id=id_, task_queue=world.queue))

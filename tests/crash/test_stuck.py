@@ -86,9 +86,11 @@ async def neighbour_completes(client: Client, victim: Victim) -> None:
 async def test_a_tool_that_blocks_stops_no_other_run_and_no_stop(server: DevServer, victim: Victim) -> None:
     client = await Client.connect(server.address)
     await neighbour_completes(client, victim)
-    await start(client, victim, ("block_loop", "x"))
+    blocked = await start(client, victim, ("block_loop", "x"))
     await start(client, victim, ("hang", "x"))
     await victim.logs("tool block_loop of run", "tests/crash/blockers.py", "in block_loop")
+    (note,) = (await blocked.query("status"))["notes"]
+    assert note.startswith(f'the tool "block_loop" of run {blocked.id} has blocked the event loop')
     await neighbour_completes(client, victim)
     victim.process.send_signal(signal.SIGTERM)
     assert await victim.end() == 1

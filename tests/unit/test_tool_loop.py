@@ -30,7 +30,7 @@ async def test_a_tool_runs_in_a_thread_that_is_not_this_one(loops: ToolLoops) ->
     async def name() -> str:
         return threading.current_thread().name
 
-    calls = [ToolCall(name, (), "n") for _ in range(3)]
+    calls = [ToolCall(name, (), "n", "x") for _ in range(3)]
     for call in calls:
         loops.submit(call)
     assert {await end(call) for call in calls} == {"tools-1"}
@@ -49,7 +49,7 @@ async def test_calls_behind_a_tool_that_blocks_begin_in_another_loop(
     async def quick() -> str:
         return threading.current_thread().name
 
-    blocking, behind = ToolCall(block, (), "tool block of run x"), ToolCall(quick, (), "q")
+    blocking, behind = ToolCall(block, (), "block", "x"), ToolCall(quick, (), "q", "y")
     loops.submit(blocking)
     await asyncio.to_thread(begun.wait, LIMIT)
     loops.submit(behind)
@@ -60,8 +60,10 @@ async def test_calls_behind_a_tool_that_blocks_begin_in_another_loop(
     assert await end(behind) == "tools-2"
     assert "tool block of run x blocks the event loop" in caplog.text
     assert "test_tool_loop.py" in caplog.text
+    assert [call for call, _ in loops.blocked_calls()] == [blocking]
     release.set()
     await end(blocking)
+    assert loops.blocked_calls() == []
 
 
 async def test_a_cancelled_tool_may_clean_up_and_its_end_is_awaited(loops: ToolLoops) -> None:
@@ -76,7 +78,7 @@ async def test_a_cancelled_tool_may_clean_up_and_its_end_is_awaited(loops: ToolL
             await asyncio.sleep(0)
             cleaned.append(True)
 
-    call = ToolCall(work, (), "w")
+    call = ToolCall(work, (), "w", "x")
     loops.submit(call)
     await asyncio.to_thread(begun.wait, LIMIT)
     call.cancel()

@@ -116,12 +116,12 @@ class Children:
         child = self._running[type_, name]
         try:
             while True:
+                lineage = self._lifeline.lineage  # before the start: a reset may come between it and its answer
                 child.handle = await start_child(
                     type_, name, arg, label, self._lifeline, siblings=self._running,
                     parent_close_policy=workflow.ParentClosePolicy.REQUEST_CANCEL,
                     execution_timeout=None if seconds is None else timedelta(seconds=seconds),
                 )  # fmt: skip
-                lineage = self._lifeline.lineage
                 started(child.handle.id)
                 for signal, args in child.waiting:
                     self.signal_one(child.handle, signal, *args)

@@ -60,6 +60,7 @@ from workflows.runtime.provided import data_message, split_target
 from workflows.runtime.queue_checks import watch_queues
 from workflows.runtime.run_index import RunIndex
 from workflows.runtime.signals import TREE_SIGNALS, WHICH, read_aim, read_input, unknown_signal
+from workflows.runtime.worker_notes import WORKER_NOTES
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -250,13 +251,16 @@ class RunWorkflow:
     @workflow.query(name=STATUS, description="{phase, tick?, calls: [{id, tool, state, error?}], usage, notes?}")
     def status(self, _: RawValue = NOTHING) -> RawValue:
         """Where the run is."""
-        return self._status()
+        return self._status(WORKER_NOTES.notes_for(workflow.info().workflow_id))
 
-    def _status(self) -> RawValue:
+    def _status(self, worker_notes: Sequence[str] = ()) -> RawValue:
         if self._view is None:
             status = {**STARTING, "usage": _EMPTY, "phase": self._failed_phase or "planning"}
-            return raw(write_json({**status, "notes": self._early_notes} if self._early_notes else status))
+            notes = [*self._early_notes, *worker_notes]
+            return raw(write_json({**status, "notes": notes} if notes else status))
         status = self._view.status()
+        if worker_notes:
+            status["notes"] = [*status.get("notes", ()), *worker_notes]
         data = write_json(status)
         if len(data) > MAX_RESULT:
             calls = [{**c, "error": without_details([c["error"]])[0]} if "error" in c else c for c in status["calls"]]
