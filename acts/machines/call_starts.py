@@ -13,7 +13,7 @@ from acts.language.strict_json import json_size
 from acts.language.wire import ANONYMOUS, BUDGET_SPENT, LIMIT_EXCEEDED
 from acts.machines.call_state import SETTLED, CallState
 from acts.machines.commands import CountElements
-from acts.machines.request_size import ContextBytes, latent_request_size
+from acts.machines.request_size import MAX_NAMED_BYTES, ContextBytes, latent_request_size
 from acts.machines.run_commands import AskOutput, StartActivity, StartBackground, StartDelegate, StartInstances
 from acts.plan.planned_call import UNIT, PlannedCall
 from acts.tree.batches import Batch, widest_instance
@@ -144,7 +144,7 @@ class CallStarts:
         """The size of the largest of these requests."""
         largest = max(json_size([c.call, c.context, dict(c.node.tool.schema)]) for c in commands)
         context_bytes = self._context_bytes.count(self._run.walk.prepared.request.context)
-        return latent_request_size(self._run.config, self._run.price, context_bytes + largest)
+        return latent_request_size(self._run.config, self._run.price, context_bytes + min(largest, MAX_NAMED_BYTES))
 
     def _start(self, command: StartCall, granted: Granted | None, now: str) -> list[Any]:
         node = command.node

@@ -34,7 +34,7 @@ from acts.machines.events import (
     ResumeRequested,
 )
 from acts.machines.provided_messages import provide_signal
-from acts.machines.request_size import ContextBytes, latent_request_size
+from acts.machines.request_size import MAX_NAMED_BYTES, ContextBytes, latent_request_size
 from acts.machines.run_commands import AskOutput, Finish, SignalChildren, StartActivity, StartPlanRun
 from acts.machines.run_machine import RunMachine
 from acts.tree.delegation import plan_output
@@ -225,7 +225,7 @@ class AnonymousDelegate(DelegateMachine):
         """Start the Activity, or ask for the request to the model."""
         if self.node.kind != "latent":
             return [StartActivity(self.node, self._call, self._context)]
-        own = json_size([self._call, self._context, dict(self.node.tool.schema)])
+        own = min(json_size([self._call, self._context, dict(self.node.tool.schema)]), MAX_NAMED_BYTES)
         own += ContextBytes().count(self.request.context)
         size = latent_request_size(self.config, self.price, own)
         return list(self.budget.request([self.node.key], size))

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 # The shortest answer that is worth a request: a small Solution
 LEAST_OUTPUT_TOKENS: Final = 256
+# What a latent Call names is shown in part where it exceeds the model's window: a million tokens are some 4 MB
+MAX_NAMED_BYTES: Final = 4 * 1024 * 1024
 
 
 class ContextBytes:

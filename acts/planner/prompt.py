@@ -16,6 +16,7 @@ from acts.language.messages import Data, Instruction
 from acts.language.references import Path
 from acts.language.scopes import wrap_message
 from acts.language.secret_references import without_secrets
+from acts.language.strict_json import json_size
 from acts.language.tools import META
 from acts.language.values import ABSENT, Json
 from acts.plan.context_log import START, Log
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
 
 # Of the room, the part that the present values may take for a latent Call without scopes: it may need any of them
 _AMBIENT_SHARE: Final = 0.5
+# … and the part that the values may take which the Call names: nine tenths of the model's window, of which the room is
+# six tenths. A summary needs all of its document, and a larger prompt would be refused
+_NAMED_SHARE: Final = 1.5
 # Sizes above which a value is shown in part, the largest at which all has room
 _LIMITS: Final = (LARGE_VALUE_BYTES, 16_384, 4096, 1024, 256)
 
@@ -102,17 +106,18 @@ def render_latent_prompt(
     """The prompt of one latent Call: words, data, the Tool and the Call with its parameters resolved.
 
     ``paths`` are the outcomes the model may choose. ``scoped`` are the messages its scopes select; None: the Call has
-    no scopes and sees all data that is global or of its instance. What it was given by name is shown whole; other
-    data has a part of ``room`` bytes (None: no limit).
+    no scopes and sees all data that is global or of its instance. What its scopes and parameters name is shown whole
+    where it fits the window of the model, else in part; other data has a part of ``room`` bytes (None: no limit).
     """
     messages = list(messages)
     stable = [part for m in messages if isinstance(m, Instruction) for part in text_parts(m)]
     if scoped is None:
         data = [m for m in messages if isinstance(m, Data)]
         stable += _present_values(data, call.get("_instance"), math.inf if room is None else room * _AMBIENT_SHARE)
-    own = [_scope_part(message) for message in scoped or () if isinstance(message, dict)]
     parameters = {k: v for k, v in call.items() if k not in META and k != "_id"}
-    lines = [_describe_tool(tool), f"<call>\n{data_json({'_tool': tool.name, **parameters})}\n</call>"]
+    messages_in_scope = [message for message in scoped or () if isinstance(message, dict)]
+    own, shown = _named_values(messages_in_scope, parameters, math.inf if room is None else room * _NAMED_SHARE)
+    lines = [_describe_tool(tool), f"<call>\n{data_json({'_tool': tool.name, **shown})}\n</call>"]
     if isinstance(call.get("_reasoningForCall"), str):
         lines.append(f"Why it is made: {data_json(call['_reasoningForCall'])}")
     if len(paths) > 1:
@@ -191,6 +196,19 @@ def _present_values(data: Sequence[Data], instance: Json, room: float) -> list[P
         if sum(len(part.text.encode()) for part in parts) <= room:
             break
     return parts
+
+
+def _named_values(
+    scoped: Sequence[Mapping[str, Any]], parameters: dict[str, Json], room: float
+) -> tuple[list[PromptPart], dict[str, Json]]:
+    """What the scopes and the parameters of a latent Call name: whole where it fits, else the large values in part."""
+    own, shown = [_scope_part(message) for message in scoped], parameters
+    for limit in _LIMITS:
+        if sum(len(part.text.encode()) for part in own) + json_size(shown) <= room:
+            break
+        own = [_scope_part({**m, str(m.get("type")): in_part(m.get(str(m.get("type"))), None, limit)}) for m in scoped]
+        shown = {name: in_part(value, None, limit) for name, value in parameters.items()}
+    return own, shown
 
 
 def _scope_part(message: Mapping[str, Any]) -> PromptPart:

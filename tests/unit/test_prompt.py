@@ -464,3 +464,17 @@ def test_the_same_input_gives_the_same_bytes_under_every_hash_seed() -> None:
         digests.append(process.stdout)
     assert digests[0] == digests[1]
     assert len(digests[0].strip()) == hashlib.sha256().digest_size * 2
+
+
+def test_a_latent_call_is_shown_a_large_value_whole_where_it_fits_the_model_and_else_in_part() -> None:
+    text = "word " * 100_000
+    scoped = [{"type": "state", "kind": "state.report", "state": {"text": text, "pages": 3}}]
+    for room, is_whole in ((1_000_000, True), (200_000, False)):
+        prompt = render_latent_prompt([], _tool(), {"x": text, "y": 1}, ["†a"], scoped, room=room)
+        shown = prompt.turns[0].text
+        assert (shown.count(text) == 2) is is_whole
+        assert len(shown.encode()) <= 1.5 * room + 1_000
+        if not is_whole:
+            assert shown.count('"(in part)":"a text of 500,000 characters","begins":"word word ') == 2
+            assert '"pages":3' in shown
+            assert '"y":1' in shown

@@ -28,6 +28,7 @@ from connection.converter import client_converter
 from connection.folder_store import FolderStore
 from connection.storage_gc import delete_unused, find_unused
 from tests.support import assert_eventually
+from tests.workflow.agents import Agents
 from tests.workflow.conftest import engine_on
 from tests.workflow.foreign import Foreign, Handle, call, ended, events, of_type, tool
 from tests.workflow.tools import Gate, echo
@@ -258,3 +259,17 @@ async def test_a_clean_up_deletes_what_no_run_and_no_schedule_refers_to(storing:
             await waiting.terminate()
     (started,) = await of_type(closed, "WORKFLOW_EXECUTION_STARTED")
     assert await storing.client.data_converter.decode(started.input.payloads) == [large["c"]]
+
+
+async def test_an_agent_is_shown_a_large_value_in_part_and_passes_it_on_whole(
+    storing: Foreign, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ACTS_SCRIPTS", str(tmp_path))
+    async with storing.serving(text, length):
+        result = await Agents(storing, tmp_path).run(
+            {"calls": [call("text", "†state.x", letter="x", count=LARGE)]},
+            {"calls": [call("length", "†state.n", value="†state.x")], "output": "†state.n"},
+            context=[storing.tool("text"), storing.tool("length"), {"type": "data", "data": {"y": "y" * LARGE}}],
+        )
+    assert result["output"] == LARGE
+    assert result["usage"]["inputTokens"] < 20_000
