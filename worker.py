@@ -58,8 +58,8 @@ from activities.task_queues import check_queues
 from activities.worker_versions import VersionInterceptor, WorkerVersions, missing_activity
 from acts.language.errors import format_choices
 from acts.language.wire import TASK_QUEUE
-from connection.codec import AesGcmCodec, codec_from_environment
-from connection.codec_keys import CodecError
+from connection.codec import codec_from_environment
+from connection.codec_keys import CodecError, is_encrypting
 from connection.converter import worker_converter
 from delegates.sources import DelegateSources, DelegateSourcesError
 from delegates.sources import from_environment as delegates_from_environment
@@ -239,7 +239,7 @@ async def serve(
     """Serve until ``stop`` is set, then give running Activities time to finish."""
     client = await connect()
     stop = stop or asyncio.Event()
-    logs = LogGuard(hides_failures=isinstance(client.data_converter.payload_codec, AesGcmCodec))
+    logs = LogGuard(hides_failures=is_encrypting())
     watches = Watches(memory=MemoryWatch(settings.memory_bytes), logs=logs)
     executor = ThreadPoolExecutor(max_workers=settings.max_activities, thread_name_prefix="activity")
     registry.servers.start()

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from temporalio.converter import DataConverter
 
-from connection.codec import AesGcmCodec, codec_from_environment
+from connection.codec import codec_from_environment
+from connection.codec_keys import is_encrypting
 
 if TYPE_CHECKING:
     from temporalio.converter import FailureConverter
@@ -34,7 +35,7 @@ def _with_environment(converter: DataConverter) -> DataConverter:
     """Add what the environment sets. Raises KeySettingsError for keys that cannot be used."""
     codec = codec_from_environment()
     failures = converter.failure_converter_class
-    if isinstance(codec, AesGcmCodec):
+    if is_encrypting():
         failures = _with_encoded_messages(failures)
     return dataclasses.replace(converter, payload_codec=codec, failure_converter_class=failures)
 
