@@ -64,8 +64,8 @@ from activities.tool_list import tool_list
 from activities.worker_versions import VersionInterceptor, WorkerVersions, missing_activity
 from acts.language.errors import format_choices
 from acts.language.wire import TASK_QUEUE
-from connection.codec import AesGcmCodec, codec_from_environment
-from connection.codec_keys import CodecError
+from connection.codec import codec_from_environment
+from connection.codec_keys import CodecError, is_encrypting
 from connection.content_store import StorageError
 from connection.converter import worker_converter
 from connection.storage import activity_converter, driver_from_environment
@@ -290,7 +290,7 @@ async def serve(
 ) -> None:
     """Serve until ``stop`` is set, then give running Activities time to finish."""
     stop = stop or asyncio.Event()
-    logs = LogGuard(hides_failures=isinstance(codec_from_environment(), AesGcmCodec))
+    logs = LogGuard(hides_failures=is_encrypting())
     add_redactor(logs.mask_line)
     watches = Watches(memory=MemoryWatch(settings.memory_bytes), logs=logs)
     WORKER_NOTES.find_blocked_tools = lambda: [

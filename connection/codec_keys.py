@@ -17,6 +17,7 @@ import base64
 import binascii
 import importlib
 import logging
+import os
 import re
 import threading
 import time
@@ -45,6 +46,11 @@ class CodecError(RuntimeError):
 
 class KeySettingsError(CodecError):
     """``ACTS_CODEC_KEYS`` has no usable keys."""
+
+
+def is_encrypting() -> bool:
+    """True where this program encrypts: its logs and traces then have no text that may hold values."""
+    return bool(os.environ.get(VARIABLE))
 
 
 def encode_key(key: bytes) -> str:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from temporalio.converter import DataConverter
 
-from connection.codec import AesGcmCodec, codec_from_environment
+from connection.codec import codec_from_environment
+from connection.codec_keys import is_encrypting
 from connection.storage import with_storage
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def _with_environment(converter: DataConverter, *, is_worker: bool = False) -> D
     """Add what the environment sets. Raises KeySettingsError for keys that cannot be used."""
     codec = codec_from_environment()
     failures = converter.failure_converter_class
-    if isinstance(codec, AesGcmCodec):
+    if is_encrypting():
         failures = _with_encoded_messages(failures)
     encrypted = dataclasses.replace(converter, payload_codec=codec, failure_converter_class=failures)
     return with_storage(encrypted, is_worker=is_worker)

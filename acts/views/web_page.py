@@ -17,6 +17,7 @@ from acts.language.references import conjunction
 from acts.machines.call_report import call_item
 from acts.machines.call_state import SETTLED
 from acts.plan.planned_call import UNIT
+from acts.tree.decision_signature import SIGN
 from acts.views.markdown import MAX_ROWS, begin_json, code_span, fence, fit_lines, row, table
 from acts.views.state_marks import CALL_STATES, STATE_MARKS, element_counts_text
 
@@ -45,6 +46,7 @@ _HOW_TO_DECIDE: Final = (
     "To decide: *More Actions*, *Send an Update*, `decide`, and one of these as *Data*. "
     'You may add `"by"` and `"reason"`.'
 )
+_HOW_TO_SIGN: Final = "Only an approver decides, by a signature: `acts pending` lists the commands (`--key FILE`)."
 _ADDRESS: Final = ("workflowId", "call", "instance", "version")
 
 
@@ -213,6 +215,8 @@ def _approval_lines(approval: PendingApproval) -> str:
     parts = [f"\n{subject} of {run}, version {version}, since {_utc(approval.since)}{until}"]
     if isinstance(report.get("parameters"), dict):
         parts.append(_parameters_section(call, report["parameters"]))
+    if SIGN in report:  # nobody can sign here
+        return "\n\n".join([*parts, _HOW_TO_SIGN]) + "\n"
     parts.append(fence({"decision": "approve", **address}))
     parts.append(fence({"decision": "reject", "reason": "…", **address}))
     return "\n\n".join(parts) + "\n"
@@ -223,7 +227,8 @@ def _decision_line(record: Mapping[str, Any]) -> str:
     subject += f" [{code_span(record['instance'])}]" if "instance" in record else ""
     why = f": {code_span(record['reason'], MAX_TEXT)}" if record.get("reason") else ""
     who = code_span(record.get("by", "")) or "somebody"
-    return f"- {_utc(record['date'])} {who}: {record['decision']} {subject} (version {record['version']}){why}"
+    signed = ", signed" if record.get("signed") else ""
+    return f"- {_utc(record['date'])} {who}: {record['decision']} {subject} (version {record['version']}{signed}){why}"
 
 
 def _utc(date: Any) -> str:

@@ -44,6 +44,10 @@ def problem_of(command: str) -> str | None:
         return None
     if (entry := PROGRAM.commands.get(words[0])) is None:
         return f"there is no command {words[0]!r}"
+    if (below := getattr(entry, "commands", None)) and len(words) > 1 and not words[1].startswith("-"):
+        words, entry = words[1:], below.get(words[1])
+        if entry is None:
+            return f"there is no command {words[0]!r}"
     options = {name for part in entry.params for name in (*part.opts, *part.secondary_opts)} | {"--help"}
     wrong = [word for word in words[1:] if re.match(r"--?[a-z]", word) and word.split("=")[0] not in options]
     return f"{words[0]} has no option {', '.join(wrong)}" if wrong else None

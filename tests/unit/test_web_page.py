@@ -213,6 +213,9 @@ def test_a_call_that_waits_in_a_child_is_shown_with_what_it_would_be_called_with
     assert "parameters" not in approve | reject
     assert "`1:pay` would be called with" in page
     assert "would be called with" not in approvals_section([PendingApproval.from_json(report)], [])
+    signed = approvals_section([PendingApproval.from_json({**report, "sign": {"challenge": "c"}})], [])
+    assert "`acts pending`" in signed
+    assert '"decision"' not in signed
 
 
 def test_a_path_is_shown_where_a_call_wrote_or_may_still_write() -> None:
