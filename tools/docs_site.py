@@ -182,21 +182,25 @@ def commands_page() -> str:
     context = program.context_class(program, info_name="acts")
     lines = ["# Commands", "", *(program.help or "").strip().splitlines()]
     for name, command in program.commands.items():
-        usage = command.collect_usage_pieces(command.context_class(command, info_name=name, parent=context))
-        lines += [
-            "",
-            f"## {name}",
-            "",
-            f"`acts {' '.join([name, *usage]).replace('{', '').replace('}', '')}`",
-            "",
-            command.help or "",
-            "",
-        ]
-        options = [part for part in command.params if part.name != "help"]
-        if options:
-            lines += ["| option | meaning |", "|---|---|"]
-            lines += [f"| {_option(part)} | {_cell(getattr(part, 'help', None) or '')} |" for part in options]
+        lines += _command_section(name, command, context)
+        below = command.context_class(command, info_name=name, parent=context)
+        for part, inner in getattr(command, "commands", {}).items():
+            lines += _command_section(f"{name} {part}", inner, below)
     return "\n".join(lines) + "\n"
+
+
+def _command_section(name: str, command: Any, context: Any) -> list[str]:
+    usage = command.collect_usage_pieces(command.context_class(command, info_name=name, parent=context))
+    synopsis = " ".join(["acts", name, *usage]).replace("{", "").replace("}", "")
+    text, _, examples = (command.help or "").partition("\n\n\b\nExamples:\n")
+    lines = ["", f"## {name}", "", f"`{synopsis}`", "", text, ""]
+    if examples:
+        lines += ["```sh", *(line.strip() for line in examples.splitlines()), "```", ""]
+    options = [part for part in command.params if part.name != "help"]
+    if options:
+        lines += ["| option | meaning |", "|---|---|"]
+        lines += [f"| {_option(part)} | {_cell(getattr(part, 'help', None) or '')} |" for part in options]
+    return lines
 
 
 def _option(part: Any) -> str:
@@ -208,9 +212,9 @@ def _option(part: Any) -> str:
 
 def settings_page() -> str:
     """The worker's environment, from the docstring of its program."""
-    import worker
+    import worker_settings
 
-    rows = [match for line in (worker.__doc__ or "").splitlines() if (match := _SETTING.match(line))]
+    rows = [match for line in (worker_settings.__doc__ or "").splitlines() if (match := _SETTING.match(line))]
     lines = ["# Worker settings", "", "The environment variables that `python -m worker` reads.", ""]
     lines += ["| variable | meaning |", "|---|---|"]
     lines += [f"| {', '.join(f'`{name}`' for name in row[1].split(', '))} | {_cell(row[2])} |" for row in rows]

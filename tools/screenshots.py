@@ -27,6 +27,7 @@ from temporalio.client import Client, WorkflowHandle
 
 import examples
 import worker
+import worker_settings
 from activities import registry
 from acts.language.wire import AGENT, PLAN, TASK_QUEUE
 from cli.dev.temporal_server import dev_server
@@ -81,7 +82,9 @@ async def run_worker() -> AsyncIterator[Client]:
     client = await worker.connect()
     with ThreadPoolExecutor(20) as executor:
         with warnings.catch_warnings(action="ignore", category=UserWarning):  # fewer threads than slots, on purpose
-            running = worker.build(client, worker.Settings(), registry.load(list(examples.MODULES), []), executor)
+            running = worker.build(
+                client, worker_settings.Settings(), registry.load(list(examples.MODULES), []), executor
+            )
         async with running:
             yield client
 

@@ -48,8 +48,9 @@ def _run(send_report: Any) -> int:
     from activities.registry import RegistryError, from_environment
     from telemetry.logs import configure_logs
     from telemetry.telemetry_settings import TelemetryError, TelemetrySettings
-    from worker import Settings, SettingsError, serve
+    from worker import serve
     from worker_runtime.process_watch import limit_stop
+    from worker_settings import Settings, SettingsError
 
     try:
         # The terminal is for people: no line for what goes well

@@ -33,7 +33,7 @@ _PORTS: Final = {"http": 80, "https": 443}
 
 def check_settings() -> list[Finding]:
     """Whether a worker would start with the settings of this shell."""
-    from worker import Settings, SettingsError
+    from worker_settings import Settings, SettingsError
 
     try:
         settings = Settings.from_environment()

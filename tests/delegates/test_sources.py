@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from delegates.sources import SHIPPED, DelegateSources, DelegateSourcesError, from_environment
-from worker import Settings, SettingsError
+from worker_settings import Settings, SettingsError
 
 ROOT = Path(__file__).parents[2]
 

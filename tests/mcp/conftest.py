@@ -16,6 +16,7 @@ import pytest
 from temporalio.client import Client
 
 import worker
+import worker_settings
 from activities import registry
 from activities.mcp.mcp_config import McpServerConfig
 from activities.mcp.servers import McpServers
@@ -114,7 +115,7 @@ async def engine(server: DevServer, client: Client, tmp_path_factory: pytest.Tem
         environment.setenv("TEMPORAL_NAMESPACE", server.namespace)
         own = await worker.connect()
         with warnings.catch_warnings(action="ignore", category=UserWarning):  # fewer threads than slots, on purpose
-            running = worker.build(own, worker.Settings(task_queue=queue), served, executor)
+            running = worker.build(own, worker_settings.Settings(task_queue=queue), served, executor)
         async with running:
             yield Engine(client, queue, Hostile(folder, served.servers))
     await served.servers.stop()

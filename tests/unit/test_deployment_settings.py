@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
 
-from worker import Settings, SettingsError
 from worker_runtime.deployment import deployment_config, read_version
+from worker_settings import Settings, SettingsError
 
 
 def test_without_the_settings_a_worker_is_unversioned(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -89,7 +89,7 @@ def test_every_setting_is_one_that_the_worker_reads(objects: Objects) -> None:
 
 
 def test_a_worker_starts_with_the_settings(objects: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
-    from worker import Settings
+    from worker_settings import Settings
 
     for name, value in settings(objects).items():
         monkeypatch.setenv(name, value)

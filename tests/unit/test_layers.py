@@ -42,7 +42,15 @@ ALLOWED: dict[str, set[str]] = {
         *("activities", "cli", "cli.dev", "cli.doctor", "cli.render", "cli.runs", "cli.testing", "cli.text"),
         *("connection", *_ACTS),
     },
-    "cli.doctor": {"activities", "activities.providers", "cli", "cli.runs", "connection", "worker", "acts.tree"},
+    "cli.doctor": {
+        "activities",
+        "activities.providers",
+        "cli",
+        "cli.runs",
+        "connection",
+        "worker_settings",
+        "acts.tree",
+    },
     "cli.render": {"cli", "cli.runs", "cli.text", *_ACTS},
     "cli.runs": {"cli", "cli.dev", "cli.text", "connection", "telemetry", "worker", *_ACTS},
     "cli.starter": set(),
@@ -50,13 +58,15 @@ ALLOWED: dict[str, set[str]] = {
     "cli.text": {"cli", "activities", *_ACTS},
     "cli.dev": {
         *("cli", "cli.runs", "cli.text", "acts.language", "acts.tree", "activities", "telemetry", "worker"),
-        "worker_runtime",
+        *("worker_runtime", "worker_settings"),
     },
     "worker_runtime": {"acts.language", "telemetry"},
     "worker": {
-        *("activities", "activities.providers", "connection", "delegates", "workflows", "workflows.runtime"),
-        "acts.language",
-        "telemetry",
+        *("activities", "activities.providers", "connection", "workflows", "workflows.runtime", "acts.language"),
+        *("telemetry", "worker_runtime", "worker_settings"),
+    },
+    "worker_settings": {
+        *("activities", "activities.providers", "connection", "delegates", "acts.language", "telemetry"),
         "worker_runtime",
     },
 }
@@ -106,7 +116,7 @@ def production() -> dict[str, Path]:
     """Every module that ships, by its dotted name; packages have nothing in them."""
     rooms = ("acts", "workflows", "activities", "connection", "delegates", "telemetry", "worker_runtime", "cli")
     paths = [path for room in rooms for path in modules(room) if path.name != "__init__.py"]
-    return {dotted(path): path for path in (*paths, ROOT / "worker.py")}
+    return {dotted(path): path for path in (*paths, ROOT / "worker.py", ROOT / "worker_settings.py")}
 
 
 def arrows(path: Path, known: dict[str, Path]) -> set[str]:

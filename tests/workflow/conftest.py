@@ -13,6 +13,7 @@ import pytest
 from temporalio.client import Client
 
 import worker
+import worker_settings
 from activities import registry
 from cli.dev.temporal_server import DevServer, dev_server
 from tests.workflow.foreign import Foreign
@@ -35,7 +36,9 @@ async def engine_on(server: DevServer, queue: str, delegates: Path | None = None
         environment.setenv("ACTS_DELEGATES", str(delegates or ""))
         client = await worker.connect()
         with warnings.catch_warnings(action="ignore", category=UserWarning):  # fewer threads than slots, on purpose
-            running = worker.build(client, worker.Settings(task_queue=queue), registry.load([SERVED], []), executor)
+            running = worker.build(
+                client, worker_settings.Settings(task_queue=queue), registry.load([SERVED], []), executor
+            )
         async with running:
             yield queue
 

@@ -33,6 +33,7 @@ from temporalio.contrib.opentelemetry import TracingInterceptor
 from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
 
 import worker
+import worker_settings
 from activities import registry
 from cli.dev.temporal_server import DevServer
 from telemetry import metrics, tracing
@@ -122,7 +123,7 @@ async def observed_worker(
     loaded, watches = registry.load([SERVED], []), Watches()
     observation = Observation.start(settings, loaded.tools, Health())
     observation.tracing = traces
-    own = worker.Settings(task_queue=queue, telemetry=settings)
+    own = worker_settings.Settings(task_queue=queue, telemetry=settings)
     async with observation.run():
         client = await worker.connect(observation.runtime)
         with ThreadPoolExecutor(own.max_activities) as executor:

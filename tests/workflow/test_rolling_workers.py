@@ -21,6 +21,7 @@ from temporalio.client import Client
 from temporalio.common import WorkerDeploymentVersion
 
 import worker
+import worker_settings
 from activities.registry import Registry
 from activities.task_queues import read_pollers
 from activities.worker_versions import registry_version
@@ -75,7 +76,7 @@ class Workers:
                 environment.setenv("TEMPORAL_ADDRESS", self._server.address)
                 clients = [await worker.connect() for _ in registries]
             for client, registry in zip(clients, registries, strict=True):
-                settings = worker.Settings(task_queue=self._queue, shutdown_seconds=1, deployment=deployment)
+                settings = worker_settings.Settings(task_queue=self._queue, shutdown_seconds=1, deployment=deployment)
                 with warnings.catch_warnings(action="ignore", category=UserWarning):  # fewer threads than slots
                     built = worker.build(client, settings, registry, self._executor)
                 await stack.enter_async_context(built)
