@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import os
 from pathlib import Path
 
 import pytest
@@ -29,7 +28,7 @@ from connection.codec_keys import REFRESH_SECONDS, VARIABLE, KeyRing, KeySetting
 from connection.converter import worker_converter
 from workflows.runtime.failure_converter import LenientFailureConverter
 
-OLD, NEW = os.urandom(32), os.urandom(32)
+OLD, NEW = bytes(range(32)), bytes(range(32, 64))
 # The largest payload that a server takes (limit.blobSize.error)
 SERVER_LIMIT = 2 * 1024 * 1024
 
