@@ -272,4 +272,4 @@ async def test_an_agent_is_shown_a_large_value_in_part_and_passes_it_on_whole(
             context=[storing.tool("text"), storing.tool("length"), {"type": "data", "data": {"y": "y" * LARGE}}],
         )
     assert result["output"] == LARGE
-    assert result["usage"]["inputTokens"] < 20_000
+    assert 0 < result["usage"]["inputTokens"] < 20_000
