@@ -45,7 +45,7 @@ class Tracing:
 
     def is_sampled(self, trace_id: str) -> bool:
         """Whether a trace without a parent is recorded; the usual samplers decide by its id alone."""
-        decision: Any = self.provider.sampler.should_sample(None, int(trace_id, 16), "run").decision
+        decision: Any = self.provider.sampler.should_sample(_context_of(None), int(trace_id, 16), "run").decision
         return bool(decision.is_sampled())
 
     def emit(self, span: RunSpan) -> None:

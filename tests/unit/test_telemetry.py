@@ -9,10 +9,13 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
@@ -24,6 +27,7 @@ from telemetry.telemetry_settings import TelemetryError, TelemetrySettings
 from telemetry.trace_context import (
     HEADER,
     TRACE_PARENT,
+    RunSpan,
     SpanRef,
     own_trace_id,
     parse_trace_parent,
@@ -31,7 +35,7 @@ from telemetry.trace_context import (
     run_span_id,
     write_header,
 )
-from telemetry.tracing import is_requested
+from telemetry.tracing import create_tracing, is_requested
 
 ROOT = Path(__file__).parents[2]
 CALL = CallIdentity("order-1", "0199", "a/2:refund", "refund", "a", 2, "shop.refund")
@@ -285,6 +289,27 @@ def test_what_names_no_span_is_none(text: Any) -> None:
 def test_a_trace_that_is_not_recorded_stays_so() -> None:
     ref = SpanRef("1" * 32, "2" * 16, is_sampled=False)
     assert parse_trace_parent(ref.trace_parent) == ref
+
+
+def test_a_sampler_decides_alike_for_a_run_and_for_what_is_below_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER", "parentbased_traceidratio")
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER_ARG", "0.5")
+    exporter = InMemorySpanExporter()
+    traces = create_tracing("acts-test", SimpleSpanProcessor(exporter))
+    refs = [SpanRef(own_trace_id(f"run {n}"), run_span_id(f"run {n}")) for n in range(60)]
+    recorded = {ref.trace_id for ref in refs if traces.is_sampled(ref.trace_id)}
+    assert 10 < len(recorded) < 50
+    for ref in refs:
+        own = replace(ref, is_sampled=traces.is_sampled(ref.trace_id))
+        with traces.span("refund", carrier={TRACE_PARENT: own.trace_parent}):
+            pass
+        traces.emit(RunSpan("Plan", own, None, 1, 2, {}))
+    spans = exporter.get_finished_spans()
+    assert sorted(f"{span.context.trace_id:032x}" for span in spans) == sorted([*recorded, *recorded])
+    assert {span.name for span in spans} == {"Plan", "refund"}
+    assert {f"{s.context.span_id:016x}" for s in spans if s.name == "Plan"} == {
+        ref.span_id for ref in refs if ref.trace_id in recorded
+    }
 
 
 def test_a_header_that_cannot_be_read_is_none() -> None:

@@ -67,7 +67,6 @@ from acts.simulation.billable_actions import CONTINUE_AS_NEW, TIMER, ActionCount
 from workflows.runtime.children import Children
 from workflows.runtime.outbox import Outbox
 from workflows.runtime.payloads import encode, encode_record, encode_state
-from workflows.runtime.run_meters import RunMeters
 from workflows.runtime.start_queue import StartQueue
 from workflows.runtime.task_room import TaskRoom
 from workflows.runtime.tasks_in_flight import TasksInFlight
@@ -104,8 +103,7 @@ class Driver:
         answer: Callable[[AnswerUpdate], None], actions: ActionCount, lifeline: Lifeline, index: RunIndex,
     ) -> None:  # fmt: skip
         self.run, self.inbox = run, inbox
-        self.actions = actions
-        self._index, self._meters = index, RunMeters(run)
+        self.actions, self._index = actions, index
         room = TaskRoom(actions)
         self.outbox = Outbox(room)
         self.children = Children(self.outbox, run.note, lifeline)
@@ -152,12 +150,7 @@ class Driver:
                 await self._renew(self._history())  # what was on its way may have taken other tasks
             if is_held:
                 await self._handle(StartsReleased())
-            self._update_signs()
-
-    def _update_signs(self) -> None:
-        """What people see of the run from outside: its search attributes, and what is counted of it."""
-        self._index.update()
-        self._meters.update()
+            self._index.update()
 
     def _note_reset(self) -> None:
         if self._lineage != self._lifeline.lineage:
@@ -193,7 +186,7 @@ class Driver:
 
     def _commands_for(self, event: Event) -> list[RunCommand]:
         """What the machine makes of an event. One from outside, whatever it holds, does not fail the run."""
-        self._meters.record_event(event)
+        self._index.meters.record_event(event)
         try:
             return self.run.handle(event, _now())
         except Exception as error:
@@ -218,7 +211,7 @@ class Driver:
         while True:
             await self._empty_inbox()
             await self._perform_all(self.run.flush_at_end(_now()))
-            self._update_signs()
+            self._index.update()
             if self._nothing_left():
                 break
             await workflow.wait_condition(lambda: bool(self.inbox) or self._nothing_left())
@@ -247,7 +240,7 @@ class Driver:
 
     async def _start(self, command: StartCommand) -> None:
         """Start it now if there is room: commands reach the server in the machine's order, as replay expects."""
-        self._meters.record_start(command)
+        self._index.meters.record_start(command)
         self.starts.add(command)
         self._send_starts()
 

@@ -16,6 +16,7 @@ from temporalio.exceptions import ActivityError, is_cancelled_exception
 from acts.language.wire import SEARCH_ATTRIBUTES
 from acts.simulation.billable_actions import SEARCH_UPDATE
 from acts.tree import search_attributes as names
+from workflows.runtime.run_meters import RunMeters
 
 if TYPE_CHECKING:
     from acts.machines.run_machine import RunMachine
@@ -42,10 +43,14 @@ def child_attributes() -> TypedSearchAttributes | None:
 
 
 class RunIndex:
-    """The search attributes of one run; ``update`` writes them if its phase, or whether anything waits, has changed."""
+    """What can be seen of one run from outside: ``meters`` count, and search attributes find it.
+
+    ``update`` writes them if its phase, or whether anything waits, has changed.
+    """
 
     def __init__(self, run: RunMachine, view: RunView, actions: ActionCount) -> None:
         self._run, self._view, self._actions = run, view, actions
+        self.meters = RunMeters(run)
         attributes = workflow.info().typed_search_attributes
         self._is_indexed = run.position.is_root and attributes.get(ROOT) is not None
         self._last = attributes.get(PHASE), bool(attributes.get(WAITING))
@@ -58,7 +63,8 @@ class RunIndex:
         self._actions.record_local_activity(workflow.info().get_current_history_length())
 
     def update(self) -> None:
-        """Write the attributes if the phase has changed since the last time."""
+        """Write the attributes if the phase has changed since the last time, and count what else has."""
+        self.meters.update()
         if not self._is_indexed:
             return
         current = self._run.phase, bool(self._run.approvals.pending)
