@@ -19,7 +19,7 @@ from typing import Any, Final, Literal
 from pydantic import ValidationError
 
 from acts.language.config import Config, settings_problems
-from acts.language.errors import ExpressionError, InvalidRequest, Problem, suggest, truncate
+from acts.language.errors import ExpressionError, InvalidRequest, Problem, find_similar, suggest, truncate
 from acts.language.expression_parser import parse
 from acts.language.output_methods import METHODS
 from acts.language.references import Path
@@ -33,6 +33,8 @@ PROVENANCE: Final = ("_call", "_date", "_outputPath", "_outputMethod")
 _FRAME: Final = frozenset({"type", "kind", "schema", "description", "_instance", *PROVENANCE})
 # After so many problems the other messages are not read: a report shows a hundred, and each hint takes time
 MAX_PROBLEMS_READ: Final = 1_000
+# Keys of one object that are compared with the right ones: a hostile one has 100,000
+MAX_KEYS_COMPARED: Final = 20
 _KIND_NAME: Final = re.compile(r"[\w-]+")
 
 
@@ -170,7 +172,9 @@ def read_request(raw: Json) -> Request:
         raise InvalidRequest([Problem("invalidRequest", text)])
     for key in raw:
         if key not in ("config", "context", "schema"):
-            problems.report("unknownKey", f'unknown key "{key}"', key, hint="a Request has config, context and schema")
+            similar = suggest(key, ("config", "context", "schema")) if len(raw) <= MAX_KEYS_COMPARED else None
+            hint = similar or "a Request has config, context and schema"
+            problems.report("unknownKey", f'unknown key "{key}"', key, hint=hint)
     config = _read_config(raw.get("config"), problems)
     before = len(problems.items)
     context = raw.get("context", [])
@@ -228,6 +232,8 @@ def _read_message(raw: Json, index: int, problems: _Problems) -> Message | None:
         return _READERS[kind](raw, index, problems)
     text = "no type" if kind is None else f"the unknown type {kind!r}"
     hint = suggest(kind, TYPES) if isinstance(kind, str) else None
+    if kind is None and (similar := find_similar("type", list(raw)[:MAX_KEYS_COMPARED])) is not None:
+        hint = f'is "{similar}" meant to be "type"?'
     problems.report(
         "unknownMessageType", f"message {index} has {text}; known: {', '.join(TYPES)}", *at, "type", hint=hint
     )

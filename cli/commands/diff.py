@@ -17,7 +17,7 @@ from acts.language.wire import DELEGATE, EDIT, INSTANCE, PLAN
 from acts.tree.child_ids import instance_child_id, plan_child_id
 from acts.tree.decisions import PendingApproval
 from cli.command_errors import EXIT_DONE
-from cli.console import clean, console, print_err
+from cli.console import clean, console, print_err, print_json
 from cli.runs.run_reader import RunReader, open_run
 from cli.text.plan_text import compare_plans
 
@@ -32,17 +32,17 @@ def print_diff(rows: Sequence[str]) -> None:
         console().print(row, style=style)
 
 
-async def diff(id_: str) -> int:
+async def diff(id_: str, *, as_json: bool = False) -> int:
     """Print how a plan was changed."""
-    return await _diff(await open_run(id_))
+    return await _diff(await open_run(id_), as_json=as_json)
 
 
-async def _diff(run: RunReader) -> int:
+async def _diff(run: RunReader, *, as_json: bool) -> int:
     info = await run.describe_planning()
     plan = await run.plan()
     if info.workflow_type == DELEGATE and not plan and (child := await run.last_child_plan()) is not None:
         print_err(f"its plan is executed by {clean(child.id)}:", "dim")
-        return await _diff(child)
+        return await _diff(child, as_json=as_json)
     if plan is None:
         raise await run.no_answer_error()
     running = info.close_time is None
@@ -56,6 +56,9 @@ async def _diff(run: RunReader) -> int:
     version = "" if own is None else f"version {own.version}, "
     state = "waits" if proposed else "as it is now" if running else "as it ended"
     rows = compare_plans(before, plan, (name, version + state))
+    if as_json:
+        print_json({"run": run.id, "before": before, "after": plan, "diff": rows})
+        return EXIT_DONE
     if not rows:
         print_err("the plan has not changed")
     print_diff(rows)

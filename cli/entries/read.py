@@ -80,11 +80,11 @@ def why(
 
 
 @command
-def diff(run: Run) -> ExitCode:
+def diff(run: Run, as_json: AsJson = False) -> ExitCode:
     """Show how a run's plan differs from the one it was started with; of an agent, from the plan before."""
     from cli.commands import diff as implementation
 
-    return implementation.diff(run)
+    return implementation.diff(run, as_json=as_json)
 
 
 @command

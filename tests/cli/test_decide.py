@@ -223,6 +223,8 @@ async def test_a_plan_is_edited_in_an_editor_compared_and_approved(
     shown = acts("diff", name).stdout
     assert "--- as it was started\n+++ version 2, waits" in shown
     assert "-  language: en\n+  language: fr" in shown
+    changed = json.loads(acts("diff", name, "--json").stdout)
+    assert (changed["before"][0]["language"], changed["after"][0]["language"]) == ("en", "fr")
     assert acts("approve", name, "--version", "1").exit_code == 2
     assert acts("approve", name, "--version", "2").exit_code == 0
     assert (await result_of(client, name))["state"] == {"first": False}

@@ -299,3 +299,19 @@ def test_settings_have_their_defaults() -> None:
     assert (config.maxTicks, config.maxParallel, config.step, config.missing) == (50, 100, "plan", "fail")
     assert config.model is None
     assert (config.approve.calls, config.approve.scopes, config.approve.onTimeout) == (False, False, "reject")
+
+
+@pytest.mark.parametrize(
+    ("request_", "hint"),
+    [
+        ({"contxt": []}, 'did you mean "context"?'),
+        ({"nonsense": 1}, "a Request has config, context and schema"),
+        ({"contxt": [], **{f"k{n}": 1 for n in range(100)}}, "a Request has config, context and schema"),
+        ({"context": [{"typ": "tool", "tool": "x"}]}, 'is "typ" meant to be "type"?'),
+        ({"context": [{"tool": "x"}]}, None),
+    ],
+)
+def test_a_misspelt_key_gets_a_suggestion(request_: dict[str, Any], hint: str | None) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        parse_request(request_)
+    assert hint in [p.hint for p in refused.value.problems]
