@@ -111,7 +111,7 @@ async def connect(target: ServerTarget | None = None) -> Client:
 
     target = target or find_target()
     try:
-        client = Client.connect(**target.config, data_converter=client_converter(), runtime=silent_runtime())
+        client = Client.connect(**target.config, data_converter=client_converter(), runtime=_silent_runtime())
         return await asyncio.wait_for(client, CONNECT_SECONDS)
     except TimeoutError:
         raise _no_server(target, f"no answer within {CONNECT_SECONDS:g} s") from None
@@ -120,7 +120,7 @@ async def connect(target: ServerTarget | None = None) -> Client:
 
 
 @cache
-def silent_runtime() -> Runtime:
+def _silent_runtime() -> Runtime:
     """The SDK without its log lines: the commands report what matters of them."""
     from temporalio.runtime import Runtime, TelemetryConfig
 
