@@ -51,10 +51,12 @@ async def replay_histories(histories: AsyncIterable[WorkflowHistory]) -> AsyncIt
 
     Where no workflow task has begun, nothing was decided yet: such a history replays.
     """
-    import worker
-    from cli.runs.server import silent_runtime
+    from temporalio.runtime import Runtime, TelemetryConfig
 
-    replayer = worker.build_replayer(silent_runtime())
+    import worker
+
+    # A runtime without log lines: the verdict says what they would
+    replayer = worker.build_replayer(Runtime(telemetry=TelemetryConfig(logging=None)))
     fresh: list[WorkflowHistory] = []
 
     async def begun() -> AsyncIterator[WorkflowHistory]:
