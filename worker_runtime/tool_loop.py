@@ -19,7 +19,6 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final
-from weakref import WeakKeyDictionary
 
 from temporalio import activity
 from temporalio.worker import ActivityInboundInterceptor, ActivityOutboundInterceptor, ExecuteActivityInput, Interceptor
@@ -75,6 +74,7 @@ class ToolCall:
         return self._has_begun
 
     def _end(self, task: asyncio.Task[Any]) -> None:
+        _calls.pop(task, None)
         if task.cancelled():
             self.outcome.set_exception(asyncio.CancelledError())
         elif (error := task.exception()) is not None:
@@ -83,7 +83,8 @@ class ToolCall:
             self.outcome.set_result(task.result())
 
 
-_calls: Final[WeakKeyDictionary[asyncio.Task[Any], ToolCall]] = WeakKeyDictionary()
+# The calls that run, by their tasks
+_calls: Final[dict[asyncio.Task[Any], ToolCall]] = {}
 
 
 class ToolLoop:

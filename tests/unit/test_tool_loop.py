@@ -64,6 +64,7 @@ async def test_calls_behind_a_tool_that_blocks_begin_in_another_loop(
     release.set()
     await end(blocking)
     assert loops.blocked_calls() == []
+    assert not tool_loop._calls
 
 
 async def test_a_cancelled_tool_may_clean_up_and_its_end_is_awaited(loops: ToolLoops) -> None:
