@@ -150,6 +150,8 @@ class TextLines(logging.Formatter):
         line = f"{_time(record)} {level} {message}{' ' if fields else ''}{fields}"
         if has_traceback and record.exc_info:
             line += "\n" + self.formatException(record.exc_info)
+        elif record.exc_text and not record.exc_info:  # masked before it came here
+            line += "\n" + record.exc_text
         return _redacted(line)
 
 
@@ -167,6 +169,8 @@ class JsonLines(logging.Formatter):
             out["error"] = {"type": getattr(error, "type", None) or type(error).__name__}
             if has_traceback and record.exc_info:
                 out["error"]["stack"] = self.formatException(record.exc_info)
+        elif record.exc_text:
+            out["error"] = {"stack": record.exc_text}
         return _redacted(json.dumps(out, ensure_ascii=False, default=str))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
@@ -40,3 +41,10 @@ async def assert_eventually(
             raise AssertionError(msg)
         await asyncio.sleep(min(pause, remaining))
         pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
+
+
+def free_port() -> int:
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        port: int = listening.getsockname()[1]
+        return port

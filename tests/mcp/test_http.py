@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,14 +15,7 @@ from activities.mcp.call_errors import McpCallError
 from activities.mcp.mcp_config import McpServerConfig
 from activities.mcp.servers import McpServers
 from tests.mcp.conftest import SERVER, Hostile
-from tests.support import assert_eventually
-
-
-def free_port() -> int:
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        port: int = listening.getsockname()[1]
-        return port
+from tests.support import assert_eventually, free_port
 
 
 @contextmanager

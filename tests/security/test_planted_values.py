@@ -1,16 +1,19 @@
 """Values are planted in secrets, parameters, results and failures, with a codec, and looked for in all that is written.
 
-The server's database file, the worker's log, and what a client reads with and without the keys.
+The server's database file, the worker's log, its traces and metrics, and what a client reads with and without the keys.
 """
 
 from __future__ import annotations
 
 import asyncio
 import base64
+import http.server
 import json
 import os
 import subprocess
 import sys
+import threading
+import urllib.request
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -27,7 +30,7 @@ from connection.codec_keys import VARIABLE, encode_key
 from connection.converter import client_converter
 from tests.cli.conftest import ROOT, clean_environment, run_acts
 from tests.security.leaky_tools import TOOLS
-from tests.support import assert_eventually
+from tests.support import assert_eventually, free_port
 from workflows.plan import PlanWorkflow
 
 Json = Any
@@ -71,6 +74,26 @@ def worker_process(environment: dict[str, str], log: Path) -> Iterator[None]:
             process.terminate()
 
 
+@contextmanager
+def collector(file: Path) -> Iterator[str]:
+    """An endpoint for traces that writes what it receives to a file; yields its address."""
+
+    class Spans(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            with file.open("ab") as spans:
+                spans.write(self.rfile.read(int(self.headers["Content-Length"])))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            """Nothing is printed."""
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Spans) as listening:
+        threading.Thread(target=listening.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{listening.server_port}"
+        listening.shutdown()
+
+
 @asynccontextmanager
 async def world(folder: Path) -> AsyncIterator[tuple[DevServer, dict[str, str], Client]]:
     """A server with a database, a worker with keys and a secret, and a client with the keys."""
@@ -80,11 +103,13 @@ async def world(folder: Path) -> AsyncIterator[tuple[DevServer, dict[str, str], 
     (secrets / "crm-token").write_text(SECRET + "\n", "utf-8")
     approvers = folder / "approvers.json"
     approvers.write_text(json.dumps({"ada": base64.b64encode(create_key(folder / "ada.pem")).decode()}), "utf-8")
-    with dev_server(ui=False, state=folder / "state") as server:
+    spans = folder / "state" / "spans.bin"
+    with dev_server(ui=False, state=folder / "state") as server, collector(spans) as traces:
         environment = {
             "TEMPORAL_ADDRESS": server.address, "ACTS_TASK_QUEUE": "planted", VARIABLE: str(keys),
             "ACTS_SECRETS": str(secrets), "ACTS_ACTIVITIES": "tests.security.leaky_tools",
-            "ACTS_SHUTDOWN_SECONDS": "1", "ACTS_APPROVERS": str(approvers),
+            "ACTS_SHUTDOWN_SECONDS": "1", "ACTS_APPROVERS": str(approvers), "ACTS_METRICS": f"127.0.0.1:{free_port()}",
+            "OTEL_EXPORTER_OTLP_ENDPOINT": traces, "OTEL_BSP_SCHEDULE_DELAY": "100",
         }  # fmt: skip
         with worker_process(environment, folder / "state" / "worker.log"), pytest.MonkeyPatch.context() as patch:
             patch.setenv(VARIABLE, str(keys))
@@ -215,7 +240,12 @@ async def test_no_planted_value_is_in_the_database_or_a_log_and_no_secret_in_any
         (tmp_path / "secrets" / "comes-later").write_text(LATER, "utf-8")
         came = await asyncio.wait_for(late.result(), 30)
         assert came["state"]["late"]["headers"]["Authorization"] == "[secret]"
+        metrics = await asyncio.to_thread(urllib.request.urlopen, f"http://{environment['ACTS_METRICS']}/metrics")
+        with metrics:
+            (tmp_path / "state" / "metrics.txt").write_bytes(metrics.read())
         # Plain workflow ids, so the search finds what is there
         assert files_with(tmp_path / "state", id_)
+    assert b"leakFailure" in (tmp_path / "state" / "spans.bin").read_bytes()
+    assert b"leakFailure" in (tmp_path / "state" / "metrics.txt").read_bytes()
     assert "called with [secret]" in (tmp_path / "state" / "worker.log").read_text("utf-8")
     assert files_with(tmp_path / "state", SECRET, LATER, *PLANTED.values()) == []

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import socket
 import sys
 import urllib.error
 import urllib.request
@@ -19,7 +18,7 @@ from datetime import timedelta
 import pytest
 
 from cli.dev.temporal_server import DevServer
-from tests.support import assert_eventually
+from tests.support import assert_eventually, free_port
 from tests.unit.kustomize import build
 from tests.unit.test_deploy import DEPLOY, ROOT, SERVICES, pending_settings, with_defaults
 from tests.unit.test_kubernetes import settings
@@ -37,12 +36,6 @@ ENVIRONMENTS = {
     "compose": compose_environment(),
     "kubernetes": settings(build(DEPLOY / "kubernetes" / "base")),
 }
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @asynccontextmanager
