@@ -33,6 +33,7 @@ import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from temporalio.client import Client
@@ -47,6 +48,7 @@ from activities.namespace_check import check_search_attributes
 from activities.providers.endpoints import EndpointsError
 from activities.providers.endpoints import check_environment as check_endpoints
 from activities.providers.http_clients import close_clients
+from activities.read_past_run import PastRuns
 from activities.registry import Registry, RegistryError, activity_name, from_environment
 from activities.task_queues import check_queues
 from activities.worker_versions import VersionInterceptor, WorkerVersions, missing_activity
@@ -57,6 +59,7 @@ from delegates.sources import DelegateSources, DelegateSourcesError
 from delegates.sources import from_environment as delegates_from_environment
 from worker_runtime.memory_watch import MemoryWatch, read_container_limit
 from worker_runtime.process_watch import limit_stop
+from worker_runtime.replays import replay
 from worker_runtime.sdk_internals import find_eviction, lift_deadlock_timeout
 from worker_runtime.task_slots import TaskSlots
 from worker_runtime.tool_loop import ToolLoopInterceptor
@@ -70,9 +73,14 @@ from workflows.instance import InstanceWorkflow
 from workflows.plan import PlanWorkflow
 from workflows.runtime.failure_converter import LenientFailureConverter
 from workflows.runtime.interceptors import SanitizingInterceptor
+from workflows.runtime.replayed_facts import facts_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Mapping
+
+    from temporalio.client import WorkflowHistory
+
+    from activities.read_past_run import ReadHistory
 
 # A stop without patience still lets the server know of it
 MIN_STOP_SECONDS: Final = 1.0
@@ -170,9 +178,10 @@ def build(
     watches = watches or Watches()
     # They do not block, so they run in the worker's own loop; Tools run beside it
     versions, loader = WorkerVersions(registry), Loader(settings.delegates)
+    past_runs = PastRuns(past_run_reader(client))
     own: list[Callable[..., Any]] = [
         registry.lookup(versions.others_may_know), versions.look_up_everywhere(),
-        ask_model, check_queues, check_search_attributes, first_attempt, loader.activity(),
+        ask_model, check_queues, check_search_attributes, first_attempt, loader.activity(), past_runs.activity(),
     ]  # fmt: skip
     own += registry.server_activities
     wrap = watches.start_processes(settings.activity_processes)
@@ -215,6 +224,20 @@ def build(
     lift_deadlock_timeout(worker)
     watches.memory.evict = find_eviction(worker)
     return worker
+
+
+def past_run_reader(client: Client) -> ReadHistory:
+    """Replays histories with the workflows of this worker, and reads what the runs had done."""
+    converter = client.data_converter
+
+    async def read(history: WorkflowHistory, run_id: str, children: Mapping[str, str]) -> Any:
+        facts = partial(
+            facts_of, workflow_id=history.workflow_id, run_id=run_id, events=len(history.events), children=children
+        )
+        result = await replay(history, WORKFLOWS, converter, facts)
+        return result.failure or result.answer
+
+    return read
 
 
 async def serve(

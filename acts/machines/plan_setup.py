@@ -13,6 +13,7 @@ from acts.tree.plan_request import edited_request
 from acts.tree.records import Capabilities, ContextRef, InstanceInput, PermitLease, PlanInput, TreePosition
 
 if TYPE_CHECKING:
+    from acts.machines.past_calls import PastCalls
     from acts.tree.decisions import Decision
 
 
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
 class PlanSetup:
     """What a run of a plan knows before it begins. ``input`` is None for a run that a person started.
 
-    ``raw`` is its Request as JSON, ``source`` the run whose context a model is shown, ``lease`` its permits.
+    ``raw`` is its Request as JSON, ``source`` the run whose context a model is shown, ``lease`` its permits, ``past``
+    what the run had done that this one resumes.
     """
 
     raw: dict[str, Any]
@@ -30,6 +32,7 @@ class PlanSetup:
     source: ContextRef
     input: PlanInput | None = None
     lease: PermitLease | None = None
+    past: PastCalls | None = None
 
     @property
     def instances(self) -> tuple[str, ...]:

@@ -97,6 +97,8 @@ class PlanView:
         }  # fmt: skip
         if walk.prepared.request.instances():
             out["instances"] = statuses(walk)
+        if walk.past is not None and self._run.setup.input is None:
+            out["resumedFrom"] = walk.past.report(walk)
         return _add_common(self._run, out)
 
     def page(self) -> str:
@@ -171,6 +173,8 @@ class PlanView:
         out = results.build_result(run.walk, run.usage, run.finished)
         if run.approvals.records:
             out["decisions"] = run.approvals.records
+        if run.walk.past is not None and run.setup.input is None:
+            out["resumedFrom"] = run.walk.past.report(run.walk)
         if run.decisions.forecast is not None:
             out["forecast"] = compare_known(run.decisions.forecast, actual_figures(out, actions))
         return out

@@ -135,6 +135,11 @@ class RunWorkflow:
         """The page for the Web UI as of now, rendered when somebody reads it; None before the run has begun."""
         return None if self._view is None else self._view.page()
 
+    @property
+    def machine(self) -> RunMachine | None:
+        """The machine of the run; None before it has begun."""
+        return None if self._driver is None else self._driver.run
+
     def _answer(self, answer: AnswerUpdate) -> None:
         future = self._updates.pop(answer.id, None)
         if future is not None and not future.done():
