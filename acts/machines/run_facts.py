@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from acts.machines.call_state import CallState
     from acts.machines.plan_run import PlanRun
+    from acts.machines.walk import Walk
 
 # Stages in which a Call has no result, though it may have been started
 _OPEN: Final = ("running", "collecting", "applying", "failed", "cancelled")
@@ -40,32 +41,36 @@ def read_facts(run: PlanRun, run_id: str, events: int, children: Mapping[str, st
     ``run_id`` is that of the run, ``events`` how much of its history it has seen.
     """
     messages = [m.raw for m in run.walk.prepared.request.context]
-    reader = _Reader(run, prompt_digest(messages, instances=True))
+    members = run.setup.instances
+    calls = read_calls(run.walk, prompt_digest(messages, instances=True), members[0] if len(members) == 1 else None)
     whole = sorted(run.whole_plan.nodes, key=lambda node: node.index)
     return PastRun(
         workflowId=run.own, runId=run_id, events=events, plan=tuple(dict.fromkeys(node.id for node in whole)),
         prompt=prompt_digest(messages, instances=False), provided=tuple(run.walk.provided),
-        calls=tuple(reader.calls()), instances=tuple(_instances(run, children)),
+        calls=calls, instances=tuple(_instances(run, children)),
     )  # fmt: skip
 
 
-class _Reader:
-    """Reads the Calls of one run; ``prompt`` is the digest of what its latent Calls are shown."""
+def read_calls(walk: Walk, prompt: str, member: str | None = None) -> tuple[PastCall, ...]:
+    """The Calls of a walk that have a result, or may have been started.
 
-    def __init__(self, run: PlanRun, prompt: str) -> None:
-        self._walk, self._prompt = run.walk, prompt
-        members = run.setup.instances
-        self._member = members[0] if len(members) == 1 else None
+    ``prompt`` is the digest of what latent Calls are shown, ``member`` the instance of a run that walks only one.
+    """
+    return tuple(_Reader(walk, prompt, member).calls())
+
+
+class _Reader:
+    """Reads the Calls of one walk."""
+
+    def __init__(self, walk: Walk, prompt: str, member: str | None) -> None:
+        self._walk, self._prompt, self._member = walk, prompt, member
 
     def calls(self) -> Iterator[PastCall]:
-        """The Calls that have a result, or may have been started."""
+        """See ``read_calls``."""
+        literal = self._walk.prepared.literal_outputs  # the plan itself has their results
         for rank, (node, call) in enumerate(zip(self._walk.nodes, self._walk.calls, strict=True)):
             has_result = call.stage in ("completed", "detached") or call.effect is not None
-            if (
-                node.kind != UNIT
-                and (has_result or call.stage in _OPEN)
-                and rank not in self._walk.prepared.literal_outputs
-            ):
+            if node.kind != UNIT and rank not in literal and (has_result or call.stage in _OPEN):
                 yield self._call(rank, node, call, has_result=has_result)
 
     def _call(self, rank: int, node: PlannedCall, call: CallState, *, has_result: bool) -> PastCall:
