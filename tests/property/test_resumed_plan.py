@@ -87,6 +87,11 @@ def resumed(drive: Drive, plan: ValidatedPlan, results: dict[str, Json], *, keep
     return ResumedDrive(plan, results, PastCalls({"workflowId": "old"}, (past,), None, keeps_ids, PROMPT))
 
 
+def is_part(id_: str, of: str) -> bool:
+    """The same Call or element, or an element of this Call."""
+    return id_ == of or oracle.call_of(id_) == of
+
+
 def old_id(taken: str) -> str:
     return taken.removeprefix("run/")
 
@@ -122,7 +127,11 @@ def test_a_resumed_run_is_the_serial_run_with_the_results_that_were_taken_over(
 
     taken = {key: old_id(id_) for key, id_ in drive.past.taken.items()}
     event(f"{min(len(taken), 3)} taken over, {min(len(drive.started), 3)} run")
-    results = {**fresh, **{id_: old.result(was) for id_, was in taken.items()}}
+    results = dict(fresh)
+    for id_, was in taken.items():
+        own_results = {id_ + key.removeprefix(was): r for key, r in case.results.items() if is_part(key, was)}
+        results = {key: r for key, r in results.items() if not is_part(key, id_)} | own_results
+        results.setdefault(id_, old.result(was))
     expected = oracle.run(new_request, results)
     for id_, was in taken.items():
         own = [e for e in expected.started if e == id_ or oracle.call_of(e) == id_]
