@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from temporalio import activity
 from temporalio.client import WorkflowHistory
+from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
     from temporalio.api.history.v1 import HistoryEvent
     from temporalio.client import Client
-    from temporalio.common import RawValue
 
     # Takes a history, its run id and the runs that it has started (run id by workflow id); returns what the run had
     # done, None if it walks no plan, or why the history does not replay

@@ -12,6 +12,7 @@ from cli.entries import start  # noqa: F401 - each registers its commands
 from cli.entries import read  # noqa: F401
 from cli.entries import plans  # noqa: F401
 from cli.entries import steering  # noqa: F401
+from cli.entries import repair  # noqa: F401
 from cli.entries import namespaces  # noqa: F401
 from cli.program import app
 # isort: on

@@ -135,7 +135,7 @@ class _Reader:
 def _instances(run: PlanRun, children: Mapping[str, str]) -> Iterator[PastInstance]:
     """The instances of the run: those of its children with what these said of them."""
     walk = run.walk
-    if run.setup.input is not None or not walk.prepared.request.instances():
+    if run.setup.instances or not walk.prepared.request.instances():
         return
     states, seen = statuses(walk), dict[str, None]()
     for node, call in zip(walk.nodes, walk.calls, strict=True):

@@ -1,4 +1,4 @@
-"""A run that resumes another one ends as the serial run in which the Calls that it takes over return what they returned.
+"""A run that resumes another ends as the serial run in which the Calls that it takes over return what they returned.
 
 The oracle knows nothing of that: it runs the edited plan one Call after another, with the old result for each Call that
 was taken over and a new one for each that ran. That no Call is taken over whose reads have changed is checked besides:
@@ -142,7 +142,7 @@ def test_a_resumed_run_is_the_serial_run_with_the_results_that_were_taken_over(
     assert_equal_to_the_serial_run(drive, expected)
 
     ended = {n.id: c.stage for n, c in zip(old.walk.nodes, old.walk.calls, strict=True)}
-    for id_, _id in drive.ids.items():
+    for _id in drive.ids.values():
         was = old_id(_id)
         if _id.startswith("run/"):
             assert keeps_ids

@@ -10,7 +10,7 @@ from temporalio import workflow
 from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
 
-from acts.language.errors import truncate
+from acts.language.errors import InvalidRequest, Problem, truncate
 from acts.language.messages import read_request
 from acts.language.wire import PAST_RUN
 from acts.machines.past_setup import keep_failed_instances, past_of_child, past_of_root, past_of_state
@@ -20,6 +20,7 @@ from acts.tree.records import InstanceInput
 from workflows.runtime.model_calls import own_context
 
 if TYPE_CHECKING:
+    from acts.language.config import Config
     from acts.machines.plan_setup import PlanSetup
     from acts.tree.past_run import PastSource
     from acts.tree.records import PlanState
@@ -56,6 +57,18 @@ async def add_past(setup: PlanSetup, state: PlanState | None) -> PlanSetup:
         prepared = validate_parsed(parsed, known.tools, known.served)
         setup = replace(setup, raw=raw, prepared=prepared, source=own_context(len(parsed.context)))
     return replace(setup, past=past_of_root(resume, past_run, setup.prepared))
+
+
+def refuse_resume(config: Config) -> None:
+    """Refuse ``config.resume`` where a model plans, or in a definition.
+
+    Raises:
+        InvalidRequest: it is set.
+    """
+    if config.resume is not None:
+        text = "an agent cannot resume another run, and neither can a delegate: only a Plan that a person starts can"
+        hint = "resume the plan of one of the agent's ticks as a Plan, or reset the agent: docs/repair.md"
+        raise InvalidRequest([Problem("invalidSetting", text, "/config/resume", hint=hint)])
 
 
 async def read_past(workflow_id: str, run_id: str | None) -> PastRun:
