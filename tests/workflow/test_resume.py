@@ -12,7 +12,7 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from tests.support import assert_eventually
-from tests.workflow.foreign import Foreign, call, ended, failure, of_type, result_of_failed
+from tests.workflow.foreign import Foreign, call, ended, events, failure, of_type, result_of_failed
 from tests.workflow.foreign import states as states_of
 
 Json = Any
@@ -125,14 +125,14 @@ async def test_a_mended_call_keeps_its_id_and_what_reads_a_changed_result_runs_w
 
 async def test_a_fork_leaves_the_first_run_as_it_was(foreign: Foreign, ledger: Ledger) -> None:
     handle = await failed_run(foreign, ledger)
-    before = (await handle.fetch_history()).to_json()
+    before = await events(handle)
     plan = [*chain(stop=6), *chain("chargeAgain", start=7)]
     fork = await foreign.run(*plan, resume={"workflowId": handle.id, "keep": {"before": "7:charge"}})
     assert fork["state"] == {f"c{n}": n + (1000 if n > 6 else 0) for n in range(1, CALLS + 1)}
     assert fork["resumedFrom"]["calls"] == [f"{n}:charge" for n in range(1, 7)]
     assert (fork["resumedFrom"]["keep"], fork["resumedFrom"]["ids"]) == ({"before": "7:charge"}, "new")
     assert all(ledger.counts()[n] == (2 if 7 <= n <= FAILING else 1) for n in range(1, CALLS + 1))
-    assert (await handle.fetch_history()).to_json() == before
+    assert await events(handle) == before
 
 
 async def test_a_run_that_was_terminated_in_mid_call_is_resumed_with_the_same_id(
