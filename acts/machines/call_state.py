@@ -53,7 +53,7 @@ TRANSITIONS: Final[dict[tuple[str, str], str]] = {
     ("pending", "nothing_to_start"): "applying",
     # An earlier run has done it: its result is known, or nobody waits for one
     ("pending", "taken_over"): "applying",
-    ("pending", "detached"): "detached",
+    ("pending", "detached_before"): "detached",
     # A message or a decision arrived
     ("awaiting_input", "input_provided"): "pending",
     ("awaiting", "approved"): "ready",

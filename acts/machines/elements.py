@@ -113,7 +113,7 @@ def _take_over(walk: Walk, rank: int, node: PlannedCall, call: dict[str, Any], n
         return False
     _mark_started(walk, rank, node, "pending")
     row = walk.rows[node.key]
-    walk.states.move(row, "detached" if past.state == "detached" else "taken_over")
+    walk.states.move(row, "detached_before" if past.state == "detached" else "taken_over")
     if past.state == "detached":
         record_end(walk, row, now)
     else:

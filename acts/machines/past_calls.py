@@ -159,7 +159,7 @@ class PastCalls:
         if not walk.nodes[rank].is_detached:
             return False
         self.taken[walk.nodes[rank].key] = past.id
-        walk.settle(rank, "detached", now)
+        walk.settle(rank, "detached_before", now)
         return True
 
     def take_element(

@@ -12,7 +12,7 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from tests.support import assert_eventually
-from tests.workflow.foreign import Foreign, call, ended, events, failure, of_type, result_of_failed
+from tests.workflow.foreign import Foreign, call, ended, events, failure, of_type, result_of_failed, tool
 from tests.workflow.foreign import states as states_of
 
 Json = Any
@@ -201,6 +201,34 @@ async def test_elements_and_messages_are_taken_over(foreign: Foreign, ledger: Le
     assert again["state"] == {"all": [1, 2, 3], "late": 9}
     assert again["resumedFrom"]["calls"] == ["1:charge[0]", "1:charge[2]"]
     assert ledger.counts() == {1: 1, 2: 1, 3: 1, 9: 1}
+
+
+async def test_local_calls_delegates_and_what_was_sent_off_are_taken_over(foreign: Foreign, ledger: Ledger) -> None:
+    """The local Call draws at random: if it ran again, everything that reads it would have changed."""
+    options = {"taskQueue": foreign.queue}
+    context = [
+        tool("draw", activity="noise", options={"local": True}),
+        tool("look", activity="charge", options=options, _delegate={"const": "anonymous"}),
+        tool("post", activity="charge", options=options),
+    ]
+    plan = [
+        call("draw", "†state.token", n=8),
+        call("look", "†state.seen", n=2, after="†state.token"),
+        call("post", n=3, after="†state.seen"),
+        call("charge", "†state.done", n=4, after="†{state.token}", _scopes=["state"]),
+    ]
+    ledger.broken = {4}
+    handle = await foreign.start(foreign.request(*plan, context=context))
+    before = await result_of_failed(handle)
+    ledger.broken = set()
+    result = await foreign.run(*plan, context=context, resume={"workflowId": handle.id})
+    assert result["state"] == {**before["state"], "done": 4}
+    assert result["resumedFrom"]["calls"] == ["1:draw", "2:look", "3:post"]
+
+    async def all_charged() -> bool:
+        return ledger.counts() == {2: 1, 3: 1, 4: 1}
+
+    await assert_eventually(all_charged)
 
 
 async def test_what_cannot_be_resumed_is_refused_readably(foreign: Foreign, ledger: Ledger) -> None:
