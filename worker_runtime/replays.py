@@ -8,6 +8,7 @@ Laws of this file: it knows no workflow; it changes nothing on a server.
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -58,13 +59,20 @@ async def replay(
 ) -> Replay:  # fmt: skip
     """Replay a history to its end, whether the run has ended or not.
 
-    ``read`` is called once with the workflow object when the last event has been applied, in the thread of the
-    workflow; what it raises is raised.
+    ``read`` is called once with the workflow object when the last event has been applied; what it raises is raised.
     """
-    capture = _Capture(read)
+    # A thread with a loop of its own: a long task would stop the loop of a worker, and the SDK's detector, which fails
+    # each task of two seconds, is off in debug mode only, in which tasks run in the loop
+    return await asyncio.to_thread(asyncio.run, _replay(history, workflows, converter, _Capture(read)))
+
+
+async def _replay(
+    history: WorkflowHistory, workflows: Sequence[type], converter: DataConverter, capture: _Capture
+) -> Replay:
     replayer = Replayer(
-        workflows=workflows, workflow_runner=_CapturingRunner(capture), interceptors=[capture], data_converter=converter
-    )
+        workflows=workflows, workflow_runner=_CapturingRunner(capture), interceptors=[capture],
+        data_converter=converter, debug_mode=True,
+    )  # fmt: skip
     result = await replayer.replay_workflow(complete_last_task(history), raise_on_replay_failure=False)
     if capture.error is not None:
         raise capture.error
