@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
 from acts.tree.wire_format import Record, VersionedRecord
 
@@ -24,14 +24,15 @@ _DIGEST_CHARACTERS: Final = 32
 # For people, and no part of what a Call does
 _COMMENTS: Final = ("_reasoningForCall",)
 
-Ending = Literal["completed", "detached", "open"]
-
 
 class PastElement(Record):
-    """One element of a Call with ``_each`` of which not all had completed. ``index`` counts from 0."""
+    """One element of a Call with ``_each`` of which not all had completed. ``index`` counts from 0.
+
+    ``state`` is that of a ``PastCall``, ``value`` its result.
+    """
 
     index: int
-    state: Ending
+    state: str
     id: str
     reads: str = ""
     value: Any = None
@@ -47,7 +48,7 @@ class PastCall(Record):
     """
 
     call: str
-    state: Ending
+    state: str
     id: str
     planned: str
     reads: str = ""
