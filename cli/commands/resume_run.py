@@ -29,12 +29,19 @@ _MAX_NAME: Final = 200
 async def retry(id_: str, run_id: str | None, file: str | None, options: RunOptions, *, only_failed: bool) -> int:
     """Run what a run that has ended has not completed."""
     run = await open_run(id_, run_id)
-    await _describe_plan(run)
     info = await run.describe()
+    is_agent = info.workflow_type == AGENT
+    if not is_agent:
+        await _describe_plan(run)
     if info.close_time is None:
         name = clean(id_, 200)
         hint = f"acts cancel {name} ends it; acts fork {name} --from CALL runs it another way beside it"
         raise command_error(f'the run "{name}" has not ended', where="ID", hint=hint)
+    if is_agent and (file is not None or only_failed):
+        hint = "start one with `acts run FILE`, and a request of your own"
+        raise command_error("an agent is retried as it was, without --edit and --only-failed", where="ID", hint=hint)
+    if is_agent:
+        return await _start_agent(run, options)
     resume: dict[str, Any] = {"workflowId": id_, "runId": info.run_id, **({"only": "failed"} if only_failed else {})}
     return await _start(run, resume, file, "retry", options)
 
@@ -59,8 +66,21 @@ async def _describe_plan(run: RunReader) -> None:
     name, type_ = clean(run.id, 200), clean(info.workflow_type, 100)
     hint = "only a Plan can be resumed"
     if info.workflow_type == AGENT:
-        hint = f"an agent is reset: `temporal workflow reset`; the plan of a tick is a Plan: {name}/plan-1"
+        hint = f"acts retry starts an agent anew with what it had done; the plan of a tick is a Plan: {name}/plan-1"
     raise command_error(f'the run "{name}" is of the type {type_}', where="ID", hint=hint)
+
+
+async def _start_agent(run: RunReader, options: RunOptions) -> int:
+    """Start an agent with the whole context of the earlier one: its model sees what was done, and plans on."""
+    request, messages = await run.request(), await run.messages()
+    if messages is None:
+        raise await run.no_answer_error()
+    if not isinstance(request, dict):
+        raise command_error(f'the run "{clean(run.id, 200)}" was not started with a request', where="ID")
+    request = {**request, "context": messages}
+    new_id = options.run or f"{run.id[:_MAX_NAME]}-retry-{secrets.token_hex(3)}"
+    print_err(clean(f"starting an Agent with the context of {run.id}: its model sees what was done"), "dim")
+    return await start_and_wait(request, AGENT, new_id, _source_of(request), options)
 
 
 async def _start(run: RunReader, resume: dict[str, Any], file: str | None, word: str, options: RunOptions) -> int:

@@ -50,6 +50,7 @@ async def test_a_mended_plan_is_retried_forked_and_replayed(
     result = json.loads(done.stdout)
     assert result["resumedFrom"]["workflowId"] == failed
     assert result["resumedFrom"]["calls"] == ["1:askWeather", "3:askWeather"]
+    assert f"2 calls taken over from {failed}\n" in acts("show", f"{failed}-2").stdout
     forked = acts("fork", f"{failed}-2", "--from", "3:askWeather", "--json")
     assert json.loads(forked.stdout)["resumedFrom"]["calls"] == ["1:askWeather", "2:askWeather"]
     assert f"{failed}-2-fork-" in forked.stderr
@@ -67,6 +68,23 @@ def test_what_cannot_be_retried_says_why_and_what_can_be_done(acts: Acts, failed
     no_plan = acts("retry", failed, "--edit", write(tmp_path, "words.json", "words"))
     assert no_plan.exit_code == 2
     assert "a list of calls" in no_plan.stderr
+
+
+async def test_an_agent_is_retried_with_all_that_it_had_done(
+    acts: Acts, client: Client, worker: dict[str, str], tmp_path: Path
+) -> None:
+    name = new_name()
+    script = Path(worker["ACTS_SCRIPTS"]) / f"{name}.json"
+    script.write_text(json.dumps({"answers": [{"solution": {"calls": [ask("Lisbon")]}}]}), "utf-8")
+    config = {"model": f"scripted:{name}", "maxTicks": 1}
+    context = [{"type": "tool", "tool": {"askWeather": TOOL}}]
+    file = write(tmp_path, "task.json", {"config": config, "context": context})
+    assert acts("run", file, "--id", name).exit_code == 1, "one tick is not enough"
+    script.write_text(json.dumps({"answers": [{"solution": {"output": "†state.sunny"}}]}), "utf-8")
+    assert acts("retry", name, "--edit", file).exit_code == 2
+    done = acts("retry", name, "--json", "--id", f"{name}-2")
+    assert done.exit_code == 0, done.stdout
+    assert json.loads(done.stdout)["output"]["city"] == "Lisbon"
 
 
 def test_a_history_that_the_code_here_does_not_make_is_told(acts: Acts, tmp_path: Path) -> None:
