@@ -14,6 +14,7 @@ import sys
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from temporalio.client import Client
@@ -26,6 +27,7 @@ from activities.first_attempt import first_attempt
 from activities.load_delegate import Loader
 from activities.namespace_check import check_search_attributes
 from activities.providers.http_clients import close_clients
+from activities.read_past_run import PastRuns
 from activities.registry import Registry, RegistryError, activity_name, from_environment
 from activities.secret_interceptor import SecretInterceptor
 from activities.secret_source import SecretSettingsError, check_tools
@@ -44,6 +46,7 @@ from worker_runtime.deployment import deployment_config
 from worker_runtime.log_guard import LogGuard
 from worker_runtime.memory_watch import MemoryWatch
 from worker_runtime.process_watch import limit_stop
+from worker_runtime.replays import replay
 from worker_runtime.sdk_internals import find_eviction, lift_deadlock_timeout, replace_activity_converter
 from worker_runtime.task_slots import TaskSlots
 from worker_runtime.tool_loop import ToolLoopInterceptor
@@ -58,13 +61,17 @@ from workflows.instance import InstanceWorkflow
 from workflows.plan import PlanWorkflow
 from workflows.runtime.failure_converter import LenientFailureConverter
 from workflows.runtime.interceptors import SanitizingInterceptor
+from workflows.runtime.replayed_facts import facts_of
 from workflows.runtime.run_observer import RunObserver
 from workflows.runtime.worker_notes import WORKER_NOTES, BlockedTool
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Mapping
 
+    from temporalio.client import WorkflowHistory
     from temporalio.runtime import Runtime
+
+    from activities.read_past_run import ReadHistory
 
 # A stop without patience still lets the server know of it
 MIN_STOP_SECONDS: Final = 1.0
@@ -100,10 +107,11 @@ def build(
     watches, observation = watches or Watches(), observation or Observation()
     # They do not block, so they run in the worker's own loop; Tools run beside it
     versions, loader = WorkerVersions(registry, settings.deployment), Loader(settings.delegates)
+    past_runs = PastRuns(past_run_reader(client))
     own: list[Callable[..., Any]] = [
         registry.lookup(versions.others_may_know), versions.look_up_everywhere(),
         tool_list(registry, versions), ask_model, check_queues, look_up_approvers, check_search_attributes,
-        first_attempt, loader.activity(),
+        first_attempt, loader.activity(), past_runs.activity(),
     ]  # fmt: skip
     own += registry.server_activities
     wrap = watches.start_processes(settings.activity_processes)
@@ -165,6 +173,20 @@ def build_replayer(runtime: Runtime | None = None) -> Replayer:
         debug_mode=True,
         runtime=runtime,
     )
+
+
+def past_run_reader(client: Client) -> ReadHistory:
+    """Replays histories with the workflows of this worker, and reads what the runs had done."""
+    converter = client.data_converter
+
+    async def read(history: WorkflowHistory, run_id: str, children: Mapping[str, str]) -> Any:
+        facts = partial(
+            facts_of, workflow_id=history.workflow_id, run_id=run_id, events=len(history.events), children=children
+        )
+        result = await replay(history, WORKFLOWS, converter, facts)
+        return result.failure or result.answer
+
+    return read
 
 
 async def serve(

@@ -13,6 +13,7 @@ from cli.entries import testing  # noqa: F401
 from cli.entries import read  # noqa: F401
 from cli.entries import plans  # noqa: F401
 from cli.entries import steering  # noqa: F401
+from cli.entries import repair  # noqa: F401
 from cli.entries import namespaces  # noqa: F401
 from cli.entries import operations  # noqa: F401
 from cli.entries import schedules  # noqa: F401

@@ -79,6 +79,18 @@ UiPort = Annotated[int | None, typer.Option(min=1, max=65535, help="Of the Web U
 Ui = Annotated[bool, typer.Option("--ui/--no-ui", help="Serve the Web UI.")]
 MODULES_HELP: Final = "Python modules with Activities, comma separated (default: the examples)."
 Modules = Annotated[str | None, typer.Option(envvar="ACTS_ACTIVITIES", metavar="MODULES", help=MODULES_HELP)]
+# Of a run that resumes another
+Mended = Annotated[
+    str | None,
+    typer.Option("--edit", metavar="FILE", help="The mended plan: calls, or a whole request (default: as it was)."),
+]
+FromCall = Annotated[
+    str, typer.Option("--from", metavar="CALL", help="The first call that runs anew, like 7:charge; plan order counts.")
+]
+OnlyFailed = Annotated[bool, typer.Option("--only-failed", help="Of a batch: the instances that failed, no others.")]
+HistoryOrRun = Annotated[
+    str, typer.Argument(metavar="ID|FILE", help="A run, or a history as `temporal workflow show -o json` prints it.")
+]
 # Of a decision
 Call = Annotated[str | None, typer.Option("--call", "-c", metavar="CALL", help="One call, like 2:refund.")]
 Instance = Annotated[str | None, typer.Option(metavar="NAME", help="One of several instances.")]

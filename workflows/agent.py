@@ -22,6 +22,7 @@ from acts.views.run_views import AgentView, forecast_plan
 from workflows.plan import FATAL
 from workflows.runtime import results
 from workflows.runtime.handlers import RunWorkflow
+from workflows.runtime.past_runs import refuse_resume
 from workflows.runtime.payload_limits import decide_storage
 from workflows.runtime.payloads import NOTHING, decode_record, decode_request, record_type
 from workflows.runtime.provided import data_message
@@ -62,6 +63,7 @@ async def plan_and_walk(
     """
     info = workflow.info()
     raw, parsed, capabilities = await prepare_request(raw, position)
+    refuse_resume(parsed.config)
     grant, refusal, lease = (None, None, None) if start is None else (start.grant, start.refusal, start.lease)
     position = position.with_budget(info.workflow_id, parsed.config.budget)
     position = position.with_limit(parsed.config.maxParallel, lease)

@@ -25,6 +25,7 @@ from workflows.plan import FATAL
 from workflows.runtime import results
 from workflows.runtime.handlers import RunWorkflow
 from workflows.runtime.model_calls import own_context
+from workflows.runtime.past_runs import refuse_resume
 from workflows.runtime.payloads import NOTHING, decode_record, record_type
 from workflows.runtime.startup import complete_position, load_definition
 
@@ -52,6 +53,7 @@ class DelegateWorkflow(RunWorkflow):
         origin = {"source": loaded["source"], "sha256": loaded["sha256"]}
         raw = delegate_request(own, loaded["definition"])
         parsed = read_request(raw)
+        refuse_resume(parsed.config)
         if parsed.plan is not None and parsed.plan.run:
             position = own.position.with_budget(workflow.info().workflow_id, parsed.config.budget)
             position = position.with_limit(parsed.config.maxParallel, own.lease)

@@ -21,12 +21,14 @@ from acts.views.run_views import PlanView, forecast_plan
 from workflows.runtime import results
 from workflows.runtime.handlers import RunWorkflow
 from workflows.runtime.model_calls import own_context
+from workflows.runtime.past_runs import add_past
 from workflows.runtime.payload_limits import decide_storage, max_payload_bytes, share_storage
 from workflows.runtime.payloads import NOTHING, decode_record, decode_request, record_type
 from workflows.runtime.provided import data_message
 from workflows.runtime.startup import complete_position, prepare_request
 
 if TYPE_CHECKING:
+    from acts.machines.past_calls import PastCalls
     from acts.plan.planned_call import PlannedCall
     from acts.simulation.billable_actions import ActionCount
     from acts.tree.records import Capabilities
@@ -58,7 +60,7 @@ async def walk_plan(
     state = decode_record(value, PlanState) if record_type(value) == PlanState.__name__ else None
     setup = await plan_setup(value, state, input_type)
     info = workflow.info()
-    run = PlanRun(info.workflow_id, setup, partial(identify, setup.position.identity), forecast_plan)
+    run = PlanRun(info.workflow_id, setup, partial(identify, setup.position.identity, setup.past), forecast_plan)
     if state is not None:
         run.restore(state, data_message)
     view = PlanView(run)
@@ -109,10 +111,14 @@ async def plan_setup(value: RawValue, state: PlanState | None, input_type: type[
     if state is None or state.position is None:
         position = position.with_budget(workflow.info().workflow_id, parsed.config.budget)
         position = position.with_limit(parsed.config.maxParallel, lease)
-    return PlanSetup(raw, prepared, capabilities, position, source or own_context(len(parsed.context)), own, lease,
-                     max_payload_bytes())  # fmt: skip
+    source = source or own_context(len(parsed.context))
+    setup = PlanSetup(raw, prepared, capabilities, position, source, own, lease, max_payload_bytes())
+    return await add_past(setup, state)
 
 
-def identify(identity: str, node: PlannedCall) -> str:
-    """The ``_id`` of a Call of the run that has this identity."""
-    return call_identity(identity, node.instance, node.id)
+def identify(identity: str, past: PastCalls | None, node: PlannedCall) -> str:
+    """The ``_id`` of a Call of the run that has this identity: the one that it had in the run that this one resumes,
+    or its own.
+    """
+    own = None if past is None else past.identify(node)
+    return own or call_identity(identity, node.instance, node.id)

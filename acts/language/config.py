@@ -32,6 +32,8 @@ DEFAULT_PATIENCE_SECONDS: Final = 3600.0
 MODEL_SETTINGS: Final = (
     "model", "latentModel", "fallbackModels", "patience", "effort", "temperature", "maxOutputTokens",
 )  # fmt: skip
+# What the server allows (limit.maxIDLength)
+MAX_WORKFLOW_ID: Final = 1_000
 # Temporal's timers count milliseconds
 MIN_SECONDS: Final = 0.001
 
@@ -152,6 +154,41 @@ class Budget(_Closed):
     depth: int | None = Field(default=None, ge=0)
 
 
+class KeepBefore(_Closed):
+    """``keep`` of ``resume``: the Calls before this one in plan order. ``before`` is a Call's id: ``3:charge``."""
+
+    before: str = Field(min_length=1)
+
+
+def _read_keep(value: Json) -> Json:
+    """One error for what is neither form."""
+    if value == "completed" or isinstance(value, KeepBefore):
+        return value
+    if isinstance(value, dict) and set(value) == {"before"} and isinstance(value["before"], str) and value["before"]:
+        return KeepBefore(before=value["before"])
+    raise ValueError('keep is "completed", or {"before": "3:charge"} with the id of a call')
+
+
+class Resume(_Closed):
+    """The earlier run that a run continues from: its completed Calls are taken over.
+
+    ``runId`` None: the latest run of the workflow id. ``ids``: whether a Call that had failed gets the ``_id`` that it
+    had (``same``) or a new one; None: ``same`` for ``completed``, ``new`` for ``before``. ``only``: of a batch, run the
+    instances that failed and no others.
+    """
+
+    workflowId: str = Field(min_length=1, max_length=MAX_WORKFLOW_ID)
+    runId: str | None = Field(default=None, min_length=1, max_length=MAX_WORKFLOW_ID)
+    keep: Annotated[Literal["completed"] | KeepBefore, BeforeValidator(_read_keep)] = "completed"
+    ids: Literal["same", "new"] | None = None
+    only: Literal["failed"] | None = None
+
+    @property
+    def keeps_ids(self) -> bool:
+        """True when a Call that had failed gets the ``_id`` that it had."""
+        return self.ids == "same" if self.ids is not None else self.keep == "completed"
+
+
 class Config(_Closed):
     """``config`` of a Request. Every key is optional.
 
@@ -175,6 +212,7 @@ class Config(_Closed):
     missing: Literal["fail", "wait"] = "fail"
     resolve: Literal["runtime", "upfront"] = "runtime"
     stream: bool = True
+    resume: Resume | None = None
 
     @property
     def latent_model(self) -> str | None:
@@ -204,5 +242,5 @@ def settings_problems(error: ValidationError, model: type[BaseModel], *at: str |
 
 
 def _allowed_keys(model: type[BaseModel], place: list[Any]) -> list[str]:
-    nested: dict[Any, type[BaseModel]] = {"retry": Retry, "approve": Approve, "budget": Budget}
+    nested: dict[Any, type[BaseModel]] = {"retry": Retry, "approve": Approve, "budget": Budget, "resume": Resume}
     return list(nested.get(place[-1] if place else None, model).model_fields)

@@ -77,6 +77,8 @@ SEARCH_ATTRIBUTES: Final = "acts.searchAttributes"
 APPROVERS: Final = "acts.approvers"
 # … this one sends a request to a model
 MODEL: Final = "acts.model"
+# … this one reads what an earlier run has done, for a run that resumes it,
+PAST_RUN: Final = "acts.pastRun"
 # … and this one loads a saved Request (a delegate's definition)
 LOAD_DELEGATE: Final = "acts.delegate"
 
@@ -101,6 +103,8 @@ ALREADY_STARTED: Final = "WorkflowAlreadyStarted"
 APPROVAL_TIMEOUT: Final = "ApprovalTimeout"
 REFUSED: Final = "DecisionRefused"
 LIMIT_EXCEEDED: Final = "LimitExceeded"
+# … of a run that names an earlier one in config.resume which it cannot continue from
+RESUME_REFUSED: Final = "ResumeRefused"
 # … of a run whose workflow task did not end: the worker stopped it
 TASK_STUCK: Final = "TaskStuck"
 RESULT_TOO_LARGE: Final = "PayloadTooLarge"

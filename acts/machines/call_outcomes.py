@@ -68,6 +68,11 @@ def apply_failure(walk: Walk, rank: int, error: CallError, now: str) -> None:
     _apply(walk, rank, node.error, tuple((path, call.error) for path in node.outcomes[node.error]), now)
 
 
+def apply_past_writes(walk: Walk, rank: int, outcome: int, writes: Writes, now: str) -> None:
+    """Write what a Call of an earlier run had written."""
+    _apply(walk, rank, outcome, writes, now)
+
+
 def _apply(walk: Walk, rank: int, outcome: int, writes: Writes, now: str) -> None:
     call = walk.calls[rank]
     call.resolved, call.outcome, call.effect = None, outcome, (writes, now)

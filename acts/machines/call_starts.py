@@ -18,6 +18,7 @@ from acts.machines.run_commands import AskOutput, StartActivity, StartBackground
 from acts.plan.planned_call import UNIT, PlannedCall
 from acts.tree.batches import Batch, widest_instance
 from acts.tree.delegation import build_delegate_input, depth_problem
+from acts.tree.past_run import request_digest
 from acts.tree.records import BackgroundInput, InstanceInput
 
 if TYPE_CHECKING:
@@ -194,19 +195,27 @@ class CallStarts:
             return [StartBackground(node, background)]
         return [StartDelegate(node, own)]
 
-    def _instance_input(self, node: PlannedCall) -> InstanceInput:
+    def digest_instance(self, instance: str) -> str:
+        """The digest of what a child is started with for an instance."""
+        return request_digest(self._request_of((instance,))[0])
+
+    def _request_of(self, members: tuple[str, ...]) -> tuple[dict[str, Any], tuple[int, ...] | None]:
         whole = self._run.walk.prepared.unsplit
         if whole is None:
             raise EngineError("a unit of no batch")
         if self._batch is None or self._batch[0] is not whole:
             self._batch = (whole, Batch(whole, self._run.raw.get("config") or {}))
+        return self._batch[1].request_for(members, self._run.walk.provided_data())
+
+    def _instance_input(self, node: PlannedCall) -> InstanceInput:
         instance = node.members[0] if len(node.members) == 1 else None
         capabilities = self._run.setup.capabilities.model_copy(update={"tools": {}})
-        request, places = self._batch[1].request_for(node.members, self._run.walk.provided_data())
+        request, places = self._request_of(node.members)
         return InstanceInput(
             request=request, instances=tuple(node.members), places=places, capabilities=capabilities,
             context=self._run.setup.source, position=self._run.position.child(self._run.own, instance),
             approve=self._run.setup.approve, part=True,
+            resume=None if self._run.walk.past is None else self._run.walk.past.source_for(node.members),
         )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ Theory of operation. A Call is in one *stage* at a time::
        ├─ approval_needed ─▶ awaiting ─ rejected ─▶ rejected                      └─ cancelled ─▶ cancelled
        ├─ input_missing ───▶ awaiting_input ─ input_provided ─▶ pending
        ├─ skipped ─────────▶ skipped
-       └─ start_failed, literal_used, nothing_to_start ─▶ applying
+       └─ start_failed, literal_used, nothing_to_start, taken_over ─▶ applying
 
 * A Call with ``_each`` is ``collecting`` while its elements run. They are rows of the same table, after those of
   the plan's Calls: each is started, reports and settles as a Call does. The last one to settle ends the collecting.
@@ -51,6 +51,9 @@ TRANSITIONS: Final[dict[tuple[str, str], str]] = {
     ("pending", "start_failed"): "applying",
     ("pending", "literal_used"): "applying",
     ("pending", "nothing_to_start"): "applying",
+    # An earlier run has done it: its result is known, or nobody waits for one
+    ("pending", "taken_over"): "applying",
+    ("pending", "detached_before"): "detached",
     # A message or a decision arrived
     ("awaiting_input", "input_provided"): "pending",
     ("awaiting", "approved"): "ready",

@@ -100,8 +100,25 @@ def find_next(walk: Walk, rank: int, now: str) -> PlannedCall | None:
             walk.states.move(walk.rows[node.key], "start_failed")
             _fail(walk, walk.rows[node.key], error, now)
         else:
-            elements.next = node, call
+            if not _take_over(walk, rank, node, call, now):
+                elements.next = node, call
     return None if elements.next is None else elements.next[0]
+
+
+def _take_over(walk: Walk, rank: int, node: PlannedCall, call: dict[str, Any], now: str) -> bool:
+    """Take what the element had come to in an earlier run; False when it has to run."""
+    reading = _elements_of(walk, rank).reading
+    past = None if walk.past is None or reading is None else walk.past.take_element(walk, node, call, reading.context)
+    if past is None:
+        return False
+    _mark_started(walk, rank, node, "pending")
+    row = walk.rows[node.key]
+    walk.states.move(row, "detached_before" if past.state == "detached" else "taken_over")
+    if past.state == "detached":
+        record_end(walk, row, now)
+    else:
+        record_result(walk, row, past.value, now)
+    return True
 
 
 def start_next(walk: Walk, rank: int) -> StartCall:
@@ -198,7 +215,8 @@ def report_if_settled(walk: Walk, rank: int, now: str) -> None:
             apply_failure(walk, rank, _each_failed(elements), now)
         else:
             apply_result(walk, rank, elements.results, now)
-    elements.release()
+    if walk.calls[rank].stage != "cancelled":  # a run that resumes this one reads what its elements had come to
+        elements.release()
 
 
 def exhaust(walk: Walk, rank: int) -> None:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     CallsByInstance = dict[str | None, dict[str, tuple[int, PlannedCall]]]
 
 # The keys of a child's report on one instance
-REPORT_KEYS: Final = ("status", "state", "calls", "errors", "written", "made", "order")
+REPORT_KEYS: Final = ("status", "state", "calls", "errors", "written", "made", "order", "resumed")
 # States that an instance or a batch ends with, the one that prevails first
 _FAILURES: Final = ("cancelled", "failed", "rejected")
 
@@ -150,7 +150,8 @@ def instance_report(walk: Walk, *, edited: bool) -> dict[str, dict[str, Any]]:
     ``written`` has one entry per item of ``calls``: null for a Call that wrote nothing, else its date. The first
     date is ISO-8601, each other one the milliseconds since it. An entry is ``[outcome, date, [value, …]?]``
     where the outcome is not the first one, or ``state`` does not show the values any more. ``order`` lists
-    the positions of ``calls`` in plan order, unless that is the order of the list.
+    the positions of ``calls`` in plan order, unless that is the order of the list. ``resumed`` has the ids of the Calls
+    that were taken over from an earlier run.
 
     The run above makes messages of it, from the plan. It does not know a plan that was ``edited`` in the child;
     then ``made`` takes the place of ``written`` and ``order``: ``[position, path, method, the Call as planned,
@@ -165,7 +166,9 @@ def instance_report(walk: Walk, *, edited: bool) -> dict[str, dict[str, Any]]:
             writes = {"made": [entry for at in order for entry in _entries_of_edited_plan(walk, own[at], at, state)]}
         else:
             writes["written"] = _entries_of_plan(walk, own, state)
-        out[id_] = {"status": summary["status"], "state": state, **summary, **writes}
+        taken = [] if walk.past is None else walk.past.taken_calls(walk, id_)
+        resumed = {"resumed": taken} if taken else {}
+        out[id_] = {"status": summary["status"], "state": state, **summary, **writes, **resumed}
     return out
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from acts.language.errors import CallError, InvalidRequest, truncate
+from acts.language.messages import Data, parse_message
 from acts.language.wire import CANCELLED, ENGINE_ERROR, NOT_RUN, PAUSE, PROVIDE, RESUME
 from acts.machines.budget import BudgetRefused, Granted
 from acts.machines.call_starts import CallStarts
@@ -47,9 +48,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from acts.language.config import Config
-    from acts.language.messages import Data
     from acts.machines.approval_effects import Decided
     from acts.machines.commands import Command
+    from acts.machines.past_calls import PastCalls
     from acts.machines.plan_decisions import Forecast
     from acts.tree.records import PlanState
     from acts.tree.signal_records import TreeSignal
@@ -77,10 +78,23 @@ class PlanRun(RunMachine):
         self.decisions.forecast = None if setup.input is None else setup.input.forecast
         self.notes += [p.text() for p in setup.prepared.warnings if p.code == "limitLowered"]
         self.walk.growing = setup.input is not None and setup.input.isGrowing
+        if setup.past is not None:
+            setup.past.digest_instance = self.digest_instance
+            self._resume_from(setup.past)
         if setup.input is None:
             self.budget.count_calls(count_calls(setup.prepared))
         else:
             self.budget.take(setup.input.settled)
+
+    def _resume_from(self, past: PastCalls) -> None:
+        """Take over what an earlier run had done; a message to it that does not fit this one is left out."""
+        self.walk.resume_from(past)
+        for message in map(parse_message, past.provided):
+            try:
+                if isinstance(message, Data):
+                    self.walk.context.provide(message)
+            except InvalidRequest as error:
+                self.note(f"a message to the run that this one resumes was left out: {error.problems[0].message}")
 
     # -- the run ------------------------------------------------------------------------------
 
@@ -93,6 +107,10 @@ class PlanRun(RunMachine):
     def whole_plan(self) -> ValidatedPlan:
         """The plan as it was written, where the run walks a part of it and children the rest."""
         return self.walk.prepared.unsplit or self.walk.prepared
+
+    def digest_instance(self, instance: str) -> str:
+        """The digest of what a child is started with for an instance."""
+        return self._starts.digest_instance(instance)
 
     @property
     def in_flight(self) -> int:
@@ -317,6 +335,7 @@ class PlanRun(RunMachine):
             "input": None if own is None else own.model_copy(update=_NOT_CARRIED).to_json(),
             "usage": self.usage.to_json(), "version": self.decisions.version,
             "isApproved": self.decisions.is_approved, "forecast": self.decisions.forecast,
+            "past": None if self.walk.past is None else self.walk.past.to_state(self.walk),
         }  # fmt: skip
 
     def restore(self, state: PlanState, parse: Callable[[Any], Data]) -> None:

@@ -14,6 +14,7 @@ from acts.tree.plan_request import edited_request
 from acts.tree.records import Capabilities, ContextRef, InstanceInput, PermitLease, PlanInput, TreePosition
 
 if TYPE_CHECKING:
+    from acts.machines.past_calls import PastCalls
     from acts.tree.decisions import Decision
 
 
@@ -21,8 +22,9 @@ if TYPE_CHECKING:
 class PlanSetup:
     """What a run of a plan knows before it begins. ``input`` is None for a run that a person started.
 
-    ``raw`` is its Request as JSON, ``source`` the run whose context a model is shown, ``lease`` its permits. With
-    external storage a Request that is edited may have more bytes than without.
+    ``raw`` is its Request as JSON, ``source`` the run whose context a model is shown, ``lease`` its permits, ``past``
+    what the run had done that this one resumes. With external storage a Request that is edited may have more bytes
+    than without.
     """
 
     raw: dict[str, Any]
@@ -33,6 +35,7 @@ class PlanSetup:
     input: PlanInput | None = None
     lease: PermitLease | None = None
     max_request_bytes: int = MAX_PAYLOAD_BYTES
+    past: PastCalls | None = None
 
     @property
     def instances(self) -> tuple[str, ...]:

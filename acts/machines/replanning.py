@@ -82,5 +82,6 @@ def walk_anew(walk: Walk, prepared: ValidatedPlan) -> Walk:
     other = type(walk)(prepared, walk.identify, walk.may_start, walk.assume if walk.dry else None)
     for setting in ("paused", "draining", "cancelling", "growing", "counts_elements"):
         setattr(other, setting, getattr(walk, setting))
+    other.past = walk.past
     other.load(prepared, walk.provided_data(), {})
     return other

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
     from acts.language.messages import Data
     from acts.language.values import Json
+    from acts.machines.past_calls import PastCalls
     from acts.plan.planned_call import PlannedCall
     from acts.plan.validate import ValidatedPlan
 
@@ -62,7 +63,7 @@ class Walk(WalkView):
 
     ``assume`` makes it a dry run, in which results may be ``UNKNOWN``, no human is asked, and a Call with ``_each``
     is started once for all of its elements: it says whether the condition of a Call (by rank) holds where that
-    cannot be known.
+    cannot be known. ``past`` is what an earlier run had done, if this one resumes it.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class Walk(WalkView):
         self.dry = assume is not None
         self.assume = assume or _refuse_to_assume
         self.paused = self.draining = self.cancelling = self.growing = self.exhausted = self.counts_elements = False
+        self.past: PastCalls | None = None
         self.load(prepared, (), {})
 
     def load(self, prepared: ValidatedPlan, provided: Sequence[Data], states: Mapping[int, CallState]) -> None:
@@ -84,6 +86,8 @@ class Walk(WalkView):
         self.states = CallStates(self.nodes, states)
         self.calls, self.rows = self.states.by_rank, self.states.row_of_key
         self.ignored = self.states.ignored
+        if self.past is not None:
+            self.past.align(self.nodes)
         self.progress = WriterProgress(prepared.graph, self.calls)
         self.context = WalkContext(prepared, self.calls, provided)
         self.work = EvaluationWork()
@@ -264,6 +268,11 @@ class Walk(WalkView):
         """A walk of another plan that has not begun; what was provided is kept."""
         return replanning.walk_anew(self, prepared)
 
+    def resume_from(self, past: PastCalls) -> None:
+        """Take over what an earlier run had done. ``begin`` follows."""
+        self.past = past
+        past.align(self.nodes)
+
     def snapshot(self) -> dict[str, Any]:
         """The walk as JSON, while nothing runs: see ``take_snapshot``."""
         return snapshot.take_snapshot(self)
@@ -285,6 +294,8 @@ class Walk(WalkView):
         if assessment.event == "skipped" or self.exhausted:
             call.reason = assessment.reason
             self.settle(rank, "skipped", now)
+            return
+        if assessment.call is not None and self.past is not None and self.past.take_call(self, rank, assessment, now):
             return
         self.states.move(rank, assessment.event)
         call.resolved, call.missing = assessment.call, assessment.missing

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from acts.language.config import DEFAULT_PARALLEL, MAX_PARALLEL, Budget
 from acts.tree.approvers import Approver
+from acts.tree.past_run import PastSource, PastState
 from acts.tree.wire_format import Record, VersionedRecord
 
 # How deep delegates may call delegates, where no budget says otherwise
@@ -186,10 +187,14 @@ class PlanInput(VersionedRecord):
 
 
 class InstanceInput(PlanInput):
-    """A ``PlanInput`` for some instances; ``places`` are those of the Calls in the plan that they were taken from."""
+    """A ``PlanInput`` for some instances; ``places`` are those of the Calls in the plan that they were taken from.
+
+    ``resume`` names the children of an earlier run that walked them, and what may be taken over from those.
+    """
 
     instances: tuple[str, ...]
     places: tuple[int, ...] | None = None
+    resume: PastSource | None = None
 
 
 class AnonymousCall(Record):
@@ -260,7 +265,10 @@ class Accounting(Record):
 
 
 class PlanState(VersionedRecord):
-    """A plan that continues as new. ``input`` is what the run was started with, without its Request."""
+    """A plan that continues as new. ``input`` is what the run was started with, without its Request.
+
+    ``past`` is what it still needs of the run that it resumes.
+    """
 
     request: dict[str, Any]
     capabilities: Capabilities
@@ -275,6 +283,7 @@ class PlanState(VersionedRecord):
     forecast: dict[str, Any] | None = None
     actions: dict[str, int] = {}
     lease: PermitLease | None = None
+    past: PastState | None = None
 
 
 class AgentState(VersionedRecord):

@@ -105,6 +105,8 @@ class PlanView:
         }  # fmt: skip
         if walk.prepared.request.instances():
             out["instances"] = statuses(walk)
+        if walk.past is not None and self._run.setup.input is None:
+            out["resumedFrom"] = walk.past.report(walk)
         return _add_common(self._run, out)
 
     def page(self) -> str:
@@ -187,6 +189,8 @@ class PlanView:
         run = self._run
         if run.approvals.records:
             out["decisions"] = run.approvals.records
+        if run.walk.past is not None and run.setup.input is None:
+            out["resumedFrom"] = run.walk.past.report(run.walk)
         if run.decisions.forecast is not None:
             seconds = seconds_since_approval(run.approvals.records, run.last_event_at)
             out["forecast"] = compare_known(run.decisions.forecast, actual_figures(out, actions, seconds))

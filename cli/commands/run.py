@@ -73,7 +73,7 @@ async def run(file: str, options: RunOptions) -> int:
     if preflight.why:
         print_err(clean(f"starting {'an' if preflight.agent else 'a'} {workflow} ({preflight.why})"), "dim")
     run_id = new_id(file) if options.run is None else options.run
-    return await _start_and_wait(request, workflow, run_id, source, options)
+    return await start_and_wait(request, workflow, run_id, source, options)
 
 
 def new_id(file: str) -> str:
@@ -84,7 +84,8 @@ def new_id(file: str) -> str:
     return f"{'run' if file == STDIN or not name else name}-{secrets.token_hex(4)}"
 
 
-async def _start_and_wait(request: Json, workflow: str, run_id: str, source: SourceText, options: RunOptions) -> int:
+async def start_and_wait(request: Json, workflow: str, run_id: str, source: SourceText, options: RunOptions) -> int:
+    """Start a run and wait for its end, as the options say; the exit code says how it ended."""
     target = server.find_target()
     client = await server.connect(target)
     queue = server.task_queue()

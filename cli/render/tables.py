@@ -127,6 +127,8 @@ def print_outcome(outcome: Outcome, run: str, *facts: str, rows: int = MAX_ROWS)
     ticks = result.get("ticks") if isinstance(result, dict) else None
     screen.print(headline(outcome.status, run, *facts, count_text(ticks, "tick") if ticks else ""))
     if isinstance(result, dict):
+        if taken := taken_over_text(result.get("resumedFrom")):
+            screen.print(taken, style="dim")
         if rejection := rejection_text(result):
             screen.print(rejection, style="bold red")
         _print_result(result, rows)
@@ -136,6 +138,16 @@ def print_outcome(outcome: Outcome, run: str, *facts: str, rows: int = MAX_ROWS)
     if outcome.error is not None and not outcome.problems:
         text = "\n  ".join(clean_lines(str(outcome.error.get("message"))))
         screen.print(f"{clean(outcome.error.get('type'))}: {text}")
+
+
+def taken_over_text(resumed: Any) -> str:
+    """``12 calls and 3 instances taken over from order-7``; empty for a run that resumed none."""
+    if not isinstance(resumed, dict):
+        return ""
+    counts = [count_text(len(resumed.get("calls") or ()), "call")]
+    if instances := resumed.get("instances"):
+        counts.append(f"calls of {count_text(len(instances), 'instance')}")
+    return f"{' and '.join(counts)} taken over from {clean(resumed.get('workflowId'), 200)}"
 
 
 def print_tables(report: Mapping[str, Any], rows: int = MAX_ROWS) -> None:

@@ -69,7 +69,7 @@ class Drive:
                 case StartCall():
                     id_ = command.node.id
                     assert id_ not in self.started, f"{id_} was started twice"
-                    assert command.call["_id"] == identify(command.node)
+                    assert command.call["_id"] == self.walk.identify(command.node)
                     parameters = {k: v for k, v in command.call.items() if not k.startswith("_")}
                     self.started[id_] = (json.loads(json.dumps(parameters)), json.loads(json.dumps(command.context)))
                     self.running.append(id_)

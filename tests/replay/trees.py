@@ -324,6 +324,27 @@ async def batch_steered(user: Foreign) -> list[Handle]:
 
 
 @scenario
+async def resumed(user: Foreign) -> list[Handle]:
+    """A batch of which one instance failed is resumed: the others are taken over, and the Call of it that completed."""
+    calls = [call("upper", "†state.x", value="†state.text"), call("check", "†state.y", value="†state.x")]
+    refused = {"B"}
+
+    async def check(call: Json, tool: Json, context: Json) -> Json:
+        if call["value"] in refused:
+            raise ApplicationError("not this one", type="refused", non_retryable=True)
+        return call["value"]
+
+    async with user.serving(upper, check):
+        first = await plan(user, "resumed", *calls, context=[UPPER, *own(a="a", b="b", c="c")])
+        assert statuses(await came_to(first)) == {"a": "completed", "b": "failed", "c": "completed"}
+        refused.clear()
+        context = [UPPER, *own(a="a", b="b", c="c")]
+        second = await plan(user, "resumed-again", *calls, context=context, resume={"workflowId": first.id})
+        assert statuses(await came_to(second)) == {"a": "completed", "b": "completed", "c": "completed"}
+    return below(user, second, "b")
+
+
+@scenario
 async def batch_cancelled(user: Foreign) -> list[Handle]:
     gate = Gate()
     async with user.serving(gate.activity(), refuse):

@@ -12,9 +12,12 @@ import pytest
 from acts.language.errors import CallError, EngineError
 from acts.machines.call_state import MAX_IGNORED, SETTLED, STAGES, TRANSITIONS, CallState, CallStates
 from acts.machines.commands import Command
+from acts.machines.past_calls import PastCalls
+from acts.machines.run_facts import read_calls
 from acts.machines.walk import Walk
 from acts.plan.validate import validate_request
 from acts.tree.batches import split_into_children
+from acts.tree.past_run import PastRun
 from tests.cases import call, fails, own, row
 from tests.property.drive import NOW, Drive, data_message, identify
 
@@ -183,6 +186,12 @@ def walk_through_the_table() -> None:
     new = row("edited", [call("a", "†state.a"), call("think", "†state.t", _output=1)])["request"]
     drive.edit(validate_request(new), {})
     drive.perform(drive.walk.decide(1, "approve", "", NOW))
+    earlier = Drive(row("earlier", [call("a"), call("b", "†state.b")])["request"], {"2:b": 1})
+    earlier.finish_all()
+    past = PastRun(workflowId="old", runId="r", events=1, calls=read_calls(earlier.walk, ""))
+    resuming = Walk(earlier.prepared, identify)
+    resuming.resume_from(PastCalls({}, (past,)))
+    resuming.begin(NOW)
     batch = row("batch", [call("a", "†state.a")], context=[own("A", id=1)])["request"]
     walk = Walk(split_into_children(validate_request(batch)), identify)
     walk.begin(NOW)

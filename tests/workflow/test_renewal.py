@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from temporalio.client import Client
+from temporalio.exceptions import ApplicationError
 
 from acts.machines import lifetime
 from cli.dev.temporal_server import DevServer
@@ -19,6 +20,7 @@ from tests.workflow.foreign import (
     Handle,
     call,
     ended,
+    result_of_failed,
     state_of,
     states,
     status,
@@ -138,3 +140,27 @@ async def test_no_message_is_lost_around_a_new_run(hasty: Foreign) -> None:
         result = await ended(handle)
     assert result["state"] == {name: i for i, name in enumerate(names)}
     await renewed(hasty, handle)
+
+
+async def test_a_run_that_continued_as_new_is_resumed_by_one_that_does(hasty: Foreign) -> None:
+    ids: dict[str, list[int]] = {}
+    broken = {25}
+
+    async def count(call: dict[str, Json], tool: Json, context: Json) -> int:
+        ids.setdefault(call["_id"], []).append(call["n"])
+        if call["n"] in broken:
+            raise ApplicationError("not now", type="notNow", non_retryable=True)
+        return int(call["n"])
+
+    chain = [call("count", f"†state.n{n}", n=n, **({"after": f"†state.n{n - 1}"} if n else {})) for n in range(50)]
+    async with hasty.serving(count):
+        first = await hasty.start(hasty.request(*chain))
+        await result_of_failed(first)
+        await renewed(hasty, first)
+        broken.clear()
+        second = await hasty.start(hasty.request(*chain, resume={"workflowId": first.id}))
+        result = await ended(second)
+        await renewed(hasty, second)
+    assert result["state"] == {f"n{n}": n for n in range(50)}
+    assert result["resumedFrom"]["calls"] == [f"{n + 1}:count" for n in range(25)]
+    assert sorted(ids.values()) == [[n] if n != 25 else [n, n] for n in range(50)]

@@ -1,0 +1,178 @@
+"""What a run takes over from an earlier one: each Call of that one as a record, and the digests that say "unchanged".
+
+Laws of this file: it says what is compared, ``machines/past_calls.py`` what follows from it. A digest is of JSON whose
+keys are sorted, so it does not depend on how a file was written. The records are on the wire: an activity returns them
+in pages, a run carries those that it has not used into the next.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from acts.tree.wire_format import Record, VersionedRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from acts.language.values import Json
+    from acts.plan.planned_call import PlannedCall
+
+# 128 bits: two values never meet by chance
+_DIGEST_CHARACTERS: Final = 32
+# For people, and no part of what a Call does
+_COMMENTS: Final = ("_reasoningForCall",)
+
+
+class PastElement(Record):
+    """One element of a Call with ``_each`` of which not all had completed. ``index`` counts from 0.
+
+    ``state`` is that of a ``PastCall``, ``value`` its result.
+    """
+
+    index: int
+    state: str
+    id: str
+    reads: str = ""
+    value: Any = None
+
+
+class PastCall(Record):
+    """One Call of the earlier run.
+
+    ``state``: it had ``completed`` (or is ``detached``: started, and nobody waits for it), or is ``open``: it may have
+    been started, and has no result. ``planned`` is the digest of the Call as planned, ``reads`` that of what it was
+    started with (empty where that cannot be read any more), ``id`` its ``_id``. ``outcome``, ``written`` and ``error``
+    are those of its ``CallState``; ``written`` has the values in the order of the outcome's paths.
+    """
+
+    call: str
+    state: str
+    id: str
+    planned: str
+    reads: str = ""
+    instance: str | None = None
+    outcome: int = 0
+    written: tuple[Any, ...] = ()
+    error: dict[str, Any] | None = None
+    elements: tuple[PastElement, ...] = ()
+
+
+class PastInstance(Record):
+    """One instance that a child of the earlier run walked.
+
+    ``digest`` is that of what the child was started with for it; ``report`` what the child said of it, if it completed.
+    ``workflowId`` and ``runId`` name the child, if it was started.
+    """
+
+    id: str
+    status: str
+    digest: str
+    report: dict[str, Any] | None = None
+    workflowId: str | None = None
+    runId: str | None = None
+
+
+class PastRun(VersionedRecord):
+    """What an earlier run had done.
+
+    ``events`` is how much of its history was read: a run that is still there goes on. ``plan`` are the ids of its
+    Calls, ``prompt`` is the digest of what its latent Calls were shown, ``provided`` are the messages that it was sent.
+    ``next``: there is another page of calls and instances, from this entry on.
+    """
+
+    workflowId: str
+    runId: str
+    events: int
+    plan: tuple[str, ...] = ()
+    prompt: str = ""
+    provided: tuple[Any, ...] = ()
+    calls: tuple[PastCall, ...] = ()
+    instances: tuple[PastInstance, ...] = ()
+    next: int | None = None
+
+
+class PastSource(Record):
+    """The run of the earlier tree that a child takes over from, and how: what its parent has decided.
+
+    ``runs`` are workflow id and run id of each. ``instances`` are those of the child. ``calls`` are the ids of the
+    Calls that may be taken over; None: all. ``hasSamePrompt``: what latent Calls are shown by the root is unchanged.
+    """
+
+    runs: tuple[tuple[str, str | None], ...]
+    instances: tuple[str, ...]
+    calls: tuple[str, ...] | None = None
+    keepsIds: bool = True
+    hasSamePrompt: bool = True
+
+
+class TakenCall(Record):
+    """A Call, or an element of one, that was taken over: its key and its ``_id``."""
+
+    key: str
+    id: str
+
+
+class PastState(Record):
+    """What a run that continues as new still needs of an earlier one, and what it has taken over."""
+
+    source: dict[str, Any]
+    past: tuple[PastRun, ...]
+    calls: tuple[str, ...] | None = None
+    keepsIds: bool = True
+    hasSamePrompt: bool = True
+    taken: tuple[TakenCall, ...] = ()
+
+
+def digest(value: Json) -> str:
+    """The digest of a JSON value, whatever the order of its keys."""
+    data = json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(data.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST_CHARACTERS]
+
+
+def planned_digest(node: PlannedCall) -> str:
+    """The digest of a Call as it is planned, whatever its place in the list."""
+    return digest({k: v for k, v in node.planned.items() if k not in _COMMENTS})
+
+
+def reads_digest(node: PlannedCall, call: Mapping[str, Any], context: Iterable[Any], prompt: str, more: Json) -> str:
+    """The digest of what a Call is started with.
+
+    ``call`` has its references resolved, ``context`` is what its scopes show, ``more`` what its elements are made of.
+    Of the Tool counts what answers the Call: its Activity or its delegate. A latent Call is answered by a model, which
+    is shown the whole Tool and the context of the run (``prompt``).
+    """
+    own = {k: v for k, v in call.items() if k != "_id" and k not in _COMMENTS}
+    answers = [node.kind, node.delegate, node.tool.activity]
+    shown = [dict(node.tool.schema), prompt] if node.kind == "latent" else []
+    return digest([own, list(context), answers, shown, more])
+
+
+def prompt_digest(messages: Iterable[Mapping[str, Any]], *, instances: bool) -> str:
+    """The digest of what latent Calls are shown of a context: instructions and data, without Tools and plans.
+
+    ``instances``: with the data of instances; without them it is what all instances are shown.
+    """
+    shown = [m for m in messages if m.get("type") not in ("tool", "plan") and (instances or "_instance" not in m)]
+    return digest(shown)
+
+
+def request_digest(request: Mapping[str, Any]) -> str:
+    """The digest of what one instance is walked with: its data and its Calls. Of a Tool counts what answers Calls."""
+    parts: list[Any] = []
+    for message in request["context"]:
+        if message.get("type") == "tool":
+            parts.append(_answering_part(message["tool"]))
+        elif message.get("type") == "plan":
+            parts.append([{k: v for k, v in c.items() if k not in _COMMENTS} for c in message["plan"]])
+        else:
+            parts.append(message)
+    return digest(parts)
+
+
+def _answering_part(tool: Json) -> Json:
+    if not isinstance(tool, dict):
+        return tool
+    own = {**tool, **(tool.get("properties") or {})}
+    return {k: own[k] for k in ("_tool", "_activity", "_delegate", "_outputPath", "_errorPath", "_scopes") if k in own}

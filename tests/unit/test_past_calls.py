@@ -1,0 +1,178 @@
+"""What is taken over from an earlier run, case by case; ``tests/property/test_resumed_plan.py`` has the promise."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from activities.read_past_run import PAGE_BYTES, page_of
+from acts.language.errors import InvalidRequest
+from acts.language.messages import read_request
+from acts.machines.past_calls import PastCalls
+from acts.machines.past_setup import calls_before, keep_failed_instances, past_of_root
+from acts.machines.run_facts import read_calls
+from acts.machines.walk import Walk
+from acts.plan.planned_call import PlannedCall
+from acts.plan.validate import ValidatedPlan, validate_request
+from acts.tree.past_run import PastCall, PastInstance, PastRun, digest
+from tests.property.drive import NOW, Drive
+
+Json = Any
+CHAIN = [
+    {"_tool": "charge", "n": 1, "_outputPath": "†state.a"},
+    {"_tool": "charge", "n": "†state.a", "_outputPath": "†state.b"},
+    {"_tool": "charge", "n": "†state.b", "_outputPath": "†state.c"},
+]
+
+
+def tool(**more: Json) -> dict[str, Json]:
+    meta = {"_activity": {"const": "charge"}, "_outputPath": {"type": "string"}, "_scopes": {"type": "array"}}
+    meta |= {"_reasoningForCall": {"type": "string"}, "_approval": {"type": "boolean"}}
+    return {"type": "object", "properties": {**meta, "n": {"type": "integer"}, **more}}
+
+
+def request(*plan: Json, charge: Json = None, context: Any = (), **config: Json) -> dict[str, Json]:
+    tools = {"type": "tool", "tool": {"charge": charge or tool()}}
+    return {"config": config, "context": [tools, *context, {"type": "plan", "plan": list(plan or CHAIN)}]}
+
+
+def past_run(drive: Drive, **more: Json) -> PastRun:
+    plan = tuple(n.id for n in drive.walk.nodes)
+    return PastRun(workflowId="old", runId="r", events=9, plan=plan, calls=read_calls(drive.walk, "-"), **more)
+
+
+def first_run() -> Drive:
+    """Two Calls completed, the third failed."""
+    drive = Drive(request(), {"1:charge": 10, "2:charge": 20, "3:charge": {"$fail": {"type": "no", "message": "no"}}})
+    drive.finish_all()
+    return drive
+
+
+class Resumed:
+    """The walk of a run that resumes another, and what it starts: ``_id`` by Call."""
+
+    def __init__(self, raw: Json, past: PastRun, **resume: Json) -> None:
+        prepared: ValidatedPlan = validate_request(raw)
+        config = read_request({"config": {"resume": {"workflowId": "old", **resume}}, "context": []}).config
+        assert config.resume is not None
+        self.past: PastCalls = past_of_root(config.resume, past, prepared)
+        self.walk = Walk(prepared, self.identify)
+        self.walk.resume_from(self.past)
+        commands = self.walk.begin(NOW)
+        self.started = {c.node.id: c.call["_id"] for c in commands if hasattr(c, "context")}
+        self.questions = [c.node.id for c in commands if hasattr(c, "what")]
+
+    def identify(self, node: PlannedCall) -> str:
+        return self.past.identify(node) or f"new/{node.id}"
+
+
+@pytest.mark.parametrize(
+    ("change", "taken"),
+    [
+        ({"_reasoningForCall": "because"}, True),
+        ({"n": 2}, False),
+        ({"_outputPath": "†state.other"}, False),
+        ({"_scopes": ["state"]}, False),
+    ],
+    ids=str,
+)
+def test_a_call_is_unchanged_if_its_json_is_but_for_what_is_for_people(change: Json, taken: bool) -> None:  # noqa: FBT001
+    plan = [{**CHAIN[0], **change}, *CHAIN[1:]]
+    resumed = Resumed(request(*plan, context=[{"type": "state", "a": 1, "b": 1}]), past_run(first_run()))
+    assert ("1:charge" in resumed.past.taken) is taken
+    assert resumed.started.get("1:charge", "new/1:charge") == "new/1:charge", "an old _id would be ignored"
+
+
+@pytest.mark.parametrize(
+    ("changed", "taken"),
+    [
+        (tool(_options={"const": {"timeout": "1h"}}), True),
+        (tool(extra={"type": "string"}), True),
+        (tool(_output={"type": "integer"}), True),
+        (tool(_activity={"const": "chargeElsewhere"}), False),
+    ],
+    ids=["options", "parameters", "output", "activity"],
+)
+def test_of_a_tool_counts_what_answers_the_call(changed: Json, taken: bool) -> None:  # noqa: FBT001
+    resumed = Resumed(request(charge=changed), past_run(first_run()))
+    assert ("1:charge" in resumed.past.taken) is taken
+
+
+def test_a_result_that_the_tool_does_not_return_any_more_is_not_taken_over_and_its_effect_not_repeated() -> None:
+    resumed = Resumed(request(charge=tool(_output={"type": "string"})), past_run(first_run()))
+    assert resumed.started == {"1:charge": "run/1:charge"}
+
+
+def test_a_call_is_found_wherever_it_is_listed_now() -> None:
+    plan = [{"_tool": "charge", "n": 7, "_outputPath": "†state.first"}, *CHAIN]
+    resumed = Resumed(request(*plan), past_run(first_run()))
+    assert resumed.past.taken == {"2:charge": "run/1:charge", "3:charge": "run/2:charge"}
+    assert resumed.started == {"1:charge": "new/1:charge", "4:charge": "run/3:charge"}
+
+
+def test_a_mended_call_keeps_its_id_and_a_fork_gives_new_ones() -> None:
+    mended = [*CHAIN[:2], {**CHAIN[2], "n": 3}]
+    assert Resumed(request(*mended), past_run(first_run())).started == {"3:charge": "run/3:charge"}
+    assert Resumed(request(*mended), past_run(first_run()), ids="new").started == {"3:charge": "new/3:charge"}
+    fork = Resumed(request(*mended), past_run(first_run()), keep={"before": "2:charge"})
+    assert fork.past.report(fork.walk) == {
+        "workflowId": "old", "runId": "r", "keep": {"before": "2:charge"}, "ids": "new", "calls": ["1:charge"]
+    }  # fmt: skip
+    assert fork.started == {"2:charge": "new/2:charge", "3:charge": "new/3:charge"}
+
+
+def test_a_call_that_is_taken_over_is_not_confirmed_again() -> None:
+    resumed = Resumed(request(approve={"calls": True}), past_run(first_run()))
+    assert resumed.questions == ["3:charge"]
+
+
+def test_the_call_at_the_place_counts_where_only_the_old_plan_has_the_one_that_keep_names() -> None:
+    past = past_run(first_run())
+    refund = {"type": "tool", "tool": {"refund": tool()}}
+    other = validate_request(request(*CHAIN[:2], {**CHAIN[2], "_tool": "refund"}, context=[refund]))
+    assert calls_before("3:charge", past, other) == ["1:charge", "2:charge"]
+    assert calls_before("3:refund", past, other) == ["1:charge", "2:charge"]
+    shorter = validate_request(request(*CHAIN[:2]))
+    assert calls_before("3:charge", past, shorter) == ["1:charge", "2:charge"]
+    with pytest.raises(InvalidRequest) as error:
+        calls_before("9:charge", past, shorter)
+    (problem,) = error.value.problems
+    assert (problem.pointer, problem.call) == ("/config/resume/keep/before", None)
+    assert '"9:charge"' in problem.message
+
+
+def test_only_the_instances_that_failed_are_kept() -> None:
+    data = [{"type": "state", "n": 1, "_instance": name} for name in ("a", "b", "c", "new")]
+    named = [{**CHAIN[0], "_instance": name} for name in ("a", "b")]
+    statuses = {"a": "completed", "b": "failed", "c": "cancelled"}
+    known = tuple(PastInstance(id=name, status=status, digest="") for name, status in statuses.items())
+    past = PastRun(workflowId="old", runId="r", events=1, instances=known)
+    kept = keep_failed_instances(request(*named, CHAIN[1], context=data), past)
+    assert [m.get("_instance") for m in kept["context"]] == [None, "b", None]
+    assert kept["context"][-1]["plan"] == [named[1], CHAIN[1]]
+    with pytest.raises(InvalidRequest, match="its instances are completed"):
+        keep_failed_instances(request(context=data[:1]), past.model_copy(update={"instances": past.instances[:1]}))
+
+
+def test_pages_hold_everything_once_and_in_order() -> None:
+    large = "x" * (PAGE_BYTES // 3)
+    calls = tuple(
+        PastCall(call=f"{n}:charge", state="completed", id=str(n), planned="", written=(large,)) for n in range(8)
+    )
+    instances = tuple(PastInstance(id=f"i{n}", status="failed", digest="") for n in range(3))
+    past = PastRun(workflowId="old", runId="r", events=1, provided=({"a": 1},), calls=calls, instances=instances)
+    pages = [page_of(past, 0)]
+    while pages[-1].next is not None:
+        pages.append(page_of(past, pages[-1].next))
+    assert len(pages) == 3
+    assert sum((page.calls for page in pages), ()) == calls
+    assert sum((page.instances for page in pages), ()) == instances
+    assert [page.provided for page in pages] == [({"a": 1},), (), ()]
+    assert all(len(json.dumps(page.to_json())) < 2 * PAGE_BYTES for page in pages)
+
+
+def test_a_digest_does_not_depend_on_the_order_of_keys() -> None:
+    assert digest({"a": 1, "b": [{"c": 2, "d": 3}]}) == digest({"b": [{"d": 3, "c": 2}], "a": 1})
+    assert digest({"a": 1}) != digest({"a": "1"})
