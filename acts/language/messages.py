@@ -173,7 +173,7 @@ def read_request(raw: Json) -> Request:
     for key in raw:
         if key not in ("config", "context", "schema"):
             similar = suggest(key, ("config", "context", "schema")) if len(raw) <= MAX_KEYS_COMPARED else None
-            hint = similar or "a Request has config, context and schema"
+            hint = f"{similar or ''} a Request has config, context and schema".lstrip()
             problems.report("unknownKey", f'unknown key "{key}"', key, hint=hint)
     config = _read_config(raw.get("config"), problems)
     before = len(problems.items)

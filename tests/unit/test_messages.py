@@ -304,7 +304,7 @@ def test_settings_have_their_defaults() -> None:
 @pytest.mark.parametrize(
     ("request_", "hint"),
     [
-        ({"contxt": []}, 'did you mean "context"?'),
+        ({"contxt": []}, 'did you mean "context"? a Request has config, context and schema'),
         ({"nonsense": 1}, "a Request has config, context and schema"),
         ({"contxt": [], **{f"k{n}": 1 for n in range(100)}}, "a Request has config, context and schema"),
         ({"context": [{"typ": "tool", "tool": "x"}]}, 'is "typ" meant to be "type"?'),
