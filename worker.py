@@ -229,9 +229,12 @@ def start_line(client: Client, settings: Settings, registry: Registry) -> str:
     """One line that names the queue, the server and the Activities of this worker."""
     names = format_choices(registry.names)
     servers = f"; MCP servers: {format_choices(registry.servers.configs)}" if registry.servers.configs else ""
+    version = settings.deployment
+    pinned = f"; version {version.build_id} of deployment {version.deployment_name!r}" if version else ""
     return (
         f"acts worker: task queue {settings.task_queue!r}, namespace {client.namespace!r} at "
-        f"{client.service_client.config.target_host}; activities: {names}; tools: {len(registry.tools)}{servers}"
+        f"{client.service_client.config.target_host}; activities: {names}; tools: {len(registry.tools)}"
+        f"{servers}{pinned}"
     )
 
 
