@@ -30,7 +30,7 @@ MAX_COMPARED_PARTS: Final = 2_000_000
 # Paths by which the elements of Calls with ``_each`` are looked through for missing values, 3 µs each: a second
 MAX_ELEMENT_READS: Final = 300_000
 # Steps of all checks of one workflow task: a second
-MAX_CHECKS_OF_TASK: Final = 400_000
+MAX_CHECKS_OF_TASK: Final = 200_000
 # JSON is written at 20 MB/s, and text copied at 1,000: a character of it is so many steps, the first time
 JSON_STEPS: Final = 4
 # Characters of JSON texts that are kept: what many Calls put into a text is written once
