@@ -154,8 +154,6 @@ def test_mounted_files_are_there(name: str) -> None:
     sources = [volume.split(":")[0] for volume in SERVICES[name].get("volumes", [])]
     for source in sources:
         if source.startswith("."):
-            if name in ("prometheus", "grafana") and not (DEPLOY / source).exists():
-                pytest.skip("the files of Prometheus and Grafana come with the room `telemetry`")
             assert (DEPLOY / source).exists()
             assert any(volume.endswith(":ro") for volume in SERVICES[name]["volumes"])
         else:
@@ -169,8 +167,6 @@ def test_prometheus_reads_the_port_that_the_workers_open_and_grafana_reads_prome
     assert "EXPOSE 9464 8081" in (DEPLOY / "Dockerfile").read_text("utf-8")
     assert set(SERVICES["prometheus"]["networks"]) & set(SERVICES["worker"]["networks"])
     assert SERVICES["grafana"]["networks"] == ["metrics"]
-    if not (DEPLOY / "prometheus").is_dir():
-        pytest.skip("the files of Prometheus and Grafana come with the room `telemetry`")
     scraped = (DEPLOY / "prometheus" / "prometheus.yml").read_text("utf-8")
     assert f"port: {port}" in scraped
     (source,) = (DEPLOY / "grafana" / "provisioning" / "datasources").glob("*.y*ml")
@@ -204,7 +200,7 @@ def documented_settings() -> set[str]:
 
 
 def test_the_worker_is_given_no_setting_that_the_docs_do_not_have() -> None:
-    assert set(SERVICES["worker"]["environment"]) <= documented_settings() | pending_settings()
+    assert set(SERVICES["worker"]["environment"]) <= documented_settings()
 
 
 def settings_in_the_sources() -> set[str]:
@@ -218,19 +214,14 @@ def settings_in_the_sources() -> set[str]:
     return {name for file in files for name in re.findall(r"[\"'](ACTS_[A-Z_]+)[\"']", file.read_text("utf-8"))}
 
 
-def pending_settings() -> set[str]:
-    """Settings of logs, metrics and health, which the room ``telemetry`` reads."""
-    return set() if (ROOT / "telemetry").is_dir() else {"ACTS_METRICS", "ACTS_HEALTH", "ACTS_LOG"}
-
-
 def test_the_docs_have_the_settings_that_the_worker_reads() -> None:
     read = set(re.findall(r"\bACTS_[A-Z_]+", (ROOT / "worker_settings.py").read_text("utf-8")))
-    assert {name for name in documented_settings() if name.startswith("ACTS_")} - pending_settings() == read
+    assert {name for name in documented_settings() if name.startswith("ACTS_")} == read
 
 
 def test_each_setting_of_the_workers_in_compose_is_one_that_they_read() -> None:
     ours = {name for name in SERVICES["worker"]["environment"] if name.startswith("ACTS_")}
-    assert ours <= settings_in_the_sources() | pending_settings()
+    assert ours <= settings_in_the_sources()
 
 
 def test_the_servers_version_is_the_one_that_the_tests_run_on() -> None:

@@ -20,7 +20,7 @@ import pytest
 from cli.dev.temporal_server import DevServer
 from tests.support import assert_eventually, free_port
 from tests.unit.kustomize import build
-from tests.unit.test_deploy import DEPLOY, ROOT, SERVICES, pending_settings, with_defaults
+from tests.unit.test_deploy import DEPLOY, ROOT, SERVICES, with_defaults
 from tests.unit.test_kubernetes import settings
 
 START_SECONDS = 60  # it needs two; a machine under full load many times that
@@ -77,15 +77,14 @@ async def test_the_worker_starts_answers_its_probes_and_stops_with_the_environme
     environment |= {"TEMPORAL_ADDRESS": server.address, "ACTS_TASK_QUEUE": task_queue}
     async with running_worker(environment) as (process, line):
         assert task_queue in line
-        if not pending_settings():  # the room `telemetry` answers them
 
-            async def answers() -> bool:
-                health, metrics = ports["ACTS_HEALTH"], ports["ACTS_METRICS"]
-                paths = ((health, "/live"), (health, "/ready"), (metrics, "/metrics"))
-                statuses = [await asyncio.to_thread(get, port, path) for port, path in paths]
-                return statuses == [200, 200, 200]
+        async def answers() -> bool:
+            health, metrics = ports["ACTS_HEALTH"], ports["ACTS_METRICS"]
+            paths = ((health, "/live"), (health, "/ready"), (metrics, "/metrics"))
+            statuses = [await asyncio.to_thread(get, port, path) for port, path in paths]
+            return statuses == [200, 200, 200]
 
-            await assert_eventually(answers, within=timedelta(seconds=START_SECONDS), why="the probes answer")
+        await assert_eventually(answers, within=timedelta(seconds=START_SECONDS), why="the probes answer")
         process.send_signal(signal.SIGTERM)
         await asyncio.wait_for(process.wait(), float(environment["ACTS_SHUTDOWN_SECONDS"]) + START_SECONDS)
         assert process.returncode == 0

@@ -16,7 +16,7 @@ from jsonschema import Draft202012Validator
 from temporalio.envconfig import ClientConfig
 
 from tests.unit.kustomize import Objects, build
-from tests.unit.test_deploy import ROOT, dockerfile_stages, only, pending_settings, settings_in_the_sources
+from tests.unit.test_deploy import ROOT, dockerfile_stages, only, settings_in_the_sources
 
 KUBERNETES = ROOT / "deploy" / "kubernetes"
 SCHEMAS = json.loads((Path(__file__).parent / "schemas" / "kubernetes-1.34.json").read_text("utf-8"))
@@ -82,7 +82,7 @@ def test_every_file_is_part_of_something_that_is_built() -> None:
 
 def test_every_setting_is_one_that_the_worker_reads(objects: Objects) -> None:
     ours = {name for name in settings(objects) if name.startswith("ACTS_")}
-    assert ours <= settings_in_the_sources() | pending_settings()
+    assert ours <= settings_in_the_sources()
     temporal = {name for name in settings(objects) if name.startswith("TEMPORAL_")}
     assert temporal <= {"TEMPORAL_ADDRESS", "TEMPORAL_NAMESPACE", "TEMPORAL_CONFIG_FILE", "TEMPORAL_PROFILE"}
     assert ours | temporal == set(settings(objects))
