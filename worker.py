@@ -9,6 +9,8 @@
     ACTS_DELEGATES         folders with the definitions of delegates (docs/delegates.md)
     ACTS_DELEGATE_HOSTS    hosts that definitions may be fetched from: host or host:port, comma separated
     ACTS_DELEGATE_PRIVATE_HOSTS  host:port where the address need not be public
+    ACTS_DATA, ACTS_RESULTS  folders with sets of instances, and for their results (docs/sets.md)
+    ACTS_DATA_HOSTS        hosts that sets may be fetched from, like ACTS_DELEGATE_HOSTS; ACTS_DATA_PRIVATE_HOSTS too
     ANTHROPIC_*, OPENAI_*  keys and addresses of model providers (docs/models.md)
     ACTS_MODELS            a file with model endpoints: ``NAME/MODEL`` (docs/models.md)
     ACTS_KEEP_PROMPTS      a folder for requests to models and their answers (docs/models.md)
@@ -48,6 +50,7 @@ from activities.providers.endpoints import EndpointsError
 from activities.providers.endpoints import check_environment as check_endpoints
 from activities.providers.http_clients import close_clients
 from activities.registry import Registry, RegistryError, activity_name, from_environment
+from activities.set_work import SetActivities
 from activities.task_queues import check_queues
 from activities.worker_versions import VersionInterceptor, WorkerVersions, missing_activity
 from acts.language.errors import format_choices
@@ -55,6 +58,9 @@ from acts.language.wire import TASK_QUEUE
 from connection.converter import worker_converter
 from delegates.sources import DelegateSources, DelegateSourcesError
 from delegates.sources import from_environment as delegates_from_environment
+from sets.set_download import download_set
+from sets.set_sources import SetSources, SetSourcesError
+from sets.set_sources import from_environment as sets_from_environment
 from worker_runtime.memory_watch import MemoryWatch, read_container_limit
 from worker_runtime.process_watch import limit_stop
 from worker_runtime.sdk_internals import find_eviction, lift_deadlock_timeout
@@ -65,6 +71,7 @@ from worker_runtime.watches import Watches
 from worker_runtime.workflow_watch import TaskThreads
 from workflows.agent import AgentWorkflow
 from workflows.background import BackgroundWorkflow
+from workflows.batch import BatchWorkflow
 from workflows.delegate import DelegateWorkflow
 from workflows.instance import InstanceWorkflow
 from workflows.plan import PlanWorkflow
@@ -86,7 +93,9 @@ CACHED_WORKFLOWS: Final = 500
 # New objects after which the garbage collector looks for cycles; the default is 700
 OBJECTS_PER_COLLECTION: Final = 10_000
 
-WORKFLOWS: list[type] = [PlanWorkflow, BackgroundWorkflow, AgentWorkflow, DelegateWorkflow, InstanceWorkflow]
+WORKFLOWS: list[type] = [
+    PlanWorkflow, BackgroundWorkflow, AgentWorkflow, DelegateWorkflow, InstanceWorkflow, BatchWorkflow
+]  # fmt: skip
 
 
 class SettingsError(Exception):
@@ -112,6 +121,8 @@ class Settings:
     tasks after 10 s. As long as a stop may take by default, so that a stop during it is no later. 0: no watchdog."""
     delegates: DelegateSources = field(default_factory=delegates_from_environment)
     """The folders and hosts that definitions are loaded from."""
+    sets: SetSources = field(default_factory=sets_from_environment)
+    """The folders and hosts that sets are read from, and the folders for results."""
 
     @property
     def grace_seconds(self) -> float:
@@ -122,10 +133,10 @@ class Settings:
     def from_environment(cls) -> Settings:
         """Raises SettingsError, naming the variable, what it holds and what is allowed."""
         try:
-            delegates = delegates_from_environment()
+            delegates, sets = delegates_from_environment(), sets_from_environment()
             check_endpoints()
             check_folder()
-        except (DelegateSourcesError, EndpointsError) as error:
+        except (DelegateSourcesError, SetSourcesError, EndpointsError) as error:
             raise SettingsError(str(error)) from error
         except OSError as error:
             raise SettingsError(f"ACTS_KEEP_PROMPTS names no folder that can be written: {error}") from error
@@ -137,6 +148,7 @@ class Settings:
             shutdown_seconds=_number("ACTS_SHUTDOWN_SECONDS", 20.0, 0, 3600),
             watchdog_seconds=_number("ACTS_WATCHDOG_SECONDS", 20.0, 0, 3600),
             delegates=delegates,
+            sets=sets,
         )
 
 
@@ -174,7 +186,7 @@ def build(
         registry.lookup(versions.others_may_know), versions.look_up_everywhere(),
         ask_model, check_queues, check_search_attributes, first_attempt, loader.activity(),
     ]  # fmt: skip
-    own += registry.server_activities
+    own += [*registry.server_activities, *SetActivities(settings.sets, download_set).all()]
     wrap = watches.start_processes(settings.activity_processes)
     slots = TaskSlots(watches.tasks.count_waiting)
     watches.tasks.on_wait = slots.wake_all

@@ -1,7 +1,7 @@
 """The results file of a set: a line for each row, exactly once, whatever is killed and however often it is repeated.
 
-Theory of operation. Several workers append to one file. Beside it is its *journal*, ``.<name>.acts``, which says what of
-the file counts:
+Theory of operation. Several workers append to one file. Beside it is its *journal*, ``.<name>.acts``, which says what
+of the file counts:
 
     {"v": 1, "run": "<identity of the run>"}
     {"end": 4096, "rows": [[1, 25], [31, 31]]}        one record for each append: the end of the file, and whose lines
@@ -14,8 +14,8 @@ An append holds the lock of the journal (``flock``; the system frees it when a p
 4. writes the record, and waits for that too: from then on the lines count.
 
 A process that dies before 4 leaves lines that the next append drops, and its own retry writes them again; one that dies
-after 4 leaves rows that its retry drops. So each row has one line. Rows are known by their number, not by the attempt or
-the run that brings them: a reset or a repetition of any part of the run changes nothing.
+after 4 leaves rows that its retry drops. So each row has one line. Rows are known by their number, not by the attempt
+or the run that brings them: a reset or a repetition of any part of the run changes nothing.
 
 ``fault`` is for tests: it is called between the steps, and may raise.
 """
@@ -261,7 +261,7 @@ def _read_journal(journal: int, run: str) -> _Journal:
     data = bytearray()
     while chunk := os.pread(journal, _CHUNK, state.position + len(data)):
         data += chunk
-    for line in data.splitlines(keepends=True):
+    for line in bytes(data).splitlines(keepends=True):
         record = _read_record(line)
         if record is None:
             break

@@ -70,7 +70,7 @@ class Dialect:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row. ``line`` is its first line, from 1; ``bytes`` and ``lines`` include blank lines before it.
+    """One row. ``line`` is its first line, from 1; ``size`` (bytes) and ``lines`` include blank lines before it.
 
     ``digest`` is that of all lines that were looked at to read it, save what is beyond the limit of a row.
 
@@ -78,7 +78,7 @@ class Row:
     """
 
     line: int
-    bytes: int
+    size: int
     lines: int
     digest: bytes
     data: dict[str, Any] | None = None
@@ -227,7 +227,7 @@ def _csv_rows(lines: LineReader, dialect: Dialect, first_line: int) -> Iterator[
 
 
 class _CsvRecords:
-    """The records of a CSV file: the fields of each, the ``lines`` that it took, and its ``fault``, a code and a text."""
+    """The records of a CSV file: the fields of each, its ``lines``, and its ``fault``, a code and a text."""
 
     def __init__(self, lines: LineReader, delimiter: str) -> None:
         self._source, self._delimiter = lines, delimiter

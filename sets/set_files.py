@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Final
+from typing import TYPE_CHECKING, BinaryIO, Final, cast
 
 from acts.language.errors import format_choices
 from acts.language.wire import SET_INVALID, SET_NOT_FOUND, SET_REFUSED, SET_TOO_LARGE, SET_UNAVAILABLE
@@ -66,9 +66,11 @@ def open_set(source: str, sources: SetSources, download: Download, *, is_fresh: 
     Raises:
         SetError: it is not there, not allowed, or cannot be read.
     """
-    is_url = isinstance(source, str) and _URL.match(source) is not None
+    is_url = _URL.match(source) is not None
     path = source.partition("?")[0].partition("#")[0] if is_url else source
-    name = check_name(path, "a set", SET_REFUSED).rpartition("/")[2] if is_url else check_name(path, "a set", SET_REFUSED)
+    name = (
+        check_name(path, "a set", SET_REFUSED).rpartition("/")[2] if is_url else check_name(path, "a set", SET_REFUSED)
+    )
     if not name.lower().endswith(SUFFIXES):
         text = f"the set {quote(source)} is neither JSON Lines nor CSV by its name"
         raise SetError(SET_REFUSED, f"{text}; names end in {format_choices(SUFFIXES)}")
@@ -128,7 +130,7 @@ def _make_copy(folder: Path, path: Path, write: Callable[[BinaryIO], None]) -> N
         _delete_old(folder)
         with tempfile.NamedTemporaryFile(dir=folder, prefix="part-", delete=False) as file:
             try:
-                write(file)
+                write(cast("BinaryIO", file))
                 file.close()
                 os.replace(file.name, path)  # noqa: PTH105 - file.name is a str
             except BaseException:

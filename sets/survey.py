@@ -4,23 +4,23 @@ Laws of this file:
 
 * memory does not grow with the file but for the table of pages (about 30 bytes for 250 rows) and one bit per row. What
   has to be compared, the hashes of all ids, is split by hash into parts that are compared one after another;
-* a page is recognised by the hash of its bytes. So it does not matter which worker reads it, from which copy, or whether
+* a page is recognised by a hash of its rows. So it does not matter which worker reads it, from which copy, or whether
   the file has grown since; a page that is another one now is an error, never other data;
 * pages begin small, so that a small set is spread over several Batches, and soon have ``PAGE_ROWS`` rows.
 """
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import tempfile
-import zlib
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import islice
-from typing import IO, TYPE_CHECKING, Any, BinaryIO, Final
+from typing import IO, TYPE_CHECKING, Any, BinaryIO, Final, Self
 
 from acts.language.wire import SET_CHANGED, SET_INVALID, SET_TOO_LARGE
+from acts.tree.row_numbers import pack_numbers
+from acts.tree.set_records import SetPage
 from sets.row_reader import DIGEST_BYTES, Dialect, LineReader, Row, iterate_rows, read_dialect, row_id
 from sets.set_errors import SetError
 
@@ -44,18 +44,6 @@ _NUMBER_BYTES: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
-    """Where a page is: its offset in bytes, its first line and row, from 1, how much it has, and its hash."""
-
-    offset: int
-    line: int
-    row: int
-    rows: int
-    lines: int
-    hash: str
-
-
-@dataclass(frozen=True, slots=True)
 class Survey:
     """What a set holds. A page is ``[bytes, rows, lines, hash]``; ``repeated`` has the numbers of repeated rows."""
 
@@ -70,16 +58,6 @@ class Survey:
             "total": self.total, "dialect": self.dialect.to_json(), "pages": [list(page) for page in self.pages],
             "repeated": pack_numbers(self.repeated, self.total),
         }  # fmt: skip
-
-
-def pack_numbers(numbers: Iterable[int], most: int) -> str:
-    """Numbers from 1 to ``most`` as text: a bitmap, compressed. 10,000,000 arbitrary ones are at most 1.7 MB."""
-    bits = bytearray(most // 8 + 1)
-    count = 0
-    for number in numbers:
-        bits[number >> 3] |= 1 << (number & 7)
-        count += 1
-    return base64.b85encode(zlib.compress(bytes(bits), 6)).decode() if count else ""
 
 
 def survey(stream: BinaryIO, name: str, size: int, id_field: str | None, beat: Callable[[], None]) -> Survey:
@@ -137,10 +115,10 @@ class _PageCounter:
         self._digests: list[bytes] = []
 
     def has_room(self, row: Row, number: int) -> bool:
-        return self.rows < rows_of_page(number) and self.bytes + row.bytes <= PAGE_BYTES
+        return self.rows < rows_of_page(number) and self.bytes + row.size <= PAGE_BYTES
 
     def add(self, row: Row) -> None:
-        self.bytes, self.rows, self.lines = self.bytes + row.bytes, self.rows + 1, self.lines + row.lines
+        self.bytes, self.rows, self.lines = self.bytes + row.size, self.rows + 1, self.lines + row.lines
         self._digests.append(row.digest)
 
     def close(self) -> tuple[int, int, int, str]:
@@ -159,9 +137,10 @@ class _Repeats:
         self._first: set[bytes] = set()
         self._repeated: list[int] = []
 
-    def __enter__(self) -> _Repeats:
+    def __enter__(self) -> Self:
         if self._parts > 1:
-            self._files = [self._stack.enter_context(tempfile.TemporaryFile()) for _ in range(self._parts)]
+            for _ in range(self._parts):
+                self._files.append(self._stack.enter_context(tempfile.TemporaryFile()))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -203,7 +182,7 @@ def page_hash(digests: Iterable[bytes]) -> str:
     return hashlib.blake2b(b"".join(digests), digest_size=DIGEST_BYTES).hexdigest()
 
 
-def read_page(stream: BinaryIO, dialect: Dialect, page: Page) -> list[Row]:
+def read_page(stream: BinaryIO, dialect: Dialect, page: SetPage) -> list[Row]:
     """The rows of a page, from a stream that is at its offset.
 
     Raises:

@@ -23,6 +23,7 @@ from workflows.runtime.handlers import RunWorkflow
 from workflows.runtime.model_calls import own_context
 from workflows.runtime.payloads import NOTHING, decode_record, decode_request, record_type
 from workflows.runtime.provided import data_message
+from workflows.runtime.set_walk import starts_set, walk_set
 from workflows.runtime.startup import complete_position, prepare_request
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ class PlanWorkflow(RunWorkflow):
         return await self.guarded(self._run(request))
 
     async def _run(self, value: RawValue) -> RawValue:
+        if starts_set(value):
+            return await walk_set(self, value)
         run, view, actions = await walk_plan(self, value, PlanInput)
         finish = results.plan_result if run.setup.input is None else results.part_result
         return finish(run, view, actions)

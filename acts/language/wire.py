@@ -50,6 +50,8 @@ STREAMED_CALLS: Final = "streamedCalls"
 PLAN_EXTENSION: Final = "planExtension"
 # From the model Activity to its run, and to the root of the tree: the model is waited for
 MODEL_WAIT: Final = "modelWait"
+# From an Activity of a set to the root of the tree: a file cannot be read or written now
+FILE_WAIT: Final = "fileWait"
 
 # Queries
 STATUS: Final = "status"

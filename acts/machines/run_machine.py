@@ -135,6 +135,11 @@ class RunMachine:
         """True for a run that can continue as new with starts that were postponed."""
         return False
 
+    @property
+    def wants_new_run(self) -> bool:
+        """True at a moment at which the run should continue as new, however short its history is."""
+        return False
+
     def react(self, event: Event, now: str) -> list[Any]:
         """The effects of an event of this kind of run."""
         raise NotImplementedError

@@ -204,6 +204,7 @@ def _check_template(
 ) -> tuple[Graph, list[Problem]]:
     """The graph of the first instance, and the problems of all of them, each reported once."""
     instances = request.instances()
+    open_kinds = request.open_kinds
     listing = PlanListing([replace(call, instance=instances[0]) for call in calls])
     check = ReferenceCheck(listing, log, _reference_severity(request))
     paths = (path for read in listing.open_reads for path in read.paths if path in read.unwritten)
@@ -212,7 +213,7 @@ def _check_template(
     for alike in classify_instances(instances, paths, log):
 
         def has(path: Path, _: str | None, present: frozenset[Path] = alike.present) -> bool:
-            return path in present
+            return path in present or path.kind in open_kinds
 
         unsatisfied = unsatisfied_reads(listing, has)
         forward = frozenset(id(read) for read in unsatisfied if listing.later_waits(read))
@@ -268,9 +269,21 @@ def _check_limits(request: Request, count: int, at: Place, *, template: bool) ->
     calls = f"{count} calls"
     if template and (allowed is None or count <= allowed):
         calls, count = f"{count} calls for each of {instances} instances", count * instances
-    if allowed is not None and count > allowed:
+    if request.set is not None:
+        problems.extend(_check_set(request, at))
+    elif allowed is not None and count > allowed:
         text = f"the plan has {calls}; the budget allows {allowed}"
         problems.append(Problem("limitExceeded", text, pointer(*at)))
+    return problems
+
+
+def _check_set(request: Request, at: Place) -> list[Problem]:
+    """The plan of a set is a template; what else concerns all instances at once cannot be."""
+    problems, plan = [], request.plan
+    for index, call in enumerate(plan.calls if plan is not None else ()):
+        if isinstance(call, dict) and call.get("_instance") is not None:
+            text = "the plan of a set is a template: each of its calls runs for every row, and names no instance"
+            problems.append(Problem("invalidSet", text, pointer(*at, index, "_instance"), hint="leave _instance out"))
     return problems
 
 

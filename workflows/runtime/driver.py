@@ -58,9 +58,11 @@ from acts.machines.run_commands import (
     SignalChildren,
     StartActivity,
     StartBackground,
+    StartBatch,
     StartDelegate,
     StartInstances,
     StartPlanRun,
+    StartSetActivity,
     Stop,
 )
 from acts.simulation.billable_actions import CONTINUE_AS_NEW, TIMER, ActionCount
@@ -164,7 +166,7 @@ class Driver:
         if not self.starts and not self._is_quiet():
             return False
         history = self._history()
-        return self.starts.has_new_task(history) or (self._is_quiet() and self.lifetime.is_due(history))
+        return self.starts.has_new_task(history) or (self._is_quiet() and self._is_due(history))
 
     async def _empty_outbox(self) -> None:
         """What is on its way would be lost with the run that sent it."""
@@ -230,7 +232,11 @@ class Driver:
         await self._end()
 
     def _void(self, command: RunCommand) -> None:
-        if isinstance(command, (StartActivity, AskOutput, StartDelegate, StartInstances, StartBackground)):
+        if isinstance(command, StartBatch):
+            self.inbox.append(
+                ChildEnded(command.name, None, CallError(CANCELLED, "it was cancelled"), is_unstarted=True)
+            )
+        elif isinstance(command, (StartActivity, AskOutput, StartDelegate, StartInstances, StartBackground)):
             error = CallError(CANCELLED, "the call was cancelled before it was started")
             key = command.node.key
             is_child = isinstance(command, (StartDelegate, StartInstances))
@@ -267,7 +273,7 @@ class Driver:
         self.inbox.append(StartsHeld())
         if self.run.takes_back_starts:
             for command in self.starts.take_all():
-                if not isinstance(command, (AskSolution, StartPlanRun)):  # of runs that take nothing back
+                if not isinstance(command, (AskSolution, StartPlanRun, StartBatch)):  # of runs that take nothing back
                     self.inbox.append(StartPostponed(command.node.key))
 
     # -- signals, timers, updates ----------------------------------------------------------------------
@@ -331,6 +337,9 @@ class Driver:
     async def _check_queues(self, command: CheckQueues) -> None:
         self.tasks.check_queues(command)
 
+    async def _start_set_activity(self, command: StartSetActivity) -> None:
+        self.tasks.start_set_activity(command)
+
     async def _answer_update(self, command: AnswerUpdate) -> None:
         self._answer(command)
 
@@ -356,6 +365,9 @@ class Driver:
         quiet = self.run.can_continue_as_new and not self.run.is_cancelling and self.outbox.is_empty
         return quiet and not self.tasks.in_flight and workflow.all_handlers_finished()
 
+    def _is_due(self, history: HistorySize) -> bool:
+        return self.run.wants_new_run or self.lifetime.is_due(history)
+
     def _hold(self, history: HistorySize) -> bool:
         if self.run.is_cancelling or not self.lifetime.should_hold(history, self.run.in_flight, len(self.inbox)):
             return False
@@ -366,7 +378,7 @@ class Driver:
         """Continue as new when it is time and nothing is in flight; else make such a moment, or end."""
         if self.run.is_cancelling:
             return
-        is_due = self.lifetime.is_due(history)
+        is_due = self._is_due(history)
         if is_due and self._is_quiet():
             await self._renew_now(history)
         elif self.lifetime.must_end(history):
@@ -402,10 +414,20 @@ def _date_at(nanoseconds: int) -> str:
     return iso(datetime.fromtimestamp(nanoseconds / 1e9, UTC))
 
 
-_STARTS: Final = (StartActivity, AskOutput, AskSolution, StartDelegate, StartInstances, StartPlanRun, StartBackground)
+_STARTS: Final = (
+    StartActivity,
+    AskOutput,
+    AskSolution,
+    StartDelegate,
+    StartInstances,
+    StartPlanRun,
+    StartBackground,
+    StartBatch,
+)
 _PERFORMERS: Final[dict[type, Performer]] = {
     **dict.fromkeys(_STARTS, Driver._start),  # noqa: SLF001 - the table of this class
     CheckQueues: Driver._check_queues,  # noqa: SLF001
+    StartSetActivity: Driver._start_set_activity,  # noqa: SLF001
     SignalChildren: Driver._signal_children,  # noqa: SLF001
     SendRecord: Driver._send_record,  # noqa: SLF001
     StartTimer: Driver._start_timer,  # noqa: SLF001

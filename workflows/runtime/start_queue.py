@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from acts.machines.run_commands import StartBackground, StartDelegate, StartInstances, StartPlanRun
+from acts.machines.run_commands import StartBackground, StartBatch, StartDelegate, StartInstances, StartPlanRun
 from workflows.runtime.payloads import MAX_TASK_BYTES
 from workflows.runtime.tasks_in_flight import Start, StartCommand, TasksInFlight, child_name
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 # A quarter of the server's cache of events, which holds what is started and what has just ended, of all runs
 MAX_SLICE_BYTES: Final = 128 * 1024
+_CHILDREN: Final = (StartDelegate, StartInstances, StartPlanRun, StartBatch)
 
 
 class StartQueue:
@@ -46,7 +47,7 @@ class StartQueue:
 
     def add(self, command: StartCommand) -> None:
         """Start this in its turn. A signal for a child that waits here reaches it once it is there."""
-        if isinstance(command, (StartDelegate, StartInstances, StartPlanRun)):
+        if isinstance(command, _CHILDREN):
             self._children.expect(*child_name(command))
         self._waiting.append(command)
 
@@ -76,7 +77,7 @@ class StartQueue:
         """Empty the queue: nothing of it has started."""
         commands = list(self._waiting)
         for command in commands:
-            if isinstance(command, (StartDelegate, StartInstances, StartPlanRun)):
+            if isinstance(command, _CHILDREN):
                 self._children.forget(*child_name(command))
         self._waiting.clear()
         self._head, self.is_out_of_room = None, False
