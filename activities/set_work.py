@@ -1,10 +1,10 @@
 """The activities of a set. Each takes and returns one JSON value, and does its work in a thread beside a heartbeat.
 
-    acts.surveySet      {"source", "id"?}                               → {total, dialect, pages, repeated}
-    acts.readPage       {"source", "id"?, "dialect", "page", "repeated"} → {"rows": [[number, id, data]],
-                                                                           "bad": [[number, line, code, message]]}
-    acts.createResults  {"file", "run"}                                 → {}
-    acts.appendResults  {"file", "run", "lines": [[number, line]]}      → {"written": count}
+    acts.surveySet      {"source", "id"?} → {total, dialect, pages, repeated}
+    acts.readPage       {"source", "id"?, "dialect", "page", "repeated"}
+                        → {"rows": [[number, id, data]], "bad": [[number, line, code, message]]}
+    acts.createResults  {"file", "run"} → {}
+    acts.appendResults  {"file", "run", "lines": [[number, line]]} → {"written": count}
 
 Beside that, each has ``root`` and ``token``: the run that is told while a file cannot be read or written. That is waited
 for between two attempts, so it takes no slot of a worker; all other failures are final.

@@ -57,7 +57,7 @@ def request(source: str, results: str, per_child: int | None, *, local: bool) ->
     """A plan of three Calls for each row."""
     tool = "local" if local else "step"
     calls = [
-        {"_tool": tool, "inputs": "†order", "_outputPath": "†state.one"},
+        {"_tool": tool, "inputs": ["†order"], "_outputPath": "†state.one"},
         {"_tool": tool, "inputs": ["†state.one"], "_outputPath": "†state.two"},
         {"_tool": tool, "inputs": ["†state.two"], "_outputPath": "†state.three"},
     ]

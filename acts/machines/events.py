@@ -192,7 +192,7 @@ class RecordLost:
 
 Event = (
     Begin | CallCompleted | CallFailed | CallDetached | StartPostponed | ChildStarted | ChildEnded | SetActivityEnded
-    | ModelAnswered | ModelFailed | DecisionReceived | Provided | PauseRequested | ResumeRequested | StartsHeld | StartsReleased
-    | RunReset | CancelRequested | HistoryFull | TimerFired | QueuesChecked | RecordReceived | RecordDelivered
-    | RecordLost
+    | ModelAnswered | ModelFailed | DecisionReceived | Provided | PauseRequested | ResumeRequested | StartsHeld
+    | StartsReleased | RunReset | CancelRequested | HistoryFull | TimerFired | QueuesChecked | RecordReceived
+    | RecordDelivered | RecordLost
 )  # fmt: skip

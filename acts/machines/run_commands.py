@@ -141,6 +141,6 @@ class Stop:
 
 RunCommand = (
     StartActivity | AskOutput | AskSolution | StartDelegate | StartInstances | StartBackground
-    | StartPlanRun | StartBatch | StartSetActivity | SignalChildren | SendRecord | CheckQueues | StartTimer | CancelTimer | AnswerUpdate | Finish
-    | RestartChild | Stop
+    | StartPlanRun | StartBatch | StartSetActivity | SignalChildren | SendRecord | CheckQueues | StartTimer
+    | CancelTimer | AnswerUpdate | Finish | RestartChild | Stop
 )  # fmt: skip

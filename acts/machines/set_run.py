@@ -1,10 +1,11 @@
 """A run over a set: the machine of a ``Plan`` whose instances are the rows of a file.
 
-It holds no rows. An activity surveys the file, then Batches walk its pages, a few at a time. Each reads its page itself;
-its result says how many instances completed, how many failed, and which. So neither what this run holds nor the history
-of each of its runs grows with the set.
+It holds no rows. An activity surveys the file, then Batches walk its pages, a few at a time. Each reads its page
+itself; its result says how many instances completed, how many failed, and which. So neither what this run holds nor the
+history of each of its runs grows with the set.
 
-Each Batch is started with its share of ``maxParallel``, and keeps it for its part of the tree. After ``BATCHES_PER_RUN`` Batches the run lets all end and continues as new.
+Each Batch is started with its share of ``maxParallel``, and keeps it for its part of the tree. After
+``BATCHES_PER_RUN`` Batches the run lets all end and continues as new.
 """
 
 from __future__ import annotations
