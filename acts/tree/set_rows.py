@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from acts.language.errors import truncate
 from acts.tree.set_records import BatchInput
 
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 # Failures that a run over a set lists, and the errors of each
 MAX_FAILURES: Final = 100
 MAX_ERRORS: Final = 3
+# Characters of the message of each: 100 failures are at most 300 kB in the state that the run carries over
+MAX_ERROR: Final = 1_000
 # Instances of a set that one child walks, unless the Request says otherwise: see docs/sets.md
 INSTANCES_PER_CHILD: Final = 25
 # Settings that hold for the whole set: a Batch has its own, or none
@@ -63,4 +66,8 @@ def bad_row_line(source: str, bad: Sequence[Any]) -> dict[str, Any]:
 
 def failure_of(line: Mapping[str, Any]) -> dict[str, Any]:
     """What the run over the set keeps of a failure: ``{id, status, errors}``."""
-    return {"id": line["id"], "status": line["status"], "errors": list(line["errors"])[:MAX_ERRORS]}
+    errors = [
+        {"call": e.get("call"), "code": e.get("code"), "message": truncate(str(e.get("message")), MAX_ERROR)}
+        for e in list(line["errors"])[:MAX_ERRORS]
+    ]
+    return {"id": line["id"], "status": line["status"], "errors": errors}

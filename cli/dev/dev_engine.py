@@ -32,6 +32,9 @@ from cli.text.preflight import DELEGATES, MODULES, default_delegates, default_mo
 
 READY_SECONDS: Final = 30.0  # it needs 1 s; importing the worker's modules takes as long as they take
 SHUTDOWN: Final = "ACTS_SHUTDOWN_SECONDS"
+# The folders of sets and of their results: the current one, unless the environment says otherwise
+DATA: Final = "ACTS_DATA"
+RESULTS: Final = "ACTS_RESULTS"
 # Of running Activities, unless the environment says otherwise: a developer restarts often, and they are retried then
 SHUTDOWN_SECONDS: Final = 3.0
 KILL_SECONDS: Final = 3.0  # between the worker's own limit for a stop and the kill
@@ -166,6 +169,8 @@ def _worker_environment(setup: EngineSetup, modules: str) -> dict[str, str]:
     environment[MODULES] = modules
     if modules == default_modules():  # the examples need their delegates, after the user's own
         environment[DELEGATES] = os.pathsep.join(filter(None, (os.environ.get(DELEGATES), default_delegates())))
+    for variable in (DATA, RESULTS):  # the sets and the results of this folder's plans
+        environment.setdefault(variable, str(Path.cwd()))
     environment.setdefault(SHUTDOWN, str(SHUTDOWN_SECONDS))
     files = setup.files or setup.state
     if files is not None:

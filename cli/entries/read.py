@@ -21,6 +21,7 @@ from cli.options import (
     Since,
     ValuePath,
     Waiting,
+    Watch,
     WatchList,
 )
 from cli.program import ExitCode, command
@@ -45,11 +46,13 @@ def list_(  # noqa: PLR0913, PLR0917 - each is an option of the command
 
 
 @command
-def show(run: Run, as_json: AsJson = False, run_id: RunId = None, instance: OneInstance = None) -> ExitCode:
+def show(
+    run: Run, as_json: AsJson = False, run_id: RunId = None, instance: OneInstance = None, watch: Watch = False
+) -> ExitCode:
     """Show a run: its calls, result and errors; of an agent also its ticks and its usage."""
     from cli.commands import show as implementation
 
-    return implementation.show(run, run_id, instance, as_json=as_json)
+    return implementation.show(run, run_id, instance, as_json=as_json, watch=watch)
 
 
 @command

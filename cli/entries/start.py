@@ -9,7 +9,22 @@ from typing import Annotated
 
 import typer
 
-from cli.options import Agent, AsJson, Detach, File, Inputs, Modules, NewId, Port, State, Ui, UiPort, Watch
+from cli.options import (
+    Agent,
+    AsJson,
+    Detach,
+    File,
+    Inputs,
+    Modules,
+    NewId,
+    Port,
+    ResultsFile,
+    SetFile,
+    State,
+    Ui,
+    UiPort,
+    Watch,
+)
 from cli.program import ExitCode, command
 
 
@@ -32,9 +47,9 @@ def demo() -> int:
 
 
 @command
-def run(
+def run(  # noqa: PLR0913, PLR0917 - each is an option of the command
     file: File, inputs: Inputs = None, watch: Watch = False, as_json: AsJson = False, run_id: NewId = None,
-    detach: Detach = False, agent: Agent = None,
+    detach: Detach = False, agent: Agent = None, set_file: SetFile = None, results: ResultsFile = None,
 ) -> ExitCode:  # fmt: skip
     """Run a plan, or an agent, and wait for its end.
 
@@ -44,10 +59,13 @@ def run(
     config.step): then its calls are shown to the model, which plans its own.
 
     A batch of which some instances failed (partial) ends with code 1.
+
+    With --set, the plan runs for each row of a file, which its calls read as one kind of
+    data, such as †order.total; a bar shows how far it has come.
     """
     from cli.commands import run as implementation
 
-    options = implementation.RunOptions(inputs or (), watch, as_json, detach, run_id, agent)
+    options = implementation.RunOptions(inputs or (), watch, as_json, detach, run_id, agent, set_file, results)
     return implementation.run(file, options)
 
 
