@@ -6,8 +6,8 @@
     acts.createResults  {"file", "run"} → {}
     acts.appendResults  {"file", "run", "lines": [[number, line]]} → {"written": count}
 
-Beside that, each has ``root`` and ``token``: the run that is told while a file cannot be read or written. That is waited
-for between two attempts, so it takes no slot of a worker; all other failures are final.
+Beside that, each has ``root`` and ``token``: the run that is told while a file cannot be read or written. That is
+waited for between two attempts, so it takes no slot of a worker; all other failures are final.
 """
 
 from __future__ import annotations

@@ -47,6 +47,8 @@ _FLAGS: Final = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 LOCK_SECONDS: Final = 20.0
 _LOCK_PAUSE: Final = 0.005
 _CHUNK: Final = 1024 * 1024
+# The first record of a journal: the identity of a run is a hash
+_HEADER_BYTES: Final = 4096
 _locks: Final[dict[str, threading.Lock]] = defaultdict(threading.Lock)
 
 
@@ -249,15 +251,16 @@ def _lock(file: ResultsFile, journal: int) -> None:
 
 
 def _read_journal(journal: int, run: str) -> _Journal:
-    """What the journal says; the part that was read before is not read again."""
+    """What the journal says; of that of the run, the part that was read before is not read again."""
     status = os.fstat(journal)
     key = (status.st_dev, status.st_ino, run)
-    state = _read_before.get(key)
+    header = _read_record(os.pread(journal, _HEADER_BYTES, 0).partition(b"\n")[0] + b"\n")
+    owner = None if header is None else str(header.get("run"))
+    state = _read_before.pop(key, None)
+    if owner != run:  # the file may have been removed, and have become that of another run
+        return _Journal(owner)
     if state is None or state.position > status.st_size:
-        state = _Journal()
-        while len(_read_before) >= _MAX_JOURNALS:
-            del _read_before[next(iter(_read_before))]
-        _read_before[key] = state
+        state = _Journal(owner)
     data = bytearray()
     while chunk := os.pread(journal, _CHUNK, state.position + len(data)):
         data += chunk
@@ -266,15 +269,13 @@ def _read_journal(journal: int, run: str) -> _Journal:
         if record is None:
             break
         state.position += len(line)
-        if state.run is None:
-            state.run = str(record.get("run"))
-            continue
-        state.end = record["end"]
-        for first, last in record["rows"]:
+        state.end = record.get("end", state.end)
+        for first, last in record.get("rows", ()):
             for row in range(first, last + 1):
                 state.add(row)
-    if state.run != run:
-        _read_before.pop(key, None)
+    while len(_read_before) >= _MAX_JOURNALS:
+        del _read_before[next(iter(_read_before))]
+    _read_before[key] = state
     return state
 
 

@@ -23,7 +23,7 @@ from acts.language.errors import ExpressionError, InvalidRequest, Problem, sugge
 from acts.language.expression_parser import parse
 from acts.language.output_methods import METHODS
 from acts.language.references import Path
-from acts.language.values import ABSENT, Json, defect, pointer, type_name
+from acts.language.values import ABSENT, UNKNOWN, Json, defect, pointer, type_name
 
 DATA_TYPES: Final = ("data", "input", "state")
 TYPES: Final = ("system", "text", *DATA_TYPES, "tool", "plan", "error")
@@ -76,8 +76,8 @@ class Data(Message):
 class SetData(Data):
     """A Message that names a set: each row of ``source`` is the data of one instance.
 
-    The id of an instance is the row's field ``id_field``; None: the row's number. The rows are not here, so anything
-    may be below its kind. It has an instance that stands for all of them, ``EACH_ROW``.
+    The id of an instance is the row's field ``id_field``; None: the row's number. The rows are not here, so the payload
+    is UNKNOWN. The Message has an instance that stands for all of them, ``EACH_ROW``.
     """
 
     source: str = ""
@@ -134,11 +134,6 @@ class Request:
     def set(self) -> SetData | None:
         """The Message that names a set of instances."""
         return next((m for m in self.context if isinstance(m, SetData)), None)
-
-    @property
-    def open_kinds(self) -> frozenset[str]:
-        """The kinds of data whose values are not known before rows are read."""
-        return frozenset(m.kind for m in self.context if isinstance(m, SetData))
 
     def instances(self) -> tuple[str, ...]:
         """The ids of the instances, in the order in which they appear."""
@@ -331,7 +326,7 @@ def _read_set(raw: dict[str, Any], index: int, kind: str, problems: _Problems) -
     if schema is not None and not isinstance(schema, (dict, bool)):
         problems.report("invalidSchema", f"a schema is an object, not {type_name(schema)}", *at, "schema")
     return SetData(
-        index, raw["type"], raw, kind, ABSENT, schema, EACH_ROW, source=value["source"], id_field=value.get("id")
+        index, raw["type"], raw, kind, UNKNOWN, schema, EACH_ROW, source=value["source"], id_field=value.get("id")
     )
 
 

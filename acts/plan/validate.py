@@ -153,6 +153,8 @@ def validate_plan(
     problems.extend(_check_limits(request, len(plan.calls), at, template=is_template(request, calls)))
     # What an unreadable message would have defined is not missing
     consequences = ("unknownTool", "unknownInstance") if request.is_partial else ()
+    if request.set is not None:  # whose one error is that a Call names an instance at all
+        consequences = (*consequences, "unknownInstance")
     problems.extend(p for p in (*reader.problems, *log.problems) if p.code not in consequences)
     kinds = {message.kind for message in request.data()} | {path.kind for call in calls for path in call.writes}
     problems.extend(reader.embedded_problems(kinds))
@@ -204,7 +206,6 @@ def _check_template(
 ) -> tuple[Graph, list[Problem]]:
     """The graph of the first instance, and the problems of all of them, each reported once."""
     instances = request.instances()
-    open_kinds = request.open_kinds
     listing = PlanListing([replace(call, instance=instances[0]) for call in calls])
     check = ReferenceCheck(listing, log, _reference_severity(request))
     paths = (path for read in listing.open_reads for path in read.paths if path in read.unwritten)
@@ -213,7 +214,7 @@ def _check_template(
     for alike in classify_instances(instances, paths, log):
 
         def has(path: Path, _: str | None, present: frozenset[Path] = alike.present) -> bool:
-            return path in present or path.kind in open_kinds
+            return path in present
 
         unsatisfied = unsatisfied_reads(listing, has)
         forward = frozenset(id(read) for read in unsatisfied if listing.later_waits(read))
