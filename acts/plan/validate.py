@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from acts.language.config import MAX_PARALLEL
 from acts.language.errors import InvalidRequest, Problem, TooComplex, format_choices
-from acts.language.messages import Request, read_request
+from acts.language.messages import INSTANCES, Request, read_request
 from acts.language.references import Path
 from acts.language.schemas import CheckMemo, find_schema_problem
 from acts.language.tools import MAX_TOOLS_STEPS, Tool, read_tools
@@ -276,6 +276,16 @@ def _check_limits(request: Request, count: int, at: Place, *, template: bool) ->
         text = f"the plan has {calls}; the budget allows {allowed}"
         problems.append(Problem("limitExceeded", text, pointer(*at)))
     return problems
+
+
+def set_refusal(request: Request, what: str) -> list[Problem]:
+    """The problem of a Request with a set that ``what`` is started with: only a Plan that a person starts takes one."""
+    own = request.set
+    if own is None:
+        return []
+    text = f"{what} takes no set of instances ({INSTANCES}): its rows are for a plan that is started by itself"
+    hint = "start a Plan; to judge each row by a model, give its plan a latent call or a delegate"
+    return [Problem("invalidSet", text, pointer("context", own.index, INSTANCES), hint=hint)]
 
 
 def _check_set(request: Request, at: Place) -> list[Problem]:
