@@ -26,6 +26,7 @@ from temporalio.service import RPCError
 
 from acts.language.wire import PLAN, STATUS
 from benchmarks import live
+from benchmarks.activities import TOOLS
 from benchmarks.tables import print_progress
 
 ROWS: Final = (10_000, 100_000)
@@ -56,6 +57,10 @@ class Measured:
 def request(source: str, results: str, per_child: int | None, *, local: bool) -> dict[str, Any]:
     """A plan of three Calls for each row."""
     tool = "local" if local else "step"
+    meta = TOOLS[tool]["properties"]
+    # What a killed worker had begun is tried again after this timeout: a Tool without a heartbeat waits for it
+    options = {"local": local, "timeout": "5s", "retry": {"maxAttempts": 20, "initialInterval": "10ms"}}
+    own = {**TOOLS[tool], "properties": {**meta, "_tool": {"const": tool}, "_options": {"const": options}}}
     calls = [
         {"_tool": tool, "inputs": ["†order"], "_outputPath": "†state.one"},
         {"_tool": tool, "inputs": ["†state.one"], "_outputPath": "†state.two"},
@@ -67,7 +72,7 @@ def request(source: str, results: str, per_child: int | None, *, local: bool) ->
     return {
         "config": config,
         "context": [
-            {"type": "tool", "tool": tool},
+            {"type": "tool", "tool": own},
             {"type": "data", "kind": "order", "_instances": {"source": source, "id": "orderId"}},
             {"type": "plan", "plan": calls},
         ],

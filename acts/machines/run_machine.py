@@ -130,10 +130,8 @@ class RunMachine:
         """The task queues that the run's Tools name, if it looked up the Tools itself; else the run above asks."""
         return ()
 
-    @property
-    def takes_back_starts(self) -> bool:
-        """True for a run that can continue as new with starts that were postponed."""
-        return False
+    takes_back_starts = False
+    """True for a run that can continue as new with starts that were postponed."""
 
     @property
     def wants_new_run(self) -> bool:

@@ -350,12 +350,9 @@ class SetRun(RunMachine):
     # -- decisions ---------------------------------------------------------------------------------
 
     def check_decision(self, decision: Decision) -> None:
-        """The plan of a set can be approved and rejected.
-
-        Raises:
-            DecisionRefused: it is an edit.
-        """
-        refuse_edits(decision)
+        """Raise DecisionRefused for an edit: the rows that ran would have had another plan."""
+        if decision.decision == EDIT:
+            raise DecisionRefused("the plan of a set cannot be edited: reject it, and start another run")
 
     def on_decided(self, effect: Decided, _now: str) -> list[Any]:
         """The plan begins, or ends without having begun."""
@@ -391,13 +388,6 @@ class SetRun(RunMachine):
         self.notes[:] = state.notes
         self._provided, self._is_paused = list(state.provided), state.isPaused
         self.is_approved = state.isApproved
-
-
-def refuse_edits(decision: Decision) -> None:
-    """Raise DecisionRefused for an edit: the rows that ran would have had another plan."""
-    if decision.decision == EDIT:
-        text = "the plan of a set cannot be edited: reject it, and start another run"
-        raise DecisionRefused(text)
 
 
 _HANDLERS: Final[dict[type, Callable[[SetRun, Any, str], list[Any]]]] = {

@@ -22,21 +22,25 @@ ALLOWED: dict[str, set[str]] = {
     **{f"acts.{room}": {f"acts.{below}" for below in ACTS[:place]} for place, room in enumerate(ACTS)},
     "workflows": {"workflows.runtime", *_ACTS},
     "workflows.runtime": _ACTS - {"acts.provenance"},
-    "activities": {"activities.mcp", "activities.providers", "delegates", "acts.language", "acts.planner", "acts.tree"},
+    "activities": {
+        *("activities.mcp", "activities.providers", "delegates", "sets"),
+        *("acts.language", "acts.planner", "acts.tree"),
+    },
     "activities.mcp": {"acts.language"},
     "activities.providers": {"acts.language", "acts.planner"},
     "connection": {"acts.language"},
     "delegates": {"acts.language", "acts.plan"},
+    "sets": {"acts.language", "acts.tree", "delegates"},
     "cli": {"cli.entries", "cli.commands", "cli.runs", "cli.text", "acts.language"},
     "cli.entries": {"cli", "cli.commands", "cli.runs", "cli.text", "acts.language"},
-    "cli.commands": {"activities", "cli", "cli.dev", "cli.render", "cli.runs", "cli.text", *_ACTS},
+    "cli.commands": {"activities", "cli", "cli.dev", "cli.render", "cli.runs", "cli.text", "sets", *_ACTS},
     "cli.render": {"cli", "cli.runs", *_ACTS},
     "cli.runs": {"cli", "cli.dev", "cli.text", "connection", *_ACTS},
     "cli.text": {"cli", "activities", *_ACTS},
     "cli.dev": {"cli", "cli.runs", "cli.text", "acts.tree", "activities", "worker", "worker_runtime"},
     "worker_runtime": {"acts.language"},
     "worker": {
-        *("activities", "activities.providers", "connection", "delegates", "workflows", "workflows.runtime"),
+        *("activities", "activities.providers", "connection", "delegates", "sets", "workflows", "workflows.runtime"),
         "acts.language",
         "worker_runtime",
     },
@@ -85,7 +89,7 @@ def room_of(module: str) -> str:
 
 def production() -> dict[str, Path]:
     """Every module that ships, by its dotted name; packages have nothing in them."""
-    rooms = ("acts", "workflows", "activities", "delegates", "worker_runtime", "cli")
+    rooms = ("acts", "workflows", "activities", "delegates", "sets", "worker_runtime", "cli")
     paths = [path for room in rooms for path in modules(room) if path.name != "__init__.py"]
     return {dotted(path): path for path in (*paths, ROOT / "worker.py")}
 

@@ -15,12 +15,25 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from acts.machines.run_commands import StartBackground, StartBatch, StartDelegate, StartInstances, StartPlanRun
+from acts.language.errors import CallError
+from acts.language.wire import CANCELLED
+from acts.machines.events import CallFailed, ChildEnded
+from acts.machines.run_commands import (
+    AskOutput,
+    StartActivity,
+    StartBackground,
+    StartBatch,
+    StartDelegate,
+    StartInstances,
+    StartPlanRun,
+)
 from workflows.runtime.payloads import MAX_TASK_BYTES
 from workflows.runtime.tasks_in_flight import Start, StartCommand, TasksInFlight, child_name
 
 if TYPE_CHECKING:
+    from acts.machines.events import Event
     from acts.machines.lifetime import HistorySize, Lifetime
+    from acts.machines.run_commands import RunCommand
     from workflows.runtime.children import Children
     from workflows.runtime.task_room import TaskRoom
 
@@ -99,3 +112,15 @@ class StartQueue:
         expected = self._tasks.expected
         new_bytes = self._task_bytes + start.size + expected.total + expected.of(start.source)
         return self._lifetime.has_room(history, new_bytes, expected.in_flight)
+
+
+def void_start(command: RunCommand) -> list[Event]:
+    """How what a cancelled run does not start any more has ended."""
+    error = CallError(CANCELLED, "the call was cancelled before it was started")
+    if isinstance(command, (StartDelegate, StartInstances)):
+        return [ChildEnded(command.node.key, None, error)]
+    if isinstance(command, StartBatch):
+        return [ChildEnded(command.name, None, error)]
+    if isinstance(command, (StartActivity, AskOutput, StartBackground)):
+        return [CallFailed(command.node.key, error)]
+    return []

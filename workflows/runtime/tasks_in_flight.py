@@ -38,6 +38,7 @@ from acts.machines.run_commands import (
     StartDelegate,
     StartInstances,
     StartPlanRun,
+    StartSetActivity,
 )
 from acts.simulation.billable_actions import ACTIVITY, CHILD_WORKFLOW, ActionCount
 from acts.tree.records import Accounting
@@ -57,7 +58,6 @@ if TYPE_CHECKING:
 
     from acts.language.config import Options
     from acts.machines.queue_watch import CheckQueues
-    from acts.machines.run_commands import StartSetActivity
     from acts.machines.run_machine import RunMachine
     from acts.plan.planned_call import PlannedCall
     from acts.tree.wire_format import VersionedRecord
@@ -229,11 +229,6 @@ class TasksInFlight:
             self._run.note_once(note)
         return answer
 
-    def check_queues(self, command: CheckQueues) -> None:
-        """Ask which task queues have workers."""
-        self._actions.record_local_activity(workflow.info().get_current_history_length())
-        self._watch(QUEUES, start_check(command.queues), _queues_checked, "")
-
     def _watch(self, key: str, task: Task, to_event: Callable[[Task], Event | None], source: str) -> None:
         """What the task comes to is an event, which only a new workflow task brings; None: it goes on as another."""
 
@@ -252,8 +247,15 @@ class TasksInFlight:
         self.expected.started(source)
         task.add_done_callback(ended)
 
-    def start_set_activity(self, command: StartSetActivity) -> None:
-        """Start an activity of a set."""
+    def start_at_once(self, command: CheckQueues | StartSetActivity) -> None:
+        """Ask which task queues have workers, or start an activity of a set: neither waits for room."""
+        if isinstance(command, StartSetActivity):
+            self._start_set_activity(command)
+            return
+        self._actions.record_local_activity(workflow.info().get_current_history_length())
+        self._watch(QUEUES, start_check(command.queues), _queues_checked, "")
+
+    def _start_set_activity(self, command: StartSetActivity) -> None:
         try:
             task = start_set_activity(command)
         except CallError as error:
