@@ -58,7 +58,7 @@ from acts.language.wire import TASK_QUEUE
 from connection.converter import worker_converter
 from delegates.sources import DelegateSources, DelegateSourcesError
 from delegates.sources import from_environment as delegates_from_environment
-from sets.set_download import download_set
+from sets.set_download import downloader
 from sets.set_sources import SetSources, SetSourcesError
 from sets.set_sources import from_environment as sets_from_environment
 from worker_runtime.memory_watch import MemoryWatch, read_container_limit
@@ -186,7 +186,7 @@ def build(
         registry.lookup(versions.others_may_know), versions.look_up_everywhere(),
         ask_model, check_queues, check_search_attributes, first_attempt, loader.activity(),
     ]  # fmt: skip
-    own += [*registry.server_activities, *SetActivities(settings.sets, download_set).all()]
+    own += [*registry.server_activities, *SetActivities(settings.sets, downloader(settings.sets.hosts)).all()]
     wrap = watches.start_processes(settings.activity_processes)
     slots = TaskSlots(watches.tasks.count_waiting)
     watches.tasks.on_wait = slots.wake_all
