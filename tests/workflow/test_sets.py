@@ -163,11 +163,11 @@ async def test_a_set_that_is_no_template_or_for_an_agent_is_refused(foreign: For
 
 
 async def test_a_set_that_changes_stops_the_run_and_it_says_how_far_it_came(foreign: Foreign, files: Files) -> None:
-    gate, source = Gate(), files.rows(400)
+    gate, source = Gate(), files.rows(150)
     async with foreign.serving(gate.activity("weigh"), echo, max_concurrent_activities=200):
         handle = await foreign.start(request(foreign, source, results=files.results, maxParallel=100))
         await gate.reached(100)
-        files.rows(400, first=2)
+        files.rows(150, first=2)
         gate.opened.set()
         with pytest.raises(WorkflowFailureError) as failed:
             await ended(handle)
@@ -178,15 +178,15 @@ async def test_a_set_that_changes_stops_the_run_and_it_says_how_far_it_came(fore
     counts = result["instances"]
     assert counts["completed"] == len(files.lines()) == 100
     assert "it has changed since the run began: its lines 1" in cause.message
-    assert "100 of 400 rows have ended (100 completed, 0 failed), 300 did not run to their end" in cause.message
+    assert "100 of 150 rows have ended (100 completed, 0 failed), 50 did not run to their end" in cause.message
 
 
 async def test_a_cancelled_run_has_a_line_for_what_ran_and_says_how_far_it_came(foreign: Foreign, files: Files) -> None:
     gate = Gate()
     gate.opened.set()
     async with foreign.serving(weigh, gate.activity("echo")):
-        handle = await foreign.start(request(foreign, files.rows(500), results=files.results, maxParallel=8))
-        await gate.reached(100)
+        handle = await foreign.start(request(foreign, files.rows(500), results=files.results))
+        await gate.reached(40)
         gate.opened.clear()
         await handle.cancel()
         with pytest.raises(WorkflowFailureError) as failed:
@@ -203,15 +203,15 @@ async def test_a_cancelled_run_has_a_line_for_what_ran_and_says_how_far_it_came(
 async def test_a_paused_run_starts_nothing_and_goes_on(foreign: Foreign, files: Files) -> None:
     gate = Gate()
     async with foreign.serving(weigh, gate.activity("echo")):
-        handle = await foreign.start(request(foreign, files.rows(120), results=files.results))
+        handle = await foreign.start(request(foreign, files.rows(60), results=files.results))
         await gate.reached(25)
         await handle.signal("pause")
         found = await phase(handle, "paused")
-        assert found["instances"]["total"] == 120
+        assert found["instances"]["total"] == 60
         gate.opened.set()
         await handle.signal("resume")
         result = await ended(handle)
-    assert (result["instances"]["completed"], len(files.lines())) == (119, 120)
+    assert (result["instances"]["completed"], len(files.lines())) == (59, 60)
 
 
 async def test_a_budget_of_calls_ends_the_run_between_two_batches(foreign: Foreign, files: Files) -> None:
