@@ -40,7 +40,7 @@ class SetRate:
         if self._samples and ended == self._samples[-1][1] and len(self._samples) > 1:
             self._samples.pop()
         self._samples.append((now, ended))
-        while len(self._samples) > 2 and now - self._samples[1][0] > RATE_SECONDS:  # noqa: PLR2004 - a rate needs two
+        while len(self._samples) > 2 and now - self._samples[0][0] > RATE_SECONDS:  # noqa: PLR2004 - a rate needs two
             self._samples.popleft()
 
     @property
