@@ -3,7 +3,7 @@
 Every row makes three Calls, one after another. The worker is killed (``kill -9``) while the run is on its way and started
 again; at the end the results file is read, and every row must have exactly one line.
 
-    python -m benchmarks sets [rows …] [--kills N] [--per-child N] [--local]
+    python -m benchmarks.sets [rows …] [--kills N] [--per-child N] [--local]
 """
 
 from __future__ import annotations

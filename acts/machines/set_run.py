@@ -70,6 +70,10 @@ MAX_BATCHES: Final = 16
 CALLS_OF_BATCH: Final = 50
 # A Batch is about 10 events in the history of this run: 300 are 3,000, a seventeenth of the server's limit
 BATCHES_PER_RUN: Final = 300
+# Without a results file the result of a Batch has those of its rows, about 125 kB: 30 are 4 MB, a twelfth of the limit
+BATCHES_WITH_RESULTS: Final = 30
+# Continue-as-new ends a cron, so a run of one goes on to four fifths of the limit, with 875,000 rows
+BATCHES_OF_CRON: Final = 3_500
 SURVEY: Final = "survey"
 RESULTS: Final = "results"
 # Files that cannot be read or written now, of which status tells
@@ -91,7 +95,7 @@ class SetSetup:
 class SetRun(RunMachine):
     """``running`` are the Batches in flight, by name, with their rows."""
 
-    def __init__(self, own: str, setup: SetSetup) -> None:
+    def __init__(self, own: str, setup: SetSetup, *, is_cron: bool = False) -> None:
         super().__init__(own, setup.position, lease=setup.lease)
         self.setup = setup
         self.price = setup.capabilities.price
@@ -102,7 +106,7 @@ class SetRun(RunMachine):
         self._provided: list[Any] = []
         self._activity: str | None = None
         self._is_paused = self._is_held = False
-        self._started = 0
+        self._started, self._most = 0, _most_batches(self.config.results, is_cron=is_cron)
         self._repeated: bytes | None = None
         self._waits: dict[str, FileWait] = {}
         self.notes += [p.text() for p in setup.prepared.warnings if p.code == "limitLowered"]
@@ -132,7 +136,7 @@ class SetRun(RunMachine):
     @property
     def wants_new_run(self) -> bool:
         """True between Batches, after enough of them."""
-        return self._started >= BATCHES_PER_RUN and self.can_continue_as_new
+        return self._started >= self._most and self.can_continue_as_new
 
     @property
     def phase(self) -> str:
@@ -215,7 +219,7 @@ class SetRun(RunMachine):
 
     def _may_start(self) -> bool:
         is_idle = self._is_paused or self._is_held or self.is_cancelling or self._activity is not None
-        if is_idle or not self.progress.has_pages or self._started >= BATCHES_PER_RUN:
+        if is_idle or not self.progress.has_pages or self._started >= self._most:
             return False
         return len(self.running) < self._batches
 
@@ -388,6 +392,13 @@ class SetRun(RunMachine):
         self.notes[:] = state.notes
         self._provided, self._is_paused = list(state.provided), state.isPaused
         self.is_approved = state.isApproved
+
+
+def _most_batches(results: str | None, *, is_cron: bool) -> int:
+    """How many Batches one run starts before it continues as new."""
+    if is_cron:
+        return BATCHES_OF_CRON
+    return BATCHES_WITH_RESULTS if results is None else BATCHES_PER_RUN
 
 
 _HANDLERS: Final[dict[type, Callable[[SetRun, Any, str], list[Any]]]] = {

@@ -38,7 +38,9 @@ def starts_set(value: RawValue) -> bool:
 async def walk_set(owner: RunWorkflow, value: RawValue) -> RawValue:
     """Walk the plan for each row, or go on from the state of the run before; returns the result."""
     state = decode_record(value, SetState) if record_type(value) == SetState.__name__ else None
-    run = SetRun(workflow.info().workflow_id, await _setup(value, state))
+    run = SetRun(
+        workflow.info().workflow_id, await _setup(value, state), is_cron=workflow.info().cron_schedule is not None
+    )
     if state is not None:
         run.restore(state)
     view = SetView(run)
