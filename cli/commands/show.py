@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from acts.views.set_counts import named_instances
+from acts.views.set_counts import named_instances, set_counts
 from cli.command_errors import EXIT_DONE, CommandError, command_error
 from cli.commands.run import watch_run
 from cli.console import clean, console, print_blocks, print_err, print_json
@@ -54,7 +54,8 @@ async def _missing_run_error(run: RunReader, error: CommandError) -> CommandErro
 
 
 async def _show_ended(run: RunReader, info: WorkflowExecutionDescription, outcome: Outcome, *, as_json: bool) -> None:
-    title, table = await read_forecast(run)
+    is_set = isinstance(outcome.result, dict) and set_counts(outcome.result) is not None
+    title, table = ("", None) if is_set else await read_forecast(run)  # a forecast is that of one row
     if as_json:
         ending = {"status": outcome.status, "result": outcome.result, "error": outcome.error}
         print_json({**_facts(info), **ending, **({"forecast": table} if table else {})})

@@ -15,8 +15,8 @@ from tests.support import assert_eventually
 from tests.workflow.foreign import call, ended, tool
 
 Json = Any
-ROWS = 100
-KILLS = 3
+ROWS = 60
+KILLS = 2
 END_SECONDS = 90  # it needs ten; a workflow task that a worker took with it is missed after 15 s
 PLAN = [
     call("add_one", "†state.more", value="†order.n"), call("weigh", "†state.small || †state.large", value="†order.n"),
