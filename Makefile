@@ -12,7 +12,7 @@ STAMP := $(VENV)/.installed
 PYTEST_ARGS ?= -n 3 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: demo test setup dev check docs bench bench-comeback bench-large bench-planning rolling flood fuzz fuzz-minute soak \
+.PHONY: demo test setup dev check docs bench bench-comeback bench-large bench-sets bench-planning rolling flood fuzz fuzz-minute soak \
 	soak-minute mcp-servers clients live-smoke clean help
 
 # Of `make soak` and `make fuzz`
@@ -47,6 +47,9 @@ bench-comeback: setup ## 50 runs with 15,000 events each wait, all workers die, 
 
 bench-large: setup ## 20,000 instances, a small plan beside them, and a backlog behind five slots (20 minutes)
 	$(BIN)/python -m benchmarks.large
+
+bench-sets: setup ## 10,000 and 100,000 rows of a file, three calls each, the worker killed ten times (an hour)
+	$(BIN)/python -m benchmarks.sets
 
 bench-planning: setup ## score how well models plan: recorded answers, and models that have a key (costs a few cents)
 	$(BIN)/python -m benchmarks.planning

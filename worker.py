@@ -31,6 +31,7 @@ from activities.read_past_run import PastRuns
 from activities.registry import Registry, RegistryError, activity_name, from_environment
 from activities.secret_interceptor import SecretInterceptor
 from activities.secret_source import SecretSettingsError, check_tools
+from activities.set_work import SetActivities
 from activities.task_queues import check_queues
 from activities.tool_list import tool_list
 from activities.worker_versions import VersionInterceptor, WorkerVersions, missing_activity
@@ -38,6 +39,7 @@ from acts.language.errors import format_choices
 from connection.codec_keys import is_encrypting
 from connection.converter import worker_converter
 from connection.storage import activity_converter
+from sets.set_download import downloader
 from telemetry.health import Health
 from telemetry.logs import add_redactor, announce, configure_logs
 from telemetry.observation import Observation
@@ -56,6 +58,7 @@ from worker_runtime.workflow_watch import TaskThreads
 from worker_settings import Settings, SettingsError
 from workflows.agent import AgentWorkflow
 from workflows.background import BackgroundWorkflow
+from workflows.batch import BatchWorkflow
 from workflows.delegate import DelegateWorkflow
 from workflows.instance import InstanceWorkflow
 from workflows.plan import PlanWorkflow
@@ -85,7 +88,9 @@ CACHED_WORKFLOWS: Final = 500
 # New objects after which the garbage collector looks for cycles; the default is 700
 OBJECTS_PER_COLLECTION: Final = 10_000
 
-WORKFLOWS: list[type] = [PlanWorkflow, BackgroundWorkflow, AgentWorkflow, DelegateWorkflow, InstanceWorkflow]
+WORKFLOWS: list[type] = [
+    PlanWorkflow, BackgroundWorkflow, AgentWorkflow, DelegateWorkflow, InstanceWorkflow, BatchWorkflow
+]  # fmt: skip
 
 
 async def connect(runtime: Runtime | None = None) -> Client:
@@ -113,7 +118,7 @@ def build(
         tool_list(registry, versions), ask_model, check_queues, look_up_approvers, check_search_attributes,
         first_attempt, loader.activity(), past_runs.activity(),
     ]  # fmt: skip
-    own += registry.server_activities
+    own += [*registry.server_activities, *SetActivities(settings.sets, downloader(settings.sets.hosts)).all()]
     wrap = watches.start_processes(settings.activity_processes)
     slots = TaskSlots(watches.tasks.count_waiting)
     watches.tasks.on_wait = slots.wake_all

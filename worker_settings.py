@@ -9,6 +9,8 @@
     ACTS_DELEGATES         folders with the definitions of delegates (docs/delegates.md)
     ACTS_DELEGATE_HOSTS    hosts that definitions may be fetched from: host or host:port, comma separated
     ACTS_DELEGATE_PRIVATE_HOSTS  host:port where the address need not be public
+    ACTS_DATA, ACTS_RESULTS  folders with sets of instances, and for their results (docs/sets.md)
+    ACTS_DATA_HOSTS, ACTS_DATA_PRIVATE_HOSTS  hosts that sets may be fetched from, as for delegates
     ANTHROPIC_*, OPENAI_*  keys and addresses of model providers (docs/models.md)
     ACTS_MODELS            a file with model endpoints: ``NAME/MODEL`` (docs/models.md)
     ACTS_STORAGE           where values above 128 KiB are kept: file:<folder> or s3://bucket/prefix (docs/storage.md)
@@ -48,13 +50,15 @@ from connection.content_store import StorageError
 from connection.storage import driver_from_environment
 from delegates.sources import DelegateSources, DelegateSourcesError
 from delegates.sources import from_environment as delegates_from_environment
+from sets.set_sources import SetSources, SetSourcesError
+from sets.set_sources import from_environment as sets_from_environment
 from telemetry.telemetry_settings import TelemetryError, TelemetrySettings
 from worker_runtime.deployment import DeploymentError, read_version
 from worker_runtime.memory_watch import read_container_limit
 
 _SETTINGS_ERRORS: Final = (
     ApproverFileError, CodecError, DelegateSourcesError, DeploymentError, EndpointsError, SecretSettingsError,
-    StorageError, TelemetryError,
+    SetSourcesError, StorageError, TelemetryError,
 )  # fmt: skip
 
 
@@ -83,6 +87,8 @@ class Settings:
     """The Worker Deployment Version that runs are pinned to; None: the worker is unversioned."""
     delegates: DelegateSources = field(default_factory=delegates_from_environment)
     """The folders and hosts that definitions are loaded from."""
+    sets: SetSources = field(default_factory=sets_from_environment)
+    """The folders and hosts that sets are read from, and the folders for results."""
     telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
     """Logs, metrics and health checks."""
     secrets: SecretSource = field(default_factory=source_from_environment)
@@ -97,7 +103,7 @@ class Settings:
     def from_environment(cls) -> Settings:
         """Raises SettingsError, naming the variable, what it holds and what is allowed."""
         try:
-            delegates, deployment = delegates_from_environment(), read_version()
+            delegates, sets, deployment = delegates_from_environment(), sets_from_environment(), read_version()
             telemetry = TelemetrySettings.from_environment()
             check_endpoints()
             check_folder()
@@ -118,6 +124,7 @@ class Settings:
             watchdog_seconds=_number("ACTS_WATCHDOG_SECONDS", 20.0, 0, 3600),
             deployment=deployment,
             delegates=delegates,
+            sets=sets,
             telemetry=telemetry,
             secrets=secrets,
         )

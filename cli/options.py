@@ -19,6 +19,17 @@ Inputs = Annotated[
     list[str] | None,
     typer.Option("--input", "-i", metavar="KEY=JSON", help="Add to the input; a value that is not JSON is a string."),
 ]
+SetFile = Annotated[
+    str | None,
+    typer.Option(
+        "--set",
+        metavar="FILE[:ID]",
+        help="Run the plan for each row of a JSON Lines or CSV file; ID is the field of its id.",
+    ),
+]
+ResultsFile = Annotated[
+    str | None, typer.Option("--results", metavar="FILE", help="The file that takes a line for each row of the set.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON only.")]
 Limit = Annotated[int, typer.Option(min=1, max=10_000, help="At most so many, the newest first.")]
 PhaseNames = Annotated[

@@ -80,7 +80,7 @@ def from_environment() -> DelegateSources:
     for folder in folders:
         if not folder.is_dir():
             raise DelegateSourcesError(f"{FOLDERS} names {folder}, which is not a folder")
-    return DelegateSources(folders, _read_hosts(HOSTS), _read_hosts(PRIVATE_HOSTS, needs_port=True))
+    return DelegateSources(folders, read_hosts(HOSTS), read_hosts(PRIVATE_HOSTS, needs_port=True))
 
 
 def host_of(url: httpx2.URL) -> str:
@@ -97,7 +97,12 @@ def bracket_ipv6(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def _read_hosts(variable: str, *, needs_port: bool = False) -> frozenset[Host]:
+def read_hosts(variable: str, *, needs_port: bool = False) -> frozenset[Host]:
+    """The hosts that a variable of the environment lists.
+
+    Raises:
+        DelegateSourcesError: naming the variable, its value and what is allowed.
+    """
     parts = (part.strip() for part in os.environ.get(variable, "").split(","))
     return frozenset(_parse_host(variable, part, needs_port=needs_port) for part in parts if part)
 

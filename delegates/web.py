@@ -59,6 +59,22 @@ _CONTENT_TYPES: Final = re.compile(r"application/json|application/[\w.!#$&^-]+\+
 
 
 @dataclass(frozen=True, slots=True)
+class FetchRules:
+    """What is fetched: its name in errors, and the settings that list its hosts.
+
+    ``write`` takes the body in parts, of any type and size; None: it is a definition, which is checked and returned.
+    """
+
+    noun: str = "delegate"
+    hosts: str = HOSTS
+    private_hosts: str = PRIVATE_HOSTS
+    write: Callable[[bytes], object] | None = None
+
+
+DEFINITION: Final = FetchRules()
+
+
+@dataclass(frozen=True, slots=True)
 class FetchTarget:
     """A URL that may be fetched. ``host`` and ``port`` are compared with the settings."""
 
@@ -79,19 +95,20 @@ async def fetch(
     resolve: Resolve,
     tls: ssl.SSLContext,
     deadline_seconds: float = DEADLINE_SECONDS,
+    rules: FetchRules = DEFINITION,
 ) -> bytes:
-    """The bytes that a URL leads to.
+    """The bytes that a URL leads to; none where ``rules.write`` takes them.
 
     Raises:
         ApplicationError: ``DelegateRefused``, ``DelegateNotFound``, ``DelegateTooLarge``,
             ``DelegateInvalid`` (a wrong content type), or ``DelegateUnavailable``.
     """
-    target = check_url(url, sources)
+    target = check_url(url, sources, rules)
     try:
         async with asyncio.timeout(deadline_seconds):
-            return await _follow_redirects(target, sources, resolve, tls)
+            return await _follow_redirects(target, sources, resolve, tls, rules)
     except TimeoutError as error:
-        text = f"{target.origin} did not send the delegate within {deadline_seconds:g} s"
+        text = f"{target.origin} did not send the {rules.noun} within {deadline_seconds:g} s"
         raise load_error(DELEGATE_UNAVAILABLE, text) from error
 
 
@@ -102,50 +119,51 @@ async def system_addresses(host: str, port: int) -> Sequence[str]:
 
 
 async def _follow_redirects(
-    target: FetchTarget, sources: DelegateSources, resolve: Resolve, tls: ssl.SSLContext
+    target: FetchTarget, sources: DelegateSources, resolve: Resolve, tls: ssl.SSLContext, rules: FetchRules
 ) -> bytes:
     for _ in range(MAX_REDIRECTS + 1):
-        result = await _request(target, sources, resolve, tls)
+        result = await _request(target, sources, resolve, tls, rules)
         if isinstance(result, bytes):
             return result
-        target = _check_redirect(target, result, sources)
+        target = _check_redirect(target, result, sources, rules)
     raise load_error(DELEGATE_REFUSED, f"{target.origin}: more than {MAX_REDIRECTS} redirects, one after another")
 
 
 # -- checks ------------------------------------------------------------------------
 
 
-def check_url(url: str, sources: DelegateSources) -> FetchTarget:
+def check_url(url: str, sources: DelegateSources, rules: FetchRules = DEFINITION) -> FetchTarget:
     """The URL as a target.
 
     Raises:
         ApplicationError: ``DelegateRefused``, naming the fault and what is allowed.
     """
     if len(url) > MAX_URL:
-        raise _refusal(f"the URL of a delegate has {len(url):,} characters; at most {MAX_URL:,} are allowed")
+        raise _refusal(f"the URL of a {rules.noun} has {len(url):,} characters; at most {MAX_URL:,} are allowed")
     if match := _FORBIDDEN.search(url):
-        raise _refusal(f"the URL of a delegate has the character {match.group()!r}, which no URL may contain")
+        raise _refusal(f"the URL of a {rules.noun} has the character {match.group()!r}, which no URL may contain")
     try:
         parts = httpx2.URL(url)
     except httpx2.InvalidURL as error:
-        raise _refusal(f"the URL of a delegate cannot be read: {error}") from error
+        raise _refusal(f"the URL of a {rules.noun} cannot be read: {error}") from error
     if parts.scheme not in PORTS:
-        raise _refusal(f"a delegate's URL has the scheme {quote(parts.scheme)}; allowed: {format_choices(PORTS)}")
+        raise _refusal(f"a {rules.noun}'s URL has the scheme {quote(parts.scheme)}; allowed: {format_choices(PORTS)}")
     if parts.userinfo:  # not repeated: it may be a password
-        raise _refusal("the URL of a delegate has a user or a password before the host (user:password@…): leave it out")
+        text = "has a user or a password before the host (user:password@…): leave it out"
+        raise _refusal(f"the URL of a {rules.noun} {text}")
     target = FetchTarget(parts, host_of(parts), PORTS[parts.scheme] if parts.port is None else parts.port)
     if not target.host:
-        raise _refusal(f"the URL of a delegate has no host: {quote(url)}")
+        raise _refusal(f"the URL of a {rules.noun} has no host: {quote(url)}")
     if not sources.allows(parts.scheme, target.host, target.port):
         hosts = format_choices(sources.format_hosts())
-        raise _refusal(f"delegates are not fetched from {target.origin}; {HOSTS} allows: {hosts}")
+        raise _refusal(f"{rules.noun}s are not fetched from {target.origin}; {rules.hosts} allows: {hosts}")
     return target
 
 
-def _check_redirect(target: FetchTarget, location: str, sources: DelegateSources) -> FetchTarget:
+def _check_redirect(target: FetchTarget, location: str, sources: DelegateSources, rules: FetchRules) -> FetchTarget:
     """The target of a redirect, with the checks of any URL."""
     try:
-        following = check_url(str(target.url.join(location)), sources)
+        following = check_url(str(target.url.join(location)), sources, rules)
     except (httpx2.InvalidURL, ValueError) as error:
         raise _refusal(f"{target.origin} redirects to something that is no URL") from error
     if target.url.scheme == "https" and following.url.scheme == "http":
@@ -153,7 +171,9 @@ def _check_redirect(target: FetchTarget, location: str, sources: DelegateSources
     return following
 
 
-async def _resolve_addresses(target: FetchTarget, sources: DelegateSources, resolve: Resolve) -> list[str]:
+async def _resolve_addresses(
+    target: FetchTarget, sources: DelegateSources, resolve: Resolve, rules: FetchRules
+) -> list[str]:
     """The addresses of a target; one that is not allowed refuses all of them."""
     try:
         addresses = list(await resolve(target.host, target.port))
@@ -168,7 +188,7 @@ async def _resolve_addresses(target: FetchTarget, sources: DelegateSources, reso
             host = f"{bracket_ipv6(target.host)}:{target.port}"
             raise _refusal(
                 f"{target.origin} is at {address}, which is not a public address ({kind}); "
-                f"for a server of your own, list {host} in {PRIVATE_HOSTS}"
+                f"for a server of your own, list {host} in {rules.private_hosts}"
             )
     return addresses[:MAX_ADDRESSES]
 
@@ -180,12 +200,14 @@ def _refusal(text: str) -> Exception:
 # -- one request -------------------------------------------------------------------
 
 
-async def _request(target: FetchTarget, sources: DelegateSources, resolve: Resolve, tls: ssl.SSLContext) -> bytes | str:
+async def _request(
+    target: FetchTarget, sources: DelegateSources, resolve: Resolve, tls: ssl.SSLContext, rules: FetchRules
+) -> bytes | str:
     """The body, or the location of a redirect. Addresses are tried until one can be connected to."""
     last: Exception | None = None
-    for address in await _resolve_addresses(target, sources, resolve):
+    for address in await _resolve_addresses(target, sources, resolve, rules):
         try:
-            return await _request_at(target, address, tls)
+            return await _request_at(target, address, tls, rules)
         except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
             if fault := _certificate_error(error):
                 text = f"{target.origin}: its certificate is not accepted: {fault.verify_message or fault}"
@@ -198,7 +220,7 @@ async def _request(target: FetchTarget, sources: DelegateSources, resolve: Resol
     raise load_error(DELEGATE_UNAVAILABLE, text) from last
 
 
-async def _request_at(target: FetchTarget, address: str, tls: ssl.SSLContext) -> bytes | str:
+async def _request_at(target: FetchTarget, address: str, tls: ssl.SSLContext, rules: FetchRules) -> bytes | str:
     """One request to one address. Each has a client of its own: another host must not get its connection."""
     headers = {
         "Host": target.url.netloc.decode("ascii"), "Accept": "application/json, text/plain;q=0.5",
@@ -214,14 +236,21 @@ async def _request_at(target: FetchTarget, address: str, tls: ssl.SSLContext) ->
         location = response.headers.get("location")
         if response.status_code in _REDIRECTS and location is not None:
             return str(location)
-        _check_headers(target, response)
+        _check_status(target, response, rules.noun)
+        if rules.write is not None:
+            async for chunk in response.aiter_raw():
+                rules.write(chunk)
+            return b""
+        _check_definition(target, response)
         return await _read_body(target, response.aiter_raw())
 
 
-def _check_headers(target: FetchTarget, response: httpx2.Response) -> None:
+def _check_status(target: FetchTarget, response: httpx2.Response, noun: str) -> None:
     status = response.status_code
     if status != _OK:
-        text = f"{target.origin} answered {status}; a definition comes with 200"
+        text = (
+            f"{target.origin} answered {status}; a {'definition' if noun == DEFINITION.noun else noun} comes with 200"
+        )
         if status in _GONE:
             raise load_error(DELEGATE_NOT_FOUND, text)
         may_recover = status in _TRY_LATER or status >= _SERVER_ERROR
@@ -230,6 +259,9 @@ def _check_headers(target: FetchTarget, response: httpx2.Response) -> None:
     if encoding.strip().lower() not in ("", "identity"):
         text = f"{target.origin} sent a body in the encoding {quote(encoding)}"
         raise _refusal(f"{text}; only identity, which was asked for, is accepted")
+
+
+def _check_definition(target: FetchTarget, response: httpx2.Response) -> None:
     content = response.headers.get("content-type", "")
     if not _CONTENT_TYPES.fullmatch(content.partition(";")[0].strip()):
         actual = quote(content) if content else "nothing"

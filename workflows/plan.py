@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Final
 from temporalio import workflow
 from temporalio.common import RawValue
 
-from acts.language.errors import ActsError
+from acts.language.errors import ActsError, InvalidRequest
 from acts.language.messages import read_request
 from acts.language.wire import PLAN
 from acts.machines.plan_run import PlanRun
 from acts.machines.plan_setup import PlanSetup
-from acts.plan.validate import validate_parsed
+from acts.plan.validate import set_refusal, validate_parsed
 from acts.tree.identity import call_identity
 from acts.tree.records import InstanceInput, PlanInput, PlanState, TreePosition
 from acts.views.run_views import PlanView, forecast_plan
@@ -25,6 +25,7 @@ from workflows.runtime.past_runs import add_past
 from workflows.runtime.payload_limits import decide_storage, max_payload_bytes, share_storage
 from workflows.runtime.payloads import NOTHING, decode_record, decode_request, record_type
 from workflows.runtime.provided import data_message
+from workflows.runtime.set_walk import starts_set, walk_set
 from workflows.runtime.startup import complete_position, prepare_request
 
 if TYPE_CHECKING:
@@ -48,6 +49,8 @@ class PlanWorkflow(RunWorkflow):
         return await self.guarded(self._run(request))
 
     async def _run(self, value: RawValue) -> RawValue:
+        if starts_set(value):
+            return await walk_set(self, value)
         run, view, actions = await walk_plan(self, value, PlanInput)
         finish = results.plan_result if run.setup.input is None else results.part_result
         return finish(run, view, actions)
@@ -105,6 +108,8 @@ async def plan_setup(value: RawValue, state: PlanState | None, input_type: type[
         parsed = read_request(raw)
     places = own.places if isinstance(own, InstanceInput) else None
     is_growing = state.walk.get("growing", False) if state is not None else own is not None and own.isGrowing
+    if refusal := set_refusal(parsed, "a plan inside another run"):
+        raise InvalidRequest(refusal)
     prepared = validate_parsed(parsed, capabilities.tools, capabilities.served, places, is_complete=not is_growing)
     source = own.context if own is not None else None
     lease = state.lease if state is not None else own.lease if own is not None else None

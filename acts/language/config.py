@@ -193,7 +193,8 @@ class Config(_Closed):
     """``config`` of a Request. Every key is optional.
 
     ``latentModel`` answers latent Calls (default: ``model``). ``fallbackModels`` are tried in order when a model
-    refuses, is gone, or is overloaded for longer than ``patience``, in seconds.
+    refuses, is gone, or is overloaded for longer than ``patience``, in seconds. ``results`` names the file that takes
+    the results of a set.
     """
 
     model: str | None = None
@@ -213,6 +214,7 @@ class Config(_Closed):
     resolve: Literal["runtime", "upfront"] = "runtime"
     stream: bool = True
     resume: Resume | None = None
+    results: str | None = Field(default=None, min_length=1)
 
     @property
     def latent_model(self) -> str | None:

@@ -23,10 +23,14 @@ from acts.language.errors import ExpressionError, InvalidRequest, Problem, find_
 from acts.language.expression_parser import parse
 from acts.language.output_methods import METHODS
 from acts.language.references import Path
-from acts.language.values import ABSENT, Json, defect, pointer, type_name
+from acts.language.values import ABSENT, UNKNOWN, Json, defect, pointer, type_name
 
 DATA_TYPES: Final = ("data", "input", "state")
 TYPES: Final = ("system", "text", *DATA_TYPES, "tool", "plan", "error")
+# The key of a Message that names a set, the keys of its value, and the name that stands for the instances of a set
+INSTANCES: Final = "_instances"
+SET_KEYS: Final = ("source", "id")
+EACH_ROW: Final = "each row"
 PROVENANCE: Final = ("_call", "_date", "_outputPath", "_outputMethod")
 
 # Keys of an inline data-like message that are not part of its payload
@@ -68,6 +72,18 @@ class Data(Message):
     instance: str | None = None
     path: Path | None = None
     method: str = "set"
+
+
+@dataclass(frozen=True, slots=True)
+class SetData(Data):
+    """A Message that names a set: each row of ``source`` is the data of one instance.
+
+    The id of an instance is the row's field ``id_field``; None: the row's number. The rows are not here, so the payload
+    is UNKNOWN. The Message has an instance that stands for all of them, ``EACH_ROW``.
+    """
+
+    source: str = ""
+    id_field: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +131,11 @@ class Request:
     def data(self) -> tuple[Data, ...]:
         """The data-like messages, oldest first."""
         return tuple(m for m in self.context if isinstance(m, Data))
+
+    @property
+    def set(self) -> SetData | None:
+        """The Message that names a set of instances."""
+        return next((m for m in self.context if isinstance(m, SetData)), None)
 
     def instances(self) -> tuple[str, ...]:
         """The ids of the instances, in the order in which they appear."""
@@ -185,6 +206,7 @@ def read_request(raw: Json) -> Request:
             messages.extend([message] if message is not None else [])
     else:
         problems.report("invalidRequest", f"context is a list of Messages, not {type_name(context)}", "context")
+    _check_set(messages, problems)
     partial = any(p.fatal for p in problems.items[before:])
     return Request(config, tuple(messages), raw.get("schema"), raw, tuple(problems.items), partial)
 
@@ -258,6 +280,8 @@ def _read_data(raw: dict[str, Any], index: int, problems: _Problems) -> Message 
     if not isinstance(kind, str) or not _KIND_NAME.fullmatch(kind):
         problems.report("invalidMessage", f"kind {kind!r} is not made of letters, digits, _ and -", *at, "kind")
         return None
+    if INSTANCES in raw:
+        return _read_set(raw, index, kind, problems)
     payload, ignored = _payload(raw, type_)
     for key in ignored:
         text = f'"{key}" is beside the payload of a message in wrapped form, and is ignored'
@@ -277,6 +301,51 @@ def _read_data(raw: dict[str, Any], index: int, problems: _Problems) -> Message 
         method = "set"
     path = _written_path(raw, kind, index, problems)
     return Data(index, type_, raw, kind, payload, schema, instance, path, method)
+
+
+def _read_set(raw: dict[str, Any], index: int, kind: str, problems: _Problems) -> Message | None:
+    """A Message whose instances are the rows of a file."""
+    at = ("context", index)
+    value, schema = raw[INSTANCES], raw.get("schema")
+    if not isinstance(value, dict):
+        text = f'{INSTANCES} is {{"source": "orders.jsonl", "id"?: "orderId"}}, not {type_name(value)}'
+        problems.report("invalidSet", text, *at, INSTANCES)
+        return None
+    for key in value:
+        if key not in SET_KEYS:
+            hint = suggest(key, SET_KEYS) or f"known: {', '.join(SET_KEYS)}"
+            problems.report("invalidSet", f'unknown key "{key}" of a set', *at, INSTANCES, key, hint=hint)
+    for key in SET_KEYS:
+        item = value.get(key)
+        if (key == "source" or item is not None) and (not isinstance(item, str) or not item):
+            found = "nothing" if item is None else type_name(item) if item else "an empty text"
+            what = "the name of a file or a URL" if key == "source" else "the name of a field"
+            problems.report("invalidSet", f'"{key}" of a set is {what}, not {found}', *at, INSTANCES, key)
+            return None
+    rest = [k for k in raw if k not in _FRAME and k != INSTANCES] + [k for k in ("_instance",) if k in raw]
+    if raw["type"] == "state" or kind == "state":
+        text = "the rows of a set are data, and no state: each instance begins with an empty one"
+        problems.report("invalidSet", text, *at, "kind", hint='"kind": "order" makes them †order')
+        return None
+    for key in rest:
+        problems.report("invalidSet", f'"{key}" is beside {INSTANCES}: the rows of the set are the data', *at, key)
+    if schema is not None and not isinstance(schema, (dict, bool)):
+        problems.report("invalidSchema", f"a schema is an object, not {type_name(schema)}", *at, "schema")
+    return SetData(
+        index, raw["type"], raw, kind, UNKNOWN, schema, EACH_ROW, source=value["source"], id_field=value.get("id")
+    )
+
+
+def _check_set(messages: Sequence[Message], problems: _Problems) -> None:
+    """A Request has one set, and then no other instances."""
+    sets = [m for m in messages if isinstance(m, SetData)]
+    for other in sets[1:]:
+        text = f"a Request has one set, and message {sets[0].index} names one already"
+        problems.report("invalidSet", text, "context", other.index, INSTANCES)
+    for message in messages if sets else ():
+        if isinstance(message, Data) and not isinstance(message, SetData) and message.instance is not None:
+            text = f"message {sets[0].index} names a set, so all instances come from there"
+            problems.report("invalidSet", text, "context", message.index, "_instance")
 
 
 def _written_path(raw: dict[str, Any], kind: str, index: int, problems: _Problems) -> Path | None:

@@ -18,6 +18,7 @@ AGENT: Final = "Agent"
 DELEGATE: Final = "Delegate"
 INSTANCE: Final = "Instance"
 BACKGROUND: Final = "Background"
+BATCH: Final = "Batch"
 
 # Signals and the update
 APPROVE: Final = "approve"
@@ -49,6 +50,8 @@ STREAMED_CALLS: Final = "streamedCalls"
 PLAN_EXTENSION: Final = "planExtension"
 # From the model Activity to its run, and to the root of the tree: the model is waited for
 MODEL_WAIT: Final = "modelWait"
+# From an Activity of a set to the root of the tree: a file cannot be read or written now
+FILE_WAIT: Final = "fileWait"
 
 # Queries
 STATUS: Final = "status"
@@ -81,6 +84,12 @@ MODEL: Final = "acts.model"
 PAST_RUN: Final = "acts.pastRun"
 # … and this one loads a saved Request (a delegate's definition)
 LOAD_DELEGATE: Final = "acts.delegate"
+# The rows of a set: how many there are and where its pages begin, and the rows of one page,
+SURVEY_SET: Final = "acts.surveySet"
+READ_PAGE: Final = "acts.readPage"
+# … and the file that takes the results: created, and appended to
+CREATE_RESULTS: Final = "acts.createResults"
+APPEND_RESULTS: Final = "acts.appendResults"
 
 # The server refuses a payload above 2 MiB (limit.blobSize.error); the rest is room for its envelope
 MAX_PAYLOAD_BYTES: Final = 2 * 1024 * 1024 - 64 * 1024
@@ -119,6 +128,18 @@ DELEGATE_INVALID: Final = "DelegateInvalid"
 DELEGATE_CHANGED: Final = "DelegateChanged"
 # … the only one of these that Temporal retries
 DELEGATE_UNAVAILABLE: Final = "DelegateUnavailable"
+# … for a set that cannot be read: not there, not allowed, unusable as a whole, too many pages, another one now,
+SET_NOT_FOUND: Final = "SetNotFound"
+SET_REFUSED: Final = "SetRefused"
+SET_INVALID: Final = "InvalidSet"
+SET_TOO_LARGE: Final = "SetTooLarge"
+SET_CHANGED: Final = "SetChanged"
+# … and the only one of these that is retried
+SET_UNAVAILABLE: Final = "SetUnavailable"
+# … for a results file: not allowed, there already, and (retried, for as long as it takes) not writable now
+RESULTS_REFUSED: Final = "ResultsRefused"
+RESULTS_EXIST: Final = "ResultsExist"
+RESULTS_UNAVAILABLE: Final = "ResultsUnavailable"
 # … of a Call of an MCP server's tool: the tool says that it failed,
 MCP_TOOL_ERROR: Final = "McpToolError"
 # … the server refuses the request or answers what is no answer,
@@ -136,6 +157,7 @@ UNKNOWN_KEY: Final = "UnknownKey"
 NON_RETRYABLE_TYPES: Final = (
     INVALID_REQUEST, PLAN_FAILED, SDK_PAYLOADS_TOO_LARGE,
     DELEGATE_NOT_FOUND, DELEGATE_REFUSED, DELEGATE_TOO_LARGE, DELEGATE_INVALID, DELEGATE_CHANGED,
+    SET_NOT_FOUND, SET_REFUSED, SET_INVALID, SET_TOO_LARGE, SET_CHANGED, RESULTS_REFUSED, RESULTS_EXIST,
 )  # fmt: skip
 
 # Error codes of failed Calls; a failed Activity has the type of its ApplicationError instead
@@ -156,5 +178,8 @@ NOT_SERVED: Final = "NotServed"
 NOT_JSON: Final = "NotJson"
 OUTSIDE_OUTPUT: Final = "OutsideOutputPath"
 EACH_FAILED: Final = "eachFailed"
+# Of a row of a set that cannot be used, and of one whose id an earlier row has
+BAD_ROW: Final = "badRow"
+DUPLICATE_ID: Final = "duplicateId"
 BUDGET_SPENT: Final = "BudgetExceeded"
 INVALID_ANSWER: Final = "InvalidAnswer"

@@ -78,6 +78,15 @@ class ChildEnded:
 
 
 @dataclass(frozen=True, slots=True)
+class SetActivityEnded:
+    """An activity of a set (its survey, its results file) returned ``value``, or failed for good."""
+
+    key: str
+    value: Any = None
+    error: CallError | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ModelAnswered:
     """The model answered the request for the Solution of a tick: ``{solution | unusable, usage}``."""
 
@@ -182,8 +191,8 @@ class RecordLost:
 
 
 Event = (
-    Begin | CallCompleted | CallFailed | CallDetached | StartPostponed | ChildStarted | ChildEnded | ModelAnswered
-    | ModelFailed | DecisionReceived | Provided | PauseRequested | ResumeRequested | StartsHeld | StartsReleased
-    | RunReset | CancelRequested | HistoryFull | TimerFired | QueuesChecked | RecordReceived | RecordDelivered
-    | RecordLost
+    Begin | CallCompleted | CallFailed | CallDetached | StartPostponed | ChildStarted | ChildEnded | SetActivityEnded
+    | ModelAnswered | ModelFailed | DecisionReceived | Provided | PauseRequested | ResumeRequested | StartsHeld
+    | StartsReleased | RunReset | CancelRequested | HistoryFull | TimerFired | QueuesChecked | RecordReceived
+    | RecordDelivered | RecordLost
 )  # fmt: skip

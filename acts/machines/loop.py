@@ -30,7 +30,7 @@ from acts.machines.tick_plans import TickPlans, started_part, with_changed_call
 from acts.machines.tick_results import TickResults
 from acts.machines.turn_log import ANSWER_REFUSED, NOT_FIRST, TickOutcome, TurnLog
 from acts.machines.unusable_answers import UnusableAnswers
-from acts.plan.validate import ValidatedPlan, settings_problems_of
+from acts.plan.validate import ValidatedPlan, set_refusal, settings_problems_of
 from acts.planner.solution import output_problems, shape_problems
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ class Loop:
         problems = _find_problems(request, tools.problems, self.output_schema)
         self.context = AgentContext(request)
         problems.extend(self.context.log.problems)
+        problems.extend(set_refusal(request, "an agent"))
         if any(p.fatal for p in problems):
             raise InvalidRequest(problems)
         self.warnings = tuple(problems)

@@ -127,10 +127,7 @@ class PlanRun(RunMachine):
         """True when nothing is in flight."""
         return self.walk.quiet and not self._starts.is_waiting
 
-    @property
-    def takes_back_starts(self) -> bool:
-        """True: its Calls wait in the walk."""
-        return True
+    takes_back_starts = True  # its Calls wait in the walk
 
     @property
     def phase(self) -> str:

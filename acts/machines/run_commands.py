@@ -13,6 +13,7 @@ from acts.machines.queue_watch import CheckQueues
 if TYPE_CHECKING:
     from acts.plan.planned_call import PlannedCall
     from acts.tree.records import BackgroundInput, ContextRef, DelegateInput, GrantedRequest, InstanceInput, PlanInput
+    from acts.tree.set_records import BatchInput
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,25 @@ class StartPlanRun:
 
 
 @dataclass(frozen=True, slots=True)
+class StartBatch:
+    """Start the child that walks a page of a set, under ``<this run>/<name>``. It has its permits already."""
+
+    name: str
+    label: str
+    input: BatchInput
+
+
+@dataclass(frozen=True, slots=True)
+class StartSetActivity:
+    """Start an activity of a set, by its name, with one JSON argument: ``SetActivityEnded`` follows."""
+
+    key: str
+    activity: str
+    argument: dict[str, Any]
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
 class SignalChildren:
     """Pass a person's signal on to the children: all, those that walk instances, or the one of an instance.
 
@@ -120,7 +140,7 @@ class Stop:
 
 
 RunCommand = (
-    StartActivity | AskOutput | AskSolution | StartDelegate | StartInstances | StartBackground | StartPlanRun
-    | SignalChildren | SendRecord | CheckQueues | StartTimer | CancelTimer | AnswerUpdate | Finish
-    | RestartChild | Stop
+    StartActivity | AskOutput | AskSolution | StartDelegate | StartInstances | StartBackground
+    | StartPlanRun | StartBatch | StartSetActivity | SignalChildren | SendRecord | CheckQueues | StartTimer
+    | CancelTimer | AnswerUpdate | Finish | RestartChild | Stop
 )  # fmt: skip

@@ -131,9 +131,12 @@ class RunMachine:
         """The task queues that the run's Tools name, if it looked up the Tools itself; else the run above asks."""
         return ()
 
+    takes_back_starts = False
+    """True for a run that can continue as new with starts that were postponed."""
+
     @property
-    def takes_back_starts(self) -> bool:
-        """True for a run that can continue as new with starts that were postponed."""
+    def wants_new_run(self) -> bool:
+        """True at a moment at which the run should continue as new, however short its history is."""
         return False
 
     def react(self, event: Event, now: str) -> list[Any]:

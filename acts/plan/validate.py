@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from acts.language.config import MAX_PARALLEL
 from acts.language.errors import InvalidRequest, Problem, TooComplex, format_choices
-from acts.language.messages import Request, read_request
+from acts.language.messages import INSTANCES, Request, read_request
 from acts.language.references import Path
 from acts.language.schemas import CheckMemo, find_schema_problem
 from acts.language.tools import MAX_TOOLS_STEPS, Tool, read_tools
@@ -153,6 +153,8 @@ def validate_plan(
     problems.extend(_check_limits(request, len(plan.calls), at, template=is_template(request, calls)))
     # What an unreadable message would have defined is not missing
     consequences = ("unknownTool", "unknownInstance") if request.is_partial else ()
+    if request.set is not None:  # whose one error is that a Call names an instance at all
+        consequences = (*consequences, "unknownInstance")
     problems.extend(p for p in (*reader.problems, *log.problems) if p.code not in consequences)
     kinds = {message.kind for message in request.data()} | {path.kind for call in calls for path in call.writes}
     problems.extend(reader.embedded_problems(kinds))
@@ -268,9 +270,31 @@ def _check_limits(request: Request, count: int, at: Place, *, template: bool) ->
     calls = f"{count} calls"
     if template and (allowed is None or count <= allowed):
         calls, count = f"{count} calls for each of {instances} instances", count * instances
-    if allowed is not None and count > allowed:
+    if request.set is not None:
+        problems.extend(_check_set(request, at))
+    elif allowed is not None and count > allowed:
         text = f"the plan has {calls}; the budget allows {allowed}"
         problems.append(Problem("limitExceeded", text, pointer(*at)))
+    return problems
+
+
+def set_refusal(request: Request, what: str) -> list[Problem]:
+    """The problem of a Request with a set that ``what`` is started with: only a Plan that a person starts takes one."""
+    own = request.set
+    if own is None:
+        return []
+    text = f"{what} takes no set of instances ({INSTANCES}): its rows are for a plan that is started by itself"
+    hint = "start a Plan; to judge each row by a model, give its plan a latent call or a delegate"
+    return [Problem("invalidSet", text, pointer("context", own.index, INSTANCES), hint=hint)]
+
+
+def _check_set(request: Request, at: Place) -> list[Problem]:
+    """The plan of a set is a template; what else concerns all instances at once cannot be."""
+    problems, plan = [], request.plan
+    for index, call in enumerate(plan.calls if plan is not None else ()):
+        if isinstance(call, dict) and call.get("_instance") is not None:
+            text = "the plan of a set is a template: each of its calls runs for every row, and names no instance"
+            problems.append(Problem("invalidSet", text, pointer(*at, index, "_instance"), hint="leave _instance out"))
     return problems
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from acts.language.errors import truncate
 from acts.language.schemas import follow
-from acts.language.values import ABSENT, Json, Names, get, list_index, type_name
+from acts.language.values import ABSENT, UNKNOWN, Json, Names, get, list_index, type_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -63,7 +63,9 @@ OPEN: Final = ("any", NOTHING, UNDECLARED)
 
 
 def exact_type(value: Json) -> TypeAlternative:
-    """The alternative of a known value."""
+    """The alternative of a value: that of its type, unless it cannot be known."""
+    if value is UNKNOWN:
+        return ANY
     return TypeAlternative(type_name(value), {}, None, value)
 
 

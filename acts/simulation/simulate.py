@@ -77,7 +77,7 @@ def simulate_prepared(
          requests: {min, max}, delegates: {min, max}, cost: {min, max} | null, tokens: {min, max},
          actions: {min, max}, runs?, seconds?: {min, max}, withoutDuration?: [tool], unforeseen: [figure],
          problems: [{code, message, pointer, severity?, call?, hint?, …}],
-         instances?}
+         instances?, set?}
 
     ``outside`` are the Calls that may change something outside of the run: those with an Activity and
     delegates; a latent Call only reads. ``elements`` is how often a Call with ``_each`` is made, ``conditions`` what a
@@ -86,10 +86,10 @@ def simulate_prepared(
     estimate (see ``token_estimate``). ``price`` returns the estimated US dollars of one request to a model,
     or None. ``child`` says that an agent starts the run as one of its own, ``max_steps`` how much work the
     combinations of outcomes may take (see ``explore_outcomes``). A template is walked for its first
-    instance; its figures are those of all ``instances``. ``runs`` is the number of child workflows that walk
-    instances, ``unforeseen`` the figures to which other runs add what cannot be foreseen. ``seconds`` is there where
-    the duration of a Tool is known, declared or from ``durations`` (see ``time_forecast``); the critical path is then
-    the slowest, else the one with most Calls.
+    instance; its figures are those of all ``instances``, or of one row of a ``set``. ``runs`` is the number of child
+    workflows that walk instances, ``unforeseen`` the figures to which other runs add what cannot be foreseen.
+    ``seconds`` is there where the duration of a Tool is known, declared or from ``durations`` (see ``time_forecast``);
+    the critical path is then the slowest, else the one with most Calls.
 
     Raises:
         TooComplex: one walk of the plan takes more than MAX_STEPS.
@@ -119,8 +119,16 @@ def simulate_prepared(
         "samples": {name: _sample_json(sample(tool.output)) for name, tool in tools.items() if tool.output is not None},
         **figures,
         "problems": _problem_items(prepared, type_problems, runs, truncated=truncated),
-        **({"instances": len(prepared.request.instances())} if template else {}),
+        **_instances_item(prepared, template=template),
     }
+
+
+def _instances_item(prepared: ValidatedPlan, *, template: bool) -> dict[str, Any]:
+    """How many instances a template runs for; of a set, where its rows are: how many there are is not known."""
+    own = prepared.request.set
+    if own is not None:
+        return {"set": {"source": own.source}}
+    return {"instances": len(prepared.request.instances())} if template else {}
 
 
 # -- calls ---------------------------------------------------------------------

@@ -23,6 +23,7 @@ from acts.language.errors import truncate
 from acts.plan.graph import paths_read
 from acts.plan.validate import is_template
 from acts.simulation.critical_path import Depths
+from acts.views.set_counts import named_instances
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -69,7 +70,7 @@ def count_states(prepared: ValidatedPlan, report: Report) -> dict[str, StateCoun
     pairs = [(c["id"], c["state"]) for c in report.get("calls") or ()]
     ids = _ids_by_instance(prepared)
     alike: Counter[tuple[Sequence[str], str]] = Counter()  # the instances of a template have the same Calls
-    for instance, item in (report.get("instances") or {}).items():
+    for instance, item in named_instances(report).items():
         if item.get("calls"):
             pairs += [(c["id"], c["state"]) for c in item["calls"]]
         else:

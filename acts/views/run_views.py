@@ -69,7 +69,8 @@ def forecast_plan(prepared: ValidatedPlan, *, child: bool = False) -> dict[str, 
     return None if report is None else expected_ranges(report)
 
 
-def _add_common(run: RunMachine, status: dict[str, Any]) -> dict[str, Any]:
+def add_common(run: RunMachine, status: dict[str, Any]) -> dict[str, Any]:
+    """A status with what all runs have: how much waits for people, remarks, decisions."""
     if waits := len(run.approvals.pending):
         status["waits"] = waits
     if notes := run.all_notes:
@@ -79,7 +80,7 @@ def _add_common(run: RunMachine, status: dict[str, Any]) -> dict[str, Any]:
     return status
 
 
-def _search_values(run: RunMachine, tools: Iterable[str]) -> dict[str, Any]:
+def search_values(run: RunMachine, tools: Iterable[str]) -> dict[str, Any]:
     """The search attributes of a root, by name; None for one that is unknown."""
     return {
         PHASE: run.phase, WAITING: len(run.approvals.pending), TOOLS: tool_keywords(tools) or None,
@@ -107,7 +108,7 @@ class PlanView:
             out["instances"] = statuses(walk)
         if walk.past is not None and self._run.setup.input is None:
             out["resumedFrom"] = walk.past.report(walk)
-        return _add_common(self._run, out)
+        return add_common(self._run, out)
 
     def page(self) -> str:
         """The Markdown page in the Web UI."""
@@ -150,7 +151,7 @@ class PlanView:
 
     def search_values(self) -> dict[str, Any]:
         """The search attributes, with the Tools of the plan's Calls."""
-        return _search_values(self._run, (node.tool.name for node in self._run.whole_plan.nodes))
+        return search_values(self._run, (node.tool.name for node in self._run.whole_plan.nodes))
 
     def pending_parameters(self, limit: int) -> dict[str, Any]:
         """What the Calls that wait here would be called with, as many as fit."""
@@ -243,7 +244,7 @@ class AgentView:
             "phase": run.phase, "tick": run.loop.tick, "calls": run.loop.current_calls(),
             "usage": run.usage.to_json(),
         }  # fmt: skip
-        return _add_common(run, out)
+        return add_common(run, out)
 
     def page(self) -> str:
         """The Markdown page in the Web UI."""
@@ -288,7 +289,7 @@ class AgentView:
 
     def search_values(self) -> dict[str, Any]:
         """The search attributes, with the Tools that the model may plan with."""
-        return _search_values(self._run, self._run.loop.tools)
+        return search_values(self._run, self._run.loop.tools)
 
     def pending_parameters(self, limit: int) -> dict[str, Any]:
         """Nothing: the Calls of a plan wait in the run that walks it."""
@@ -326,7 +327,7 @@ class DelegateView:
 
     def status(self) -> dict[str, Any]:
         """``{phase, tick, calls, usage}``."""
-        return _add_common(self._run, {
+        return add_common(self._run, {
             "phase": self._run.phase, "tick": 0, "calls": [], "usage": self._run.usage.to_json()
         })  # fmt: skip
 
@@ -357,7 +358,7 @@ class DelegateView:
 
     def search_values(self) -> dict[str, Any]:
         """The search attributes, with the Tool of its Call."""
-        return _search_values(self._run, [] if self._single is None else [self._single.node.tool.name])
+        return search_values(self._run, [] if self._single is None else [self._single.node.tool.name])
 
     def pending_parameters(self, limit: int) -> dict[str, Any]:
         """Nothing waits here."""

@@ -36,6 +36,7 @@ from cli.runs.start_policy import StartPolicy
 from cli.text.inputs import add_inputs
 from cli.text.preflight import run_preflight
 from cli.text.problems import problem_blocks
+from cli.text.set_input import add_set, names_set
 from cli.text.source_text import STDIN, SourceText, read_source
 
 if TYPE_CHECKING:
@@ -57,13 +58,15 @@ class RunOptions:
     run: str | None = None
     agent: bool | None = None
     policy: StartPolicy = field(default_factory=StartPolicy)
+    set_file: str | None = None
+    results: str | None = None
 
 
 async def run(file: str, options: RunOptions) -> int:
     """Run a file; the exit code says how the run ended."""
     options.policy.check()
     source = read_source(file)
-    request = add_inputs(source.value, options.inputs)
+    request = add_set(add_inputs(source.value, options.inputs), options.set_file, options.results)
     preflight = run_preflight(request, file=None if file == STDIN else file, agent=options.agent)
     blocks = problem_blocks(preflight.problems_for_worker, source)
     if preflight.errors:
@@ -100,7 +103,8 @@ async def start_and_wait(request: Json, workflow: str, run_id: str, source: Sour
         print_out(run_id)
         return EXIT_DONE
     print_err(f"{workflow} {clean(run_id)} at {target.address}{link}", "dim")
-    return await _finish(started, workflow, source, options)
+    watches = options.watch or (names_set(request) and not options.as_json)
+    return await _finish(started, workflow, source, options, watches=watches)
 
 
 async def start(
@@ -157,14 +161,15 @@ async def watch_run(run: RunReader) -> Outcome:
     return await follow(run, LogLines(run.id))
 
 
-async def _finish(run: RunReader, workflow: str, source: SourceText, options: RunOptions) -> int:
+async def _finish(run: RunReader, workflow: str, source: SourceText, options: RunOptions, *, watches: bool) -> int:
     """Wait for the end of a run and print its outcome."""
     began = time.monotonic()
     try:
-        outcome = await (watch_run(run) if options.watch else wait_for_outcome(run.handle))
+        outcome = await (watch_run(run) if watches else wait_for_outcome(run.handle))
     except asyncio.CancelledError:  # Ctrl-C
         name = clean(run.id)
-        print_err(f"stopped waiting; the run continues: acts show {name}, acts cancel {name}")
+        again = f"acts show {name} --watch" if watches else f"acts show {name}"
+        print_err(f"stopped waiting; the run continues: {again}, acts cancel {name}")
         raise
     if options.as_json:
         print_json(outcome.to_json())

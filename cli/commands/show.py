@@ -5,7 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from acts.views.set_counts import named_instances, set_counts
 from cli.command_errors import EXIT_DONE, CommandError, command_error
+from cli.commands.run import watch_run
 from cli.console import clean, console, print_blocks, print_err, print_json
 from cli.render.cut_lines import cut_lines
 from cli.render.pending_view import approval_lines, print_decisions
@@ -22,13 +24,16 @@ if TYPE_CHECKING:
     from temporalio.client import WorkflowExecutionDescription
 
 
-async def show(id_: str, run_id: str | None, instance: str | None = None, *, as_json: bool) -> int:
-    """Show a run, or an instance of it. The exit code is 0 however the run ended."""
+async def show(id_: str, run_id: str | None, instance: str | None = None, *, as_json: bool, watch: bool = False) -> int:
+    """Show a run, or an instance of it; with ``watch``, its progress until it ends. The exit code is 0 in any case."""
     run = await open_run(id_, run_id)
     try:
         info = await run.describe()
     except CommandError as error:
         raise await _missing_run_error(run, error) from None
+    if watch and instance is None and info.close_time is None:
+        await watch_run(run)
+        info = await run.describe()
     if instance is not None:
         await _show_instance(run, info, instance, as_json=as_json)
     elif (outcome := await run.outcome()) is None:
@@ -49,7 +54,8 @@ async def _missing_run_error(run: RunReader, error: CommandError) -> CommandErro
 
 
 async def _show_ended(run: RunReader, info: WorkflowExecutionDescription, outcome: Outcome, *, as_json: bool) -> None:
-    title, table = await read_forecast(run)
+    is_set = isinstance(outcome.result, dict) and set_counts(outcome.result) is not None
+    title, table = ("", None) if is_set else await read_forecast(run)  # a forecast is that of one row
     if as_json:
         ending = {"status": outcome.status, "result": outcome.result, "error": outcome.error}
         print_json({**_facts(info), **ending, **({"forecast": table} if table else {})})
@@ -91,7 +97,7 @@ def _print_running(info: WorkflowExecutionDescription, status: dict[str, Any] | 
 
 def _print_instance_command(run: str, report: Any) -> None:
     """The command that shows one instance of a batch."""
-    names = list(report.get("instances") or ()) if isinstance(report, dict) else []
+    names = list(named_instances(report)) if isinstance(report, dict) else []
     if names:
         console().print(f"one of them: {show_command(run, names[0])}", style="dim")
 

@@ -27,6 +27,9 @@ from cli.dev.worker_child import SHUTDOWN, SHUTDOWN_SECONDS, WorkerChild
 from cli.runs.server import STATE_VARIABLE
 from cli.text.preflight import DELEGATES, MODULES, default_delegates, default_modules, is_configured
 
+# The folders of sets and of their results: the current one, unless the environment says otherwise
+DATA: Final = "ACTS_DATA"
+RESULTS: Final = "ACTS_RESULTS"
 STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # How soon the end of the server and a changed file are noticed; the end of the worker is noticed at once
 CHECK_SECONDS: Final = 1.0
@@ -208,6 +211,8 @@ def _worker_environment(setup: EngineSetup, modules: str) -> dict[str, str]:
     environment[MODULES] = modules
     if modules == default_modules():  # the examples need their delegates, after the user's own
         environment[DELEGATES] = os.pathsep.join(filter(None, (os.environ.get(DELEGATES), default_delegates())))
+    for variable in (DATA, RESULTS):  # the sets and the results of this folder's plans
+        environment.setdefault(variable, str(Path.cwd()))
     environment.setdefault(SHUTDOWN, str(SHUTDOWN_SECONDS))
     files = setup.files or setup.state
     if files is not None:

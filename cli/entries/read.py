@@ -23,6 +23,7 @@ from cli.options import (
     ToolName,
     ValuePath,
     Waiting,
+    Watch,
     WatchList,
 )
 from cli.program import ExitCode, command
@@ -53,7 +54,9 @@ def list_(  # noqa: PLR0913, PLR0917 - each is an option of the command
 
 
 @command
-def show(run: Run, as_json: AsJson = False, run_id: RunId = None, instance: OneInstance = None) -> ExitCode:
+def show(
+    run: Run, as_json: AsJson = False, run_id: RunId = None, instance: OneInstance = None, watch: Watch = False
+) -> ExitCode:
     """Show a run: its calls, result and errors; of an agent also its ticks and its usage.
 
     Examples:
@@ -62,7 +65,7 @@ def show(run: Run, as_json: AsJson = False, run_id: RunId = None, instance: OneI
     """
     from cli.commands import show as implementation
 
-    return implementation.show(run, run_id, instance, as_json=as_json)
+    return implementation.show(run, run_id, instance, as_json=as_json, watch=watch)
 
 
 @command

@@ -21,6 +21,8 @@ from cli.options import (
     Modules,
     NewId,
     Port,
+    ResultsFile,
+    SetFile,
     State,
     Ui,
     UiPort,
@@ -51,7 +53,7 @@ def demo() -> int:
 def run(  # noqa: PLR0913, PLR0917 - each is an option of the command
     file: File, inputs: Inputs = None, watch: Watch = False, as_json: AsJson = False, run_id: NewId = None,
     detach: Detach = False, agent: Agent = None, if_running: IfRunning = "fail", if_ended: IfEnded = "again",
-    delay: Delay = None,
+    delay: Delay = None, set_file: SetFile = None, results: ResultsFile = None,
 ) -> ExitCode:  # fmt: skip
     """Run a plan, or an agent, and wait for its end.
 
@@ -62,17 +64,21 @@ def run(  # noqa: PLR0913, PLR0917 - each is an option of the command
 
     A batch of which some instances failed (partial) ends with code 1.
 
+    With --set, the plan runs for each row of a file, which its calls read as one kind of
+    data, such as †order.total; a bar shows how far it has come.
+
     Examples:
       acts run plan.yaml --watch
       acts run plan.yaml -i n=3 -i name=Ann --json | jq .state
       acts run plan.yaml --detach --id order-7
+      acts run plan.yaml --set orders.csv --results out.jsonl
     """
     from cli.commands import run as implementation
     from cli.runs.start_policy import StartPolicy
     from cli.text.durations import read_seconds
 
     policy = StartPolicy(if_running, if_ended, read_seconds(delay, "--delay"))
-    options = implementation.RunOptions(inputs or (), watch, as_json, detach, run_id, agent, policy)
+    options = implementation.RunOptions(inputs or (), watch, as_json, detach, run_id, agent, policy, set_file, results)
     return implementation.run(file, options)
 
 

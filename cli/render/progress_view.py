@@ -13,8 +13,10 @@ from rich.live import Live
 from rich.spinner import Spinner
 from rich.text import Text
 
+from acts.views.set_counts import named_instances, set_counts
 from cli.console import clean, console
 from cli.render.pending_view import approval_lines
+from cli.render.set_progress_view import SetLog, SetRate, set_bar
 from cli.render.tables import calls_table, counts_text, describe_call, headline, instances_table, usage_text
 from cli.runs.run_reader import read_approvals
 
@@ -36,6 +38,7 @@ class LogLines:
         self._phase: tuple[Any, Any] = ("", None)
         self._began = time.monotonic()
         self._silence_shown = False
+        self._set = SetLog()
         self._approvals: list[str] = []
 
     def show(self, status: Mapping[str, Any]) -> None:
@@ -46,6 +49,8 @@ class LogLines:
             self._print(f"{self._run}: {phase}" + (f", tick {tick}" if tick else ""))
         for call in status.get("calls") or ():
             self._show_call(call)
+        if line := self._set.line(status):
+            self._print(line)
         approvals = _approval_lines(self._run, status)
         for text in approvals if approvals != self._approvals else ():
             self._print(text)
@@ -75,6 +80,7 @@ class LiveTable:
         self._run = run
         self._status: Mapping[str, Any] = {}
         self._silence = 0.0
+        self._rate = SetRate()
         self._began = time.monotonic()
         self._spinner = Spinner("dots")
         self._console = console(stderr=True, wrap=True)
@@ -90,6 +96,8 @@ class LiveTable:
     def show(self, status: Mapping[str, Any]) -> None:
         """The next frame shows this."""
         self._status, self._silence = status, 0.0
+        if (counts := set_counts(status)) is not None:
+            self._rate.add(counts["completed"] + counts["failed"])
 
     def show_silence(self, seconds: float) -> None:
         """The next frame reports it."""
@@ -104,8 +112,10 @@ class LiveTable:
             parts.append(Text(f"no worker has answered for {self._silence:.0f} s; is one running?", "yellow"))
         if calls:
             parts.append(calls_table(calls, max(rows, 3)))
-        if status.get("instances"):
-            parts.append(instances_table(status["instances"], max(rows - len(calls), 3)))
+        if instances := named_instances(status):
+            parts.append(instances_table(instances, max(rows - len(calls), 3)))
+        if set_counts(status) is not None:
+            parts.append(set_bar(status, self._rate))
         parts += [Text(clean(n, 200), "dim") for n in list(status.get("notes") or ())[-3:]]
         if any(c.get("waitsFor") for c in calls):
             message = '\'{"type":"input","input":{…}}\''

@@ -11,10 +11,12 @@ from rich.table import Table
 from rich.text import Text
 
 from acts.language.errors import truncate
+from acts.views.set_counts import named_instances, set_counts
 from acts.views.state_marks import CALL_STATES, STATE_MARKS, UNKNOWN_MARK, element_counts_text
 from cli.command_errors import MessageBlock, message
 from cli.console import clean, clean_lines, console, count_text
 from cli.render.pending_view import print_decisions, rejection_text
+from cli.render.set_progress_view import outcome_lines
 from cli.runs.run_outcome import Outcome
 
 STATE_STYLES: Final = {
@@ -152,11 +154,13 @@ def taken_over_text(resumed: Any) -> str:
 
 def print_tables(report: Mapping[str, Any], rows: int = MAX_ROWS) -> None:
     """Print the calls and the instances of a result or status."""
-    calls, instances = report.get("calls"), report.get("instances")
+    calls, instances = report.get("calls"), named_instances(report)
     if isinstance(calls, list) and calls:
         console().print(calls_table(calls, rows))
-    if isinstance(instances, dict) and instances:
+    if instances:
         console().print(instances_table(instances, min(rows, MAX_INSTANCES)))
+    for line in outcome_lines(report) if set_counts(report) is not None else ():
+        console().print(line)
 
 
 def _print_result(result: Mapping[str, Any], rows: int) -> None:

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from acts.language.wire import AGENT, INSTANCE
 from acts.tree.child_ids import instance_child_id, plan_child_id
+from acts.views.set_counts import named_instances, set_counts
 from cli.command_errors import CommandError, command_error
 from cli.console import clean
 from cli.runs.run_reader import RunReader
@@ -42,6 +43,8 @@ async def read_instance(run: RunReader, name: str) -> InstanceView:
         CommandError: the run has no instance of this name, or no worker answers.
     """
     result = await run.result()
+    if set_counts(result) is not None:
+        raise _set_error(run.id, result)
     item = (result.get("instances") or {}).get(name) or {}
     from_result = InstanceView(_item(item, name, result), run.id) if "calls" in item else None
     if from_result is not None and "state" in item:
@@ -58,7 +61,16 @@ async def instance_names(run: RunReader) -> list[str]:
     """The instances of a run, as far as it can be read."""
     result = await run.result()
     report = result if isinstance(result.get("instances"), dict) else await run.status() or {}
-    return list(report.get("instances") or ())
+    return list(named_instances(report))
+
+
+def _set_error(run_id: str, report: Mapping[str, Any]) -> CommandError:
+    """The instances of a set are too many to be found by name."""
+    results = report.get("results")
+    where = f"their results are in {clean(results, 300)}" if results else "each Batch below the run has their results"
+    text = f'the instances of "{clean(run_id)}" are the rows of a set'
+    hint = f"{where}; a run that walks some of them: acts show {clean(run_id)}/batch-…/ID"
+    return command_error(text, where="--instance", hint=hint)
 
 
 def _item(item: Mapping[str, Any], name: str, run: Mapping[str, Any]) -> dict[str, Any]:
@@ -79,6 +91,8 @@ async def _query_instance(run: RunReader, name: str) -> InstanceView:
         plan = run.other(plan_child_id(run.id, status["tick"]))
         if await plan.exists():
             return await read_instance(plan, name)
+    if set_counts(status) is not None:
+        raise _set_error(run.id, status)
     names = list(status.get("instances") or ())
     if name not in names:
         raise unknown_instance_error(run.id, names, name)

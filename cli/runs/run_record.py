@@ -17,6 +17,7 @@ from acts.language.messages import read_request
 from acts.language.tools import Tool, read_tool, read_tools, undecided_names
 from acts.language.values import Json
 from acts.provenance.message_authors import RunRecord
+from acts.views.set_counts import named_instances
 from cli.command_errors import command_error
 from cli.console import clean
 from cli.runs.run_reader import PLANNING_TYPES, RunReader
@@ -90,7 +91,7 @@ def _omitted(result: Mapping[str, Any]) -> Mapping[str, Any]:
 def _calls(result: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """The Calls of a run and of its instances."""
     yield from result.get("calls") or ()
-    for instance, item in (result.get("instances") or {}).items():
+    for instance, item in named_instances(result).items():
         for call in (item.get("calls") if isinstance(item, dict) else None) or ():
             yield {**call, "instance": instance}
 

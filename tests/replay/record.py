@@ -56,17 +56,18 @@ async def record(names: list[str], target: Path = FOLDER) -> None:
         definitions.mkdir()
         for name, definition in trees.DEFINITIONS.items():
             (definitions / f"{name}.json").write_text(json.dumps(definition), "utf-8")
-        await record_all(names, definitions, target)
+        (Path(files) / "orders.jsonl").write_text(trees.ROWS, "utf-8")
+        await record_all(names, definitions, Path(files), target)
 
 
-async def record_all(names: list[str], definitions: Path, target: Path) -> None:
+async def record_all(names: list[str], definitions: Path, sets: Path, target: Path) -> None:
     for renewed in (False, True):
         wanted = [n for n in names if (n in scenarios.RENEWED) is renewed]
         if not wanted:
             continue
         with dev_server(ui=False, extra_args=SMALL if renewed else ()) as server:
             client = await Client.connect(server.address, namespace=server.namespace)
-            async with engine_on(server, "acts", definitions) as engine:
+            async with engine_on(server, "acts", definitions, sets) as engine:
                 for name in wanted:
                     handles = await asyncio.wait_for(SCENARIOS[name](Foreign(client, engine, "tools")), SECONDS)
                     for number, handle in enumerate(handles, 1):

@@ -377,3 +377,20 @@ async def instance_renewed(user: Foreign) -> list[Handle]:
 
 
 RENEWED += [tree_renewed.__name__, batch_renewed.__name__, instance_renewed.__name__]
+
+
+ROWS = "".join(f'{{"id": {n}}}\n' for n in range(1, 31)) + '{"id": 1}\nnot a row\n'
+
+
+@scenario
+async def set_of_rows(user: Foreign) -> list[Handle]:
+    """Two Batches, one of them with rows that cannot be used."""
+    async with user.serving(echo):
+        rows = {"type": "data", "kind": "order", "_instances": {"source": "orders.jsonl", "id": "id"}}
+        calls = [call("echo", "†state.a", value="†order.id"), call("echo", "†state.b", value="†state.a")]
+        root = await plan(user, "set", *calls, context=[rows], results="out.jsonl", instancesPerChild=10)
+        await came_to(root)
+    return [
+        root,
+        *(user.client.get_workflow_handle(f"{root.id}/{name}") for name in ("batch-1", "batch-2", "batch-1/1")),
+    ]

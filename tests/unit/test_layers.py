@@ -24,10 +24,7 @@ ALLOWED: dict[str, set[str]] = {
     "workflows.runtime": {*(_ACTS - {"acts.provenance"}), "telemetry"},
     "telemetry": {"acts.language"},
     "activities": {
-        "telemetry",
-        "activities.mcp",
-        "activities.providers",
-        "delegates",
+        *("telemetry", "activities.mcp", "activities.providers", "delegates", "sets"),
         "acts.language",
         "acts.planner",
         "acts.tree",
@@ -36,11 +33,12 @@ ALLOWED: dict[str, set[str]] = {
     "activities.providers": {"telemetry", "acts.language", "acts.planner"},
     "connection": {"acts.language"},
     "delegates": {"acts.language", "acts.plan"},
+    "sets": {"acts.language", "acts.tree", "delegates"},
     "cli": {"cli.entries", "cli.commands", "cli.runs", "cli.text", "acts.language"},
     "cli.entries": {"cli", "cli.commands", "cli.runs", "cli.text", "acts.language"},
     "cli.commands": {
         *("activities", "cli", "cli.dev", "cli.doctor", "cli.render", "cli.runs", "cli.testing", "cli.text"),
-        *("connection", *_ACTS),
+        *("connection", "sets", *_ACTS),
     },
     "cli.doctor": {
         "activities",
@@ -63,10 +61,10 @@ ALLOWED: dict[str, set[str]] = {
     "worker_runtime": {"acts.language", "telemetry"},
     "worker": {
         *("activities", "activities.providers", "connection", "workflows", "workflows.runtime", "acts.language"),
-        *("telemetry", "worker_runtime", "worker_settings"),
+        *("sets", "telemetry", "worker_runtime", "worker_settings"),
     },
     "worker_settings": {
-        *("activities", "activities.providers", "connection", "delegates", "acts.language", "telemetry"),
+        *("activities", "activities.providers", "connection", "delegates", "sets", "acts.language", "telemetry"),
         "worker_runtime",
     },
 }
@@ -114,7 +112,7 @@ def room_of(module: str) -> str:
 
 def production() -> dict[str, Path]:
     """Every module that ships, by its dotted name; packages have nothing in them."""
-    rooms = ("acts", "workflows", "activities", "connection", "delegates", "telemetry", "worker_runtime", "cli")
+    rooms = ("acts", "workflows", "activities", "connection", "delegates", "sets", "telemetry", "worker_runtime", "cli")
     paths = [path for room in rooms for path in modules(room) if path.name != "__init__.py"]
     return {dotted(path): path for path in (*paths, ROOT / "worker.py", ROOT / "worker_settings.py")}
 

@@ -27,13 +27,23 @@ def delegates_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("delegates")
 
 
+@pytest.fixture(scope="session")
+def sets_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where tests put sets, and runs their results."""
+    return tmp_path_factory.mktemp("sets")
+
+
 @asynccontextmanager
-async def engine_on(server: DevServer, queue: str, delegates: Path | None = None) -> AsyncIterator[str]:
+async def engine_on(
+    server: DevServer, queue: str, delegates: Path | None = None, sets: Path | None = None
+) -> AsyncIterator[str]:
     """The worker as ``python -m worker`` builds it, with the tools of a test module registered."""
     with pytest.MonkeyPatch.context() as environment, ThreadPoolExecutor(20) as executor:
         environment.setenv("TEMPORAL_ADDRESS", server.address)
         environment.setenv("TEMPORAL_NAMESPACE", server.namespace)
         environment.setenv("ACTS_DELEGATES", str(delegates or ""))
+        environment.setenv("ACTS_DATA", str(sets or ""))
+        environment.setenv("ACTS_RESULTS", str(sets or ""))
         client = await worker.connect()
         with warnings.catch_warnings(action="ignore", category=UserWarning):  # fewer threads than slots, on purpose
             running = worker.build(
@@ -52,9 +62,9 @@ def renewing_server(events: int, *more: str) -> Iterator[DevServer]:
 
 
 @pytest.fixture(scope="session")
-async def engine(server: DevServer, delegates_folder: Path) -> AsyncIterator[str]:
+async def engine(server: DevServer, delegates_folder: Path, sets_folder: Path) -> AsyncIterator[str]:
     """The task queue of a running worker of the engine."""
-    async with engine_on(server, f"engine-{uuid.uuid4().hex[:8]}", delegates_folder) as queue:
+    async with engine_on(server, f"engine-{uuid.uuid4().hex[:8]}", delegates_folder, sets_folder) as queue:
         yield queue
 
 

@@ -22,16 +22,14 @@ from typing import TYPE_CHECKING, Any, Final
 from temporalio import workflow
 
 from acts.language.errors import CallError, truncate
-from acts.language.wire import CANCELLED, INSTANCE, PROVIDE
+from acts.language.wire import INSTANCE, PROVIDE
 from acts.machines.agent_run import AgentRun
 from acts.machines.approval_effects import AnswerUpdate, CancelTimer, StartTimer
 from acts.machines.approvals import iso
 from acts.machines.budget import SendRecord
 from acts.machines.events import (
     Begin,
-    CallFailed,
     CancelRequested,
-    ChildEnded,
     DecisionReceived,
     Event,
     HistoryFull,
@@ -58,16 +56,18 @@ from acts.machines.run_commands import (
     SignalChildren,
     StartActivity,
     StartBackground,
+    StartBatch,
     StartDelegate,
     StartInstances,
     StartPlanRun,
+    StartSetActivity,
     Stop,
 )
 from acts.simulation.billable_actions import CONTINUE_AS_NEW, TIMER, ActionCount
 from workflows.runtime.children import Children
 from workflows.runtime.outbox import Outbox
 from workflows.runtime.payloads import encode, encode_record, encode_state
-from workflows.runtime.start_queue import StartQueue
+from workflows.runtime.start_queue import StartQueue, void_start
 from workflows.runtime.task_room import TaskRoom
 from workflows.runtime.tasks_in_flight import TasksInFlight
 
@@ -86,8 +86,6 @@ if TYPE_CHECKING:
 
 # Any time will do: the server rounds it up to its own step, which is 1 ms in ours and a second by default
 SLICE_PAUSE: Final = timedelta(milliseconds=1)
-
-
 # What people and other programs can bring about by themselves
 FROM_OUTSIDE: Final = (DecisionReceived, RecordReceived, Provided, PauseRequested, ResumeRequested)
 
@@ -146,8 +144,8 @@ class Driver:
             await self._perform_all(self.run.flush(_now()))
             if is_held:
                 await self._empty_outbox()
-            if not self.inbox and self.run.finished is None:
-                await self._renew(self._history())  # what was on its way may have taken other tasks
+            if not self.inbox and self.run.finished is None:  # what was on its way may have taken other tasks
+                await self._renew(self._history())
             if is_held:
                 await self._handle(StartsReleased())
             self._index.update()
@@ -163,7 +161,7 @@ class Driver:
         if not self.starts and not self._is_quiet():
             return False
         history = self._history()
-        return self.starts.has_new_task(history) or (self._is_quiet() and self.lifetime.is_due(history))
+        return self.starts.has_new_task(history) or (self._is_quiet() and self._is_due(history))
 
     async def _empty_outbox(self) -> None:
         """What is on its way would be lost with the run that sent it."""
@@ -223,18 +221,11 @@ class Driver:
         """Reach everything in flight, and wait until each has said how it ended."""
         self.inbox.append(CancelRequested())
         for command in (*self._commands, *self.starts.take_all()):  # cut off by the cancellation
-            self._void(command)
+            self.inbox.extend(void_start(command))
         self._commands.clear()
         self.tasks.cancel()
         await self._loop(lambda: self.run.finished is not None or not (self.tasks.in_flight or self.inbox))
         await self._end()
-
-    def _void(self, command: RunCommand) -> None:
-        if isinstance(command, (StartActivity, AskOutput, StartDelegate, StartInstances, StartBackground)):
-            error = CallError(CANCELLED, "the call was cancelled before it was started")
-            key = command.node.key
-            is_child = isinstance(command, (StartDelegate, StartInstances))
-            self.inbox.append(ChildEnded(key, None, error) if is_child else CallFailed(key, error))
 
     # -- starts ----------------------------------------------------------------------------------------
 
@@ -268,7 +259,7 @@ class Driver:
         self.inbox.append(StartsHeld())
         if self.run.takes_back_starts:
             for command in self.starts.take_all():
-                if not isinstance(command, (AskSolution, StartPlanRun)):  # of runs that take nothing back
+                if not isinstance(command, (AskSolution, StartPlanRun, StartBatch)):  # of runs that take nothing back
                     self.inbox.append(StartPostponed(command.node.key))
 
     # -- signals, timers, updates ----------------------------------------------------------------------
@@ -329,8 +320,8 @@ class Driver:
         if timer is not None and not timer.done():
             timer.cancel()
 
-    async def _check_queues(self, command: CheckQueues) -> None:
-        self.tasks.check_queues(command)
+    async def _start_at_once(self, command: CheckQueues | StartSetActivity) -> None:
+        self.tasks.start_at_once(command)
 
     async def _answer_update(self, command: AnswerUpdate) -> None:
         self._answer(command)
@@ -354,8 +345,11 @@ class Driver:
         )  # fmt: skip
 
     def _is_quiet(self) -> bool:
-        quiet = self.run.can_continue_as_new and not self.run.is_cancelling and self.outbox.is_empty
-        return quiet and not self.tasks.in_flight and workflow.all_handlers_finished()
+        is_quiet = self.run.can_continue_as_new and not self.run.is_cancelling and not self.tasks.in_flight
+        return is_quiet and self.outbox.is_empty and workflow.all_handlers_finished()
+
+    def _is_due(self, history: HistorySize) -> bool:
+        return self.run.wants_new_run or self.lifetime.is_due(history)
 
     def _hold(self, history: HistorySize) -> bool:
         if self.run.is_cancelling or not self.lifetime.should_hold(history, self.run.in_flight, len(self.inbox)):
@@ -367,7 +361,7 @@ class Driver:
         """Continue as new when it is time and nothing is in flight; else make such a moment, or end."""
         if self.run.is_cancelling:
             return
-        is_due = self.lifetime.is_due(history)
+        is_due = self._is_due(history)
         if is_due and self._is_quiet():
             await self._renew_now(history)
         elif self.lifetime.must_end(history):
@@ -403,10 +397,12 @@ def _date_at(nanoseconds: int) -> str:
     return iso(datetime.fromtimestamp(nanoseconds / 1e9, UTC))
 
 
-_STARTS: Final = (StartActivity, AskOutput, AskSolution, StartDelegate, StartInstances, StartPlanRun, StartBackground)
+_STARTS: Final = (
+    StartActivity, AskOutput, AskSolution, StartDelegate, StartInstances, StartPlanRun, StartBackground, StartBatch,
+)  # fmt: skip
 _PERFORMERS: Final[dict[type, Performer]] = {
     **dict.fromkeys(_STARTS, Driver._start),  # noqa: SLF001 - the table of this class
-    CheckQueues: Driver._check_queues,  # noqa: SLF001
+    **dict.fromkeys((CheckQueues, StartSetActivity), Driver._start_at_once),  # noqa: SLF001
     SignalChildren: Driver._signal_children,  # noqa: SLF001
     SendRecord: Driver._send_record,  # noqa: SLF001
     StartTimer: Driver._start_timer,  # noqa: SLF001

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from acts.language.errors import InvalidRequest, Problem
-from acts.language.messages import Data, parse_message
+from acts.language.messages import Data, SetData, parse_message
 
 
 def split_target(value: Any) -> tuple[str | None, Any]:
@@ -30,7 +30,7 @@ def data_message(value: Any) -> Data:
         InvalidRequest: it is no data-like Message.
     """
     message = parse_message(value)
-    if not isinstance(message, Data):
+    if not isinstance(message, Data) or isinstance(message, SetData):
         text = f"a {message.type} message cannot be provided: only data, input, state"
         raise InvalidRequest([Problem("invalidMessage", text)])
     return message

@@ -18,11 +18,15 @@ if TYPE_CHECKING:
     from temporalio.common import RawValue
 
     from acts.machines.agent_run import AgentRun
+    from acts.machines.batch_run import BatchRun, PageResults
     from acts.machines.delegate_run import DelegateMachine
     from acts.machines.plan_run import PlanRun
     from acts.machines.run_machine import RunMachine
+    from acts.machines.set_run import SetRun
     from acts.simulation.billable_actions import ActionCount
+    from acts.tree.records import PermitLease
     from acts.views.run_views import AgentView, PlanView
+    from acts.views.set_view import SetView
 
 # With external storage; the rest of the largest value is for the list of what was cut
 MAX_STORED_RESULT: Final = MAX_STORED_BYTES - 512 * 1024
@@ -78,6 +82,47 @@ def instance_result(run: PlanRun, view: PlanView, actions: ActionCount) -> RawVa
     if run.finished == "failed":
         raise ApplicationError(view.failure_text, payload, type=PLAN_FAILED, non_retryable=True)
     return payload
+
+
+def batch_result(run: BatchRun, actions: ActionCount) -> RawValue:
+    """The result of a Batch: how many of its instances ended how, and without a results file what each came to."""
+    if run.failure is not None:
+        rest = {"usage": run.usage.to_json(), "accounting": accounting(run, actions)}
+        raise _failure(run.failure.message, rest, run.failure.code)
+    out = {"status": run.finished, **run.page.report(), "usage": run.usage.to_json()}
+    if run.approvals.records:
+        out["decisions"] = run.approvals.records
+    return _page_payload({**out, "accounting": accounting(run, actions)})
+
+
+def idle_batch_result(page: PageResults, lease: PermitLease | None) -> RawValue:
+    """The result of a Batch of whose rows none runs."""
+    own = Accounting(permits=None if lease is None else lease.permits)
+    return _page_payload({"status": "failed", **page.report(), "accounting": own.to_json()})
+
+
+def _page_payload(out: dict[str, Any]) -> RawValue:
+    """One that is too large keeps the statuses of its instances: their own runs have the rest."""
+    try:
+        return encode_or_compress(out)
+    except CallError:
+        statuses = {id_: {"status": item["status"]} for id_, item in out.get("instances", {}).items()}
+        omitted = f"the state, calls and errors of {len(statuses)} instances: set config.results, or ask their own runs"
+        return encode_or_compress({**out, "instances": statuses, "omitted": omitted})
+
+
+def set_result(run: SetRun, view: SetView) -> RawValue:
+    """The result of a Plan over a set."""
+    result = view.result()
+    if run.approvals.expired is not None and not run.is_approved:
+        raise _failure(run.approvals.expired, result, APPROVAL_TIMEOUT)
+    if run.failure is not None:
+        raise _failure(run.failure.message, result, run.failure.code)
+    if run.finished == "failed":
+        stopped = run.progress.stopped
+        text = view.failure_text
+        raise _failure(text, result, PLAN_FAILED if stopped is None else stopped.code)
+    return raw(write_json(result))
 
 
 def cancelled_report(run: PlanRun, view: PlanView) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from acts.language.wire import (
     DECISION,
     DECISION_ANSWER,
     EDIT,
+    FILE_WAIT,
     MODEL_WAIT,
     NOT_JSON,
     PAUSE,
@@ -44,6 +45,7 @@ from acts.language.wire import (
     SUPERSEDED,
 )
 from acts.tree.permit_records import PermitGrant, PermitRequest, PermitReturn
+from acts.tree.set_records import FileWait
 from acts.tree.signal_records import (
     BudgetGrant,
     BudgetReport,
@@ -97,6 +99,7 @@ TREE_SIGNALS: Final[Mapping[str, type[TreeSignal]]] = {
     RESYNC: Resync,
     STREAMED_CALLS: StreamedCalls,
     PLAN_EXTENSION: PlanExtension,
+    FILE_WAIT: FileWait,
     MODEL_WAIT: ModelWait,
 }
 # Queries that our own Activities make

@@ -16,12 +16,25 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from acts.machines.run_commands import StartBackground, StartDelegate, StartInstances, StartPlanRun
+from acts.language.errors import CallError
+from acts.language.wire import CANCELLED
+from acts.machines.events import CallFailed, ChildEnded
+from acts.machines.run_commands import (
+    AskOutput,
+    StartActivity,
+    StartBackground,
+    StartBatch,
+    StartDelegate,
+    StartInstances,
+    StartPlanRun,
+)
 from workflows.runtime.payloads import MAX_TASK_BYTES
 from workflows.runtime.tasks_in_flight import Start, StartCommand, TasksInFlight, child_name
 
 if TYPE_CHECKING:
+    from acts.machines.events import Event
     from acts.machines.lifetime import HistorySize, Lifetime
+    from acts.machines.run_commands import RunCommand
     from workflows.runtime.children import Children
     from workflows.runtime.task_room import TaskRoom
 
@@ -29,6 +42,7 @@ if TYPE_CHECKING:
 MAX_HELD_BYTES: Final = 256 * 1024 * 1024
 # A quarter of the server's cache of events, which holds what is started and what has just ended, of all runs
 MAX_SLICE_BYTES: Final = 128 * 1024
+_CHILDREN: Final = (StartDelegate, StartInstances, StartPlanRun, StartBatch)
 
 
 class StartQueue:
@@ -54,7 +68,7 @@ class StartQueue:
 
     def add(self, command: StartCommand) -> None:
         """Start this in its turn. A signal for a child that waits here reaches it once it is there."""
-        if isinstance(command, (StartDelegate, StartInstances, StartPlanRun)):
+        if isinstance(command, _CHILDREN):
             self._children.expect(*child_name(command))
         self._waiting.append(command)
 
@@ -88,7 +102,7 @@ class StartQueue:
         """Empty the queue: nothing of it has started."""
         commands = list(self._waiting)
         for command in commands:
-            if isinstance(command, (StartDelegate, StartInstances, StartPlanRun)):
+            if isinstance(command, _CHILDREN):
                 self._children.forget(*child_name(command))
         self._waiting.clear()
         self._head, self.is_out_of_room = None, False
@@ -110,3 +124,15 @@ class StartQueue:
         expected = self._tasks.expected
         new_bytes = self._task_bytes + start.size + expected.total + expected.of(start.source)
         return self._lifetime.has_room(history, new_bytes, expected.in_flight)
+
+
+def void_start(command: RunCommand) -> list[Event]:
+    """How what a cancelled run does not start any more has ended."""
+    error = CallError(CANCELLED, "the call was cancelled before it was started")
+    if isinstance(command, (StartDelegate, StartInstances)):
+        return [ChildEnded(command.node.key, None, error)]
+    if isinstance(command, StartBatch):
+        return [ChildEnded(command.name, None, error)]
+    if isinstance(command, (StartActivity, AskOutput, StartBackground)):
+        return [CallFailed(command.node.key, error)]
+    return []

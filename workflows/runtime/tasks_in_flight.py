@@ -15,7 +15,7 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
 
 from acts.language.errors import CallError
-from acts.language.wire import CANCELLED, DELEGATE, INSTANCE, LOCAL_DEFERRED, PLAN, QUEUES
+from acts.language.wire import BATCH, CANCELLED, DELEGATE, INSTANCE, LOCAL_DEFERRED, PLAN, QUEUES
 from acts.machines.events import (
     CallCompleted,
     CallDetached,
@@ -26,6 +26,7 @@ from acts.machines.events import (
     ModelAnswered,
     ModelFailed,
     QueuesChecked,
+    SetActivityEnded,
 )
 from acts.machines.lifetime import ExpectedResults
 from acts.machines.run_commands import (
@@ -33,9 +34,11 @@ from acts.machines.run_commands import (
     AskSolution,
     StartActivity,
     StartBackground,
+    StartBatch,
     StartDelegate,
     StartInstances,
     StartPlanRun,
+    StartSetActivity,
 )
 from acts.simulation.billable_actions import ACTIVITY, CHILD_WORKFLOW, ActionCount
 from acts.tree.records import Accounting
@@ -47,6 +50,7 @@ from workflows.runtime.missed_activities import Miss, MissedActivity, miss_of
 from workflows.runtime.payload_limits import payload_bytes, recorded_bytes
 from workflows.runtime.payloads import decode, decode_result, encode_record
 from workflows.runtime.queue_checks import start_check
+from workflows.runtime.set_activities import set_activity_event, start_set_activity
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,7 +65,16 @@ if TYPE_CHECKING:
 
     Task = asyncio.Task[Any]
 
-StartCommand = StartActivity | AskOutput | AskSolution | StartDelegate | StartInstances | StartBackground | StartPlanRun
+StartCommand = (
+    StartActivity
+    | AskOutput
+    | AskSolution
+    | StartDelegate
+    | StartInstances
+    | StartBackground
+    | StartPlanRun
+    | StartBatch
+)
 # What a command and its event take beside their payloads: ids, types, a label, timeouts, a retry policy
 COMMAND_BYTES: Final = 384
 
@@ -113,9 +126,9 @@ class TasksInFlight:
         except CallError as error:
             if isinstance(command, AskSolution):
                 raise  # it has no parameters that could be too large
-            if isinstance(command, (StartDelegate, StartInstances, StartPlanRun)):
+            if isinstance(command, (StartDelegate, StartInstances, StartPlanRun, StartBatch)):
                 self._children.forget(*child_name(command))
-                key = command.name if isinstance(command, StartPlanRun) else command.node.key
+                key = command.name if isinstance(command, (StartPlanRun, StartBatch)) else command.node.key
                 self._emit(ChildEnded(key, None, error, is_unstarted=True))
             else:
                 self._emit(CallFailed(command.node.key, error))
@@ -226,11 +239,6 @@ class TasksInFlight:
             self._run.note_once(note)
         return answer
 
-    def check_queues(self, command: CheckQueues) -> None:
-        """Ask which task queues have workers."""
-        self._actions.record_local_activity(workflow.info().get_current_history_length())
-        self._watch(QUEUES, start_check(command.queues), _queues_checked, "")
-
     def _watch(self, key: str, task: Task, to_event: Callable[[Task], Event | None], source: str) -> None:
         """What the task comes to is an event, which only a new workflow task brings; None: it goes on as another."""
 
@@ -250,6 +258,23 @@ class TasksInFlight:
         self.expected.started(source)
         task.add_done_callback(ended)
 
+    def start_at_once(self, command: CheckQueues | StartSetActivity) -> None:
+        """Ask which task queues have workers, or start an activity of a set: neither waits for room."""
+        if isinstance(command, StartSetActivity):
+            self._start_set_activity(command)
+            return
+        self._actions.record_local_activity(workflow.info().get_current_history_length())
+        self._watch(QUEUES, start_check(command.queues), _queues_checked, "")
+
+    def _start_set_activity(self, command: StartSetActivity) -> None:
+        try:
+            task = start_set_activity(command)
+        except CallError as error:
+            self._emit(SetActivityEnded(command.key, error=error))
+            return
+        self._actions.record(ACTIVITY)
+        self._watch(command.key, task, partial(set_activity_event, command.key), command.activity)
+
     # -- children ------------------------------------------------------------------------------------
 
     def _delegate(self, command: StartDelegate) -> Start:
@@ -260,11 +285,11 @@ class TasksInFlight:
     def _instances(self, command: StartInstances) -> Start:
         return self._child(command, command.node.key, command.node.label)
 
-    def _plan(self, command: StartPlanRun) -> Start:
+    def _plan(self, command: StartPlanRun | StartBatch) -> Start:
         return self._child(command, command.name, command.label)
 
     def _child(
-        self, command: StartDelegate | StartInstances | StartPlanRun, key: str, label: str,
+        self, command: StartDelegate | StartInstances | StartPlanRun | StartBatch, key: str, label: str,
         options: Options = model_calls.OPTIONS, seconds: float | None = None,
     ) -> Start:  # fmt: skip
         record: VersionedRecord = command.input
@@ -340,8 +365,10 @@ def _queues_checked(task: Task) -> Event:
         return QueuesChecked({})
 
 
-def child_name(command: StartDelegate | StartInstances | StartPlanRun) -> tuple[str, str]:
+def child_name(command: StartDelegate | StartInstances | StartPlanRun | StartBatch) -> tuple[str, str]:
     """The type and the name of the child that a command starts."""
+    if isinstance(command, StartBatch):
+        return BATCH, command.name
     if isinstance(command, StartPlanRun):
         return PLAN, command.name
     if isinstance(command, StartInstances):
@@ -375,5 +402,6 @@ _PREPARERS: Final[dict[type, Callable[[TasksInFlight, Any], Start]]] = {
     StartDelegate: TasksInFlight._delegate,  # noqa: SLF001
     StartInstances: TasksInFlight._instances,  # noqa: SLF001
     StartPlanRun: TasksInFlight._plan,  # noqa: SLF001
+    StartBatch: TasksInFlight._plan,  # noqa: SLF001
     StartBackground: TasksInFlight._background,  # noqa: SLF001
 }

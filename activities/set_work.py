@@ -1,0 +1,176 @@
+"""The activities of a set. Each takes and returns one JSON value, and does its work in a thread beside a heartbeat.
+
+    acts.surveySet      {"source", "id"?} → {total, dialect, pages, repeated}
+    acts.readPage       {"source", "id"?, "dialect", "page", "repeated"}
+                        → {"rows": [[number, id, data]], "bad": [[number, line, code, message]]}
+    acts.createResults  {"file", "run"} → {}
+    acts.appendResults  {"file", "run", "lines": [[number, line]]} → {"written": count}
+
+Beside that, each has ``root`` and ``token``: the run that is told while a file cannot be read or written. That is
+waited for between two attempts, so it takes no slot of a worker; all other failures are final.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from temporalio import activity
+from temporalio.api.common.v1 import Payload
+from temporalio.common import RawValue
+from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError
+
+from activities.heartbeat import heartbeat
+from activities.json_result import encode_result
+from acts.language.strict_json import write_json
+from acts.language.wire import (
+    APPEND_RESULTS,
+    BAD_ROW,
+    CREATE_RESULTS,
+    DUPLICATE_ID,
+    FILE_WAIT,
+    NON_RETRYABLE_TYPES,
+    READ_PAGE,
+    SET_CHANGED,
+    SET_UNAVAILABLE,
+    SURVEY_SET,
+)
+from acts.tree.instance_payload import TYPE_KEY
+from acts.tree.set_records import FileWait, SetPage
+from sets import results_file
+from sets.row_reader import Dialect, row_id
+from sets.set_errors import SetError
+from sets.set_files import open_set
+from sets.survey import read_page, survey
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sets.row_reader import Row
+    from sets.set_files import Download
+    from sets.set_sources import SetSources
+
+# Seconds until the next attempt, as the retry policy of the workflows has them
+_FIRST_WAIT: Final = 1.0
+_LONGEST_WAIT: Final = 30.0
+
+
+class SetActivities:
+    """The activities, with the sources that the worker's settings name. ``download`` writes what is at a URL."""
+
+    def __init__(self, sources: SetSources, download: Download) -> None:
+        self._sources, self._download = sources, download
+
+    def all(self) -> list[Callable[..., Any]]:
+        """The activities to register."""
+        work = {
+            SURVEY_SET: self.survey, READ_PAGE: self.read_page,
+            CREATE_RESULTS: self.create_results, APPEND_RESULTS: self.append_results,
+        }  # fmt: skip
+        return [_activity(name, function) for name, function in work.items()]
+
+    def survey(self, request: dict[str, Any]) -> dict[str, Any]:
+        """How many rows a set has, and where its pages begin."""
+        with open_set(request["source"], self._sources, self._download, is_fresh=True) as opened:
+            before = _mark(opened.stream)
+            found = survey(opened.stream, opened.name, opened.size, request.get("id"), lambda: None)
+            if not opened.is_copy and _mark(opened.stream) != before:
+                raise SetError(SET_UNAVAILABLE, f"{opened.name} was written to while its rows were counted")
+            return found.to_json()
+
+    def read_page(self, request: dict[str, Any]) -> dict[str, Any]:
+        """The rows of a page. A copy of another place that has become stale is made again, once."""
+        try:
+            return self._read_page(request, is_fresh=False)
+        except SetError as error:
+            if error.type != SET_CHANGED:
+                raise
+            return self._read_page(request, is_fresh=True)
+
+    def _read_page(self, request: dict[str, Any], *, is_fresh: bool) -> dict[str, Any]:
+        page = SetPage.from_json(request["page"])
+        with open_set(request["source"], self._sources, self._download, is_fresh=is_fresh) as opened:
+            opened.stream.seek(page.offset)
+            rows = read_page(opened.stream, Dialect.from_json(request["dialect"]), page)
+        return _sort_rows(rows, page.row, request.get("id"), frozenset(request["repeated"]))
+
+    def create_results(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Create the results file of a run."""
+        results_file.create(results_file.find_results(self._sources.results, request["file"]), request["run"])
+        return {}
+
+    def append_results(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Append the lines of rows that have none yet."""
+        file = results_file.find_results(self._sources.results, request["file"])
+        lines = ((number, write_json(line)) for number, line in request["lines"])
+        return {"written": results_file.append(file, request["run"], lines)}
+
+
+def _mark(stream: Any) -> tuple[int, int]:
+    status = os.fstat(stream.fileno())
+    return status.st_size, status.st_mtime_ns
+
+
+def _sort_rows(rows: list[Row], first: int, id_field: str | None, repeated: frozenset[int]) -> dict[str, Any]:
+    """The rows that run, and those that cannot."""
+    good: list[list[Any]] = []
+    bad: list[list[Any]] = []
+    for number, row in enumerate(rows, first):
+        if row.data is None:
+            bad.append([number, row.line, row.code, row.message])
+            continue
+        id_, reason = row_id(row.data, id_field, number)
+        if id_ is None:
+            bad.append([number, row.line, BAD_ROW, reason])
+        elif number in repeated:
+            bad.append([number, row.line, DUPLICATE_ID, f'an earlier row has its id, "{id_}"'])
+        else:
+            good.append([number, id_, row.data])
+    return {"rows": good, "bad": bad}
+
+
+# -- as activities ------------------------------------------------------------------------
+
+
+def _activity(name: str, work: Callable[[dict[str, Any]], dict[str, Any]]) -> Callable[..., Any]:
+    @activity.defn(name=name)
+    async def run(request: dict[str, Any]) -> RawValue:
+        async with heartbeat():
+            try:
+                result = await asyncio.to_thread(partial(work, request))
+            except SetError as error:
+                raise await _failure(error, request) from error
+        if activity.info().attempt > 1:
+            await _report(request, FileWait(workflowId=_own_id(), token=request["token"]))
+        return encode_result(result)
+
+    return run
+
+
+async def _failure(error: SetError, request: dict[str, Any]) -> ApplicationError:
+    """The failure of an attempt; the root is told of one that is followed by another."""
+    if error.type in NON_RETRYABLE_TYPES:
+        return ApplicationError(error.message, type=error.type, non_retryable=True)
+    seconds = min(_LONGEST_WAIT, _FIRST_WAIT * 2 ** min(activity.info().attempt - 1, 10))
+    next_try = (datetime.now(UTC) + timedelta(seconds=seconds)).isoformat(timespec="seconds")
+    record = FileWait(workflowId=_own_id(), token=request["token"], reason=error.message, nextTry=next_try)
+    await _report(request, record)
+    return ApplicationError(error.message, type=error.type, next_retry_delay=timedelta(seconds=seconds))
+
+
+def _own_id() -> str:
+    return activity.info().workflow_id or ""
+
+
+async def _report(request: dict[str, Any], record: FileWait) -> None:
+    """Tell the root; a report that is lost costs nothing."""
+    payload = Payload(
+        metadata={"encoding": b"json/plain", TYPE_KEY: FileWait.__name__.encode()}, data=write_json(record.to_json())
+    )
+    with contextlib.suppress(RPCError):
+        await activity.client().get_workflow_handle(request["root"]).signal(FILE_WAIT, RawValue(payload))

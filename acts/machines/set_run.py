@@ -1,0 +1,414 @@
+"""A run over a set: the machine of a ``Plan`` whose instances are the rows of a file.
+
+It holds no rows. An activity surveys the file, then Batches walk its pages, a few at a time. Each reads its page
+itself; its result says how many instances completed, how many failed, and which. So neither what this run holds nor the
+history of each of its runs grows with the set.
+
+Each Batch is started with its share of ``maxParallel``, and keeps it for its part of the tree. After
+``BATCHES_PER_RUN`` Batches the run lets all end and continues as new.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from acts.language.errors import CallError, DecisionRefused, truncate
+from acts.language.wire import (
+    APPROVE,
+    BUDGET_SPENT,
+    CANCELLED,
+    CREATE_RESULTS,
+    EDIT,
+    ENGINE_ERROR,
+    PAUSE,
+    PROVIDE,
+    REJECT,
+    RESUME,
+    SURVEY_SET,
+)
+from acts.machines.approval_effects import Note
+from acts.machines.events import (
+    Begin,
+    CancelRequested,
+    ChildEnded,
+    PauseRequested,
+    Provided,
+    ResumeRequested,
+    SetActivityEnded,
+    StartsHeld,
+    StartsReleased,
+)
+from acts.machines.plan_run import asks_for_plan
+from acts.machines.queue_watch import foreign_queues
+from acts.machines.run_commands import Finish, SignalChildren, StartBatch, StartSetActivity
+from acts.machines.run_machine import RunMachine
+from acts.machines.set_progress import SetProgress
+from acts.tree.records import PermitLease
+from acts.tree.row_numbers import numbers_between, unpack_numbers
+from acts.tree.set_records import BatchInput, FileWait, SetPage, SetSource
+from acts.tree.set_rows import shared_request
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from acts.language.config import Config
+    from acts.language.messages import SetData
+    from acts.machines.approval_effects import Decided
+    from acts.machines.budget import BudgetRefused, Granted
+    from acts.machines.events import Event
+    from acts.plan.validate import ValidatedPlan
+    from acts.tree.decisions import Decision
+    from acts.tree.records import Capabilities, TreePosition
+    from acts.tree.set_records import SetState
+    from acts.tree.signal_records import TreeSignal
+
+# Batches at once: fewer leave the worker idle while one reads or writes; more only hold more instances in its memory.
+# Above this many Calls of each, there are more of them
+MIN_BATCHES: Final = 4
+MAX_BATCHES: Final = 16
+CALLS_OF_BATCH: Final = 50
+# A Batch is about 10 events in the history of this run: 300 are 3,000, a seventeenth of the server's limit
+BATCHES_PER_RUN: Final = 300
+# Without a results file the result of a Batch has those of its rows, about 125 kB: 30 are 4 MB, a twelfth of the limit
+BATCHES_WITH_RESULTS: Final = 30
+# Continue-as-new ends a cron, so a run of one goes on to four fifths of the limit, with 875,000 rows
+BATCHES_OF_CRON: Final = 3_500
+SURVEY: Final = "survey"
+RESULTS: Final = "results"
+# Files that cannot be read or written now, of which status tells
+MAX_WAITS: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class SetSetup:
+    """What a run over a set knows before it begins. ``raw`` is its Request as JSON."""
+
+    raw: dict[str, Any]
+    prepared: ValidatedPlan
+    message: SetData
+    capabilities: Capabilities
+    position: TreePosition
+    lease: PermitLease | None = None
+
+
+class SetRun(RunMachine):
+    """``running`` are the Batches in flight, by name, with their rows."""
+
+    def __init__(self, own: str, setup: SetSetup, *, is_cron: bool = False) -> None:
+        super().__init__(own, setup.position, lease=setup.lease)
+        self.setup = setup
+        self.price = setup.capabilities.price
+        self.progress = SetProgress()
+        self.is_approved = not asks_for_plan(setup.prepared)
+        self.failure: CallError | None = None
+        self.running: dict[str, int] = {}
+        self._provided: list[Any] = []
+        self._activity: str | None = None
+        self._is_paused = self._is_held = False
+        self._started, self._most = 0, _most_batches(self.config.results, is_cron=is_cron)
+        self._repeated: bytes | None = None
+        self._waits: dict[str, FileWait] = {}
+        self.notes += [p.text() for p in setup.prepared.warnings if p.code == "limitLowered"]
+
+    # -- the run ------------------------------------------------------------------------------
+
+    @property
+    def config(self) -> Config:
+        """The settings of the Request."""
+        return self.setup.prepared.request.config
+
+    @property
+    def in_flight(self) -> int:
+        """The Batches, and the activity before them."""
+        return len(self.running) + (self._activity is not None)
+
+    @property
+    def is_paused(self) -> bool:
+        """True while no Batch starts."""
+        return self._is_paused
+
+    @property
+    def can_continue_as_new(self) -> bool:
+        """True when nothing is in flight."""
+        return not self.in_flight
+
+    @property
+    def wants_new_run(self) -> bool:
+        """True between Batches, after enough of them."""
+        return self._started >= self._most and self.can_continue_as_new
+
+    @property
+    def phase(self) -> str:
+        """``awaiting`` while the plan waits for a person, or all that runs does."""
+        if self.finished is not None:
+            return self.finished
+        if self.is_cancelling:
+            return "cancelled"
+        if self._is_paused:
+            return "paused"
+        return "running" if self.is_approved else "awaiting"
+
+    @property
+    def foreign_queues(self) -> tuple[str, ...]:
+        """The task queues of the plan's Tools."""
+        return foreign_queues(node.tool for node in self.setup.prepared.nodes)
+
+    @property
+    def all_notes(self) -> list[str]:
+        """Remarks, and which file is waited for."""
+        waits = [
+            f"waiting for a file: {truncate(wait.reason, 200)}, next try at {wait.nextTry[11:19]} UTC"
+            for wait in list(self._waits.values())[:MAX_WAITS]
+        ]
+        return [*super().all_notes, *waits]
+
+    def react(self, event: Event, now: str) -> list[Any]:
+        """The effects of an event."""
+        handler = _HANDLERS.get(type(event))
+        return [] if handler is None else handler(self, event, now)
+
+    def _begin(self, _event: Begin, now: str) -> list[Any]:
+        if not self.is_approved:
+            return list(self.approvals.open("plan", 1, self.config.approve, now))
+        return self._open() if self.progress.survey is None else self._fill()
+
+    def _open(self) -> list[Any]:
+        """Survey the set, or go on when that was done."""
+        message = self.setup.message
+        self._activity = SURVEY
+        argument = {"source": message.source, "id": message.id_field, **self._address()}
+        return [StartSetActivity(SURVEY, SURVEY_SET, argument, f"survey {truncate(message.source, 150)}")]
+
+    def _address(self) -> dict[str, Any]:
+        """Whom an activity tells that it waits for a file."""
+        return {"root": self.position.ancestors[0] if self.position.ancestors else self.own,
+                "token": self.position.token}  # fmt: skip
+
+    def _activity_ended(self, event: SetActivityEnded, _now: str) -> list[Any]:
+        self._activity = None
+        self._waits.pop(self.own, None)
+        if event.error is not None:
+            return self._end_early(event.error)
+        if event.key == SURVEY:
+            self.progress.begin(event.value)
+            if self.config.results is not None:
+                self._activity = RESULTS
+                argument = {"file": self.config.results, "run": self.position.identity, **self._address()}
+                label = f"create {truncate(self.config.results, 150)}"
+                return [StartSetActivity(RESULTS, CREATE_RESULTS, argument, label)]
+        return self._fill()
+
+    # -- Batches --------------------------------------------------------------------------------
+
+    @property
+    def _batches(self) -> int:
+        """How many Batches may be in flight."""
+        limit = self.permits.limit
+        return min(limit, MAX_BATCHES, max(MIN_BATCHES, -(-limit // CALLS_OF_BATCH)))
+
+    def _fill(self) -> list[Any]:
+        """Start as many Batches as may run now; the end when there are no more."""
+        out: list[Any] = []
+        while self._may_start():
+            command = self._next_batch()
+            if command is None:
+                break
+            out.append(command)
+        return out + self._finish_if_done()
+
+    def _may_start(self) -> bool:
+        is_idle = self._is_paused or self._is_held or self.is_cancelling or self._activity is not None
+        if is_idle or not self.progress.has_pages or self._started >= self._most:
+            return False
+        return len(self.running) < self._batches
+
+    def _next_batch(self) -> StartBatch | None:
+        page = self.progress.page
+        if self._stops_for_calls(page):
+            return None
+        name, share = f"batch-{self.progress.cursor.page + 1}", max(1, self.permits.limit // self._batches)
+        if not self.permits.reserve(name, share):
+            return None
+        self.progress.take_page()
+        self._started += 1
+        self.running[name] = page.rows
+        label = f"rows {page.row:,} to {page.row + page.rows - 1:,}"
+        return StartBatch(name, label, self._batch_input(name, page, share))
+
+    def _stops_for_calls(self, page: SetPage) -> bool:
+        """Count the Calls of a page; True where the budget does not allow so many."""
+        calls = page.rows * len(self.setup.prepared.nodes)
+        refusal = self.budget.calls_refusal(calls) if self.budget.limits_calls else None
+        if refusal is None:
+            self.budget.count_calls(calls)
+            return False
+        self.progress.stop(CallError(BUDGET_SPENT, refusal))
+        return True
+
+    def _batch_input(self, name: str, page: SetPage, share: int) -> BatchInput:
+        setup, message, survey = self.setup, self.setup.message, self.progress.survey or {}
+        if self._repeated is None:
+            self._repeated = unpack_numbers(survey["repeated"])
+        per_child = self.config.instancesPerChild if "instancesPerChild" in self.config.model_fields_set else None
+        request = shared_request(setup.raw, message, share, per_child)
+        at = message.index
+        request["context"][at:at] = self._provided
+        below = {"permitKeeper": self.own if self.permits.is_keeper else self.permits.keeper, "keepsPermits": True}
+        position = self.position.child(self.own).model_copy(update={**below, "maxParallel": share})
+        source = SetSource(
+            source=message.source, index=at, type=message.type, kind=message.kind, id=message.id_field
+        )  # fmt: skip
+        return BatchInput(
+            request=request, position=position, capabilities=setup.capabilities,
+            approve=(setup.raw.get("config") or {}).get("approve"), lease=self.permits.lease(name),
+            set=source, dialect=survey["dialect"], page=page,
+            repeated=numbers_between(self._repeated, page.row, page.row + page.rows - 1),
+            results=self.config.results, run=self.position.identity,
+        )  # fmt: skip
+
+    def _batch_ended(self, event: ChildEnded, _now: str) -> list[Any]:
+        rows = self.running.pop(event.key, None)
+        if rows is None:
+            return []
+        for run in [run for run in self._waits if f"/{event.key}" in run]:
+            del self._waits[run]
+        report = event.report or {}
+        if "completed" in report:
+            self.progress.add(report)
+        elif event.error is not None and event.error.code != CANCELLED:
+            self.progress.stop(event.error)
+        elif not self.is_cancelling:
+            text = f"the Batch {event.key}, of {rows} rows, was stopped and reported nothing"
+            self.progress.stop(event.error or CallError(ENGINE_ERROR, text))
+        if report.get("spent"):
+            self.progress.stop(CallError(BUDGET_SPENT, str(report["spent"])))
+        return self._fill()
+
+    def _finish_if_done(self) -> list[Any]:
+        progress = self.progress
+        if self.in_flight or progress.survey is None or (progress.has_pages and not self.is_cancelling):
+            return []
+        self.finished = "cancelled" if self.is_cancelling else progress.status
+        return [Finish(self.finished)]
+
+    def _end_early(self, error: CallError) -> list[Any]:
+        if self.is_cancelling:
+            self.finished = "cancelled"
+        else:
+            self.failure, self.finished = error, "failed"
+        return [Finish(self.finished)]
+
+    # -- what comes from outside -----------------------------------------------------------------
+
+    def _pause(self, _event: PauseRequested, _now: str) -> list[Any]:
+        self._is_paused = True
+        return [SignalChildren(PAUSE)]
+
+    def _resume(self, _event: ResumeRequested, _now: str) -> list[Any]:
+        self._is_paused = False
+        return [SignalChildren(RESUME), *(self._fill() if self.progress.survey is not None else [])]
+
+    def _hold(self, _event: StartsHeld, _now: str) -> list[Any]:
+        self._is_held = True
+        return []
+
+    def _release(self, _event: StartsReleased, _now: str) -> list[Any]:
+        """Go on; where the state did not fit another run, in this one."""
+        self._is_held = False
+        if self.wants_new_run:
+            self._started = 0
+        return self._fill() if self.progress.survey is not None else []
+
+    def _cancel(self, _event: CancelRequested, _now: str) -> list[Any]:
+        self.is_cancelling = True
+        if self.progress.survey is not None:
+            self.note(f"cancelled: {self.progress.text()}")
+        if self.in_flight:
+            return list(self.approvals.close_all())
+        self.finished = "cancelled"
+        return [*self.approvals.close_all(), Finish(self.finished)]
+
+    def _provide(self, event: Provided, _now: str) -> list[Any]:
+        """A Message joins the global data of the Batches: of those that run, and of those to come."""
+        message = event.message
+        if message.instance is not None:
+            text = "a message for one row of a set is sent to the run that walks it"
+            return [Note(f"a message was refused: {text}, {self.own}/batch-…/…")]
+        self._provided.append(message.raw)
+        return [SignalChildren(PROVIDE, message.raw, has_payload=True)]
+
+    def on_record(self, record: TreeSignal, now: str) -> list[Any]:
+        """A file is waited for, or is so no more."""
+        if isinstance(record, FileWait):
+            self._waits.pop(record.workflowId, None)
+            if record.reason:
+                self._waits[record.workflowId] = record
+        return super().on_record(record, now)
+
+    def on_history_full(self, error: CallError, now: str) -> list[Any]:
+        """No more Batches; those that run end."""
+        self.progress.stop(error)
+        return [*self.approvals.close_all(), *self._finish_if_done()]
+
+    # -- decisions ---------------------------------------------------------------------------------
+
+    def check_decision(self, decision: Decision) -> None:
+        """Raise DecisionRefused for an edit: the rows that ran would have had another plan."""
+        if decision.decision == EDIT:
+            raise DecisionRefused("the plan of a set cannot be edited: reject it, and start another run")
+
+    def on_decided(self, effect: Decided, _now: str) -> list[Any]:
+        """The plan begins, or ends without having begun."""
+        if effect.decision.decision == APPROVE:
+            self.is_approved = True
+            return self._open()
+        self.finished = "rejected" if effect.decision.decision == REJECT else "failed"
+        return [Finish(self.finished)]
+
+    def on_granted(self, effect: Granted, _now: str) -> list[Any]:
+        """It makes no requests itself."""
+        return list(self.budget.settle(effect.key, None))
+
+    def on_refused(self, effect: BudgetRefused, now: str) -> list[Any]:
+        """It makes no requests itself."""
+        return []
+
+    # -- carrying over ---------------------------------------------------------------------------
+
+    def snapshot_fields(self) -> dict[str, Any]:
+        """The fields of ``SetState`` that a set fills."""
+        return {
+            "request": self.setup.raw, "position": self.position, "capabilities": self.setup.capabilities,
+            **self.progress.snapshot(), "provided": tuple(self._provided), "usage": self.usage.to_json(),
+            "notes": tuple(self.notes), "isApproved": self.is_approved, "isPaused": self._is_paused,
+        }  # fmt: skip
+
+    def restore(self, state: SetState) -> None:
+        """Take over what the run before carried over."""
+        self.restore_common(state.approvals, state.budget)
+        self.progress.restore(state)
+        self.usage.add(state.usage)
+        self.notes[:] = state.notes
+        self._provided, self._is_paused = list(state.provided), state.isPaused
+        self.is_approved = state.isApproved
+
+
+def _most_batches(results: str | None, *, is_cron: bool) -> int:
+    """How many Batches one run starts before it continues as new."""
+    if is_cron:
+        return BATCHES_OF_CRON
+    return BATCHES_WITH_RESULTS if results is None else BATCHES_PER_RUN
+
+
+_HANDLERS: Final[dict[type, Callable[[SetRun, Any, str], list[Any]]]] = {
+    Begin: SetRun._begin,  # noqa: SLF001 - the table of this class
+    SetActivityEnded: SetRun._activity_ended,  # noqa: SLF001
+    ChildEnded: SetRun._batch_ended,  # noqa: SLF001
+    Provided: SetRun._provide,  # noqa: SLF001
+    PauseRequested: SetRun._pause,  # noqa: SLF001
+    ResumeRequested: SetRun._resume,  # noqa: SLF001
+    StartsHeld: SetRun._hold,  # noqa: SLF001
+    StartsReleased: SetRun._release,  # noqa: SLF001
+    CancelRequested: SetRun._cancel,  # noqa: SLF001
+}

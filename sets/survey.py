@@ -1,0 +1,196 @@
+"""The survey of a set: one pass over the file that says how many rows it has, where its pages begin and which repeat.
+
+Laws of this file:
+
+* memory does not grow with the file but for the table of pages (about 30 bytes for 250 rows) and one bit per row. What
+  has to be compared, the hashes of all ids, is split by hash into parts that are compared one after another;
+* a page is recognised by a hash of its rows. So it does not matter which worker reads it, from which copy, or whether
+  the file has grown since; a page that is another one now is an error, never other data;
+* pages begin small, so that a small set is spread over several Batches, and soon have ``PAGE_ROWS`` rows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import islice
+from typing import IO, TYPE_CHECKING, Any, BinaryIO, Final, Self
+
+from acts.language.wire import SET_CHANGED, SET_INVALID, SET_TOO_LARGE
+from acts.tree.row_numbers import pack_numbers
+from acts.tree.set_records import SetPage
+from sets.row_reader import DIGEST_BYTES, Dialect, LineReader, Row, iterate_rows, read_dialect, row_id
+from sets.set_errors import SetError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+# Rows of a page: its Batch, with one child per row and three Calls each, has about 2,500 events of the server's 51,200
+PAGE_ROWS: Final = 250
+# The first pages have 25 rows, and every 8 pages 25 more: 1,000 rows make 20 pages
+_STEP_ROWS: Final = 25
+_STEP_PAGES: Final = 8
+# Bytes of a page: it is in the Batch's history twice, and the results of its rows come on top
+PAGE_BYTES: Final = 256 * 1024
+# The table of pages is recorded in the history of the run: 40,000 pages are 10,000,000 rows and 1.2 MB
+MAX_PAGES: Final = 40_000
+# Bytes of a file for each part of the ids: with rows of 50 bytes 500,000 ids, which take 50 MB while they are compared
+_PART_BYTES: Final = 25 * 1024 * 1024
+_MAX_PARTS: Final = 256
+_HASH_BYTES: Final = 12
+_NUMBER_BYTES: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What a set holds. A page is ``[bytes, rows, lines, hash]``; ``repeated`` has the numbers of repeated rows."""
+
+    total: int
+    dialect: Dialect
+    pages: tuple[tuple[int, int, int, str], ...]
+    repeated: tuple[int, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """``{total, dialect, pages, repeated}``, the repeated rows as a compressed bitmap."""
+        return {
+            "total": self.total, "dialect": self.dialect.to_json(), "pages": [list(page) for page in self.pages],
+            "repeated": pack_numbers(self.repeated, self.total),
+        }  # fmt: skip
+
+
+def survey(stream: BinaryIO, name: str, size: int, id_field: str | None, beat: Callable[[], None]) -> Survey:
+    """Read a file once. ``beat`` is called often; ``size`` is about how many bytes it has.
+
+    Raises:
+        SetError: the file cannot be used as a whole.
+    """
+    dialect = read_dialect(stream, name)
+    stream.seek(dialect.start)
+    lines = LineReader(stream)
+    pages: list[tuple[int, int, int, str]] = []
+    total = 0
+    with _Repeats(min(size // _PART_BYTES + 1, _MAX_PARTS)) as repeats:
+        page = _PageCounter()
+        for row in iterate_rows(lines, dialect, dialect.lines + 1):
+            if page.rows and not page.has_room(row, len(pages)):
+                pages.append(page.close())
+                _check_count(pages, name)
+                beat()
+            total += 1
+            page.add(row)
+            id_ = None if row.data is None or id_field is None else row_id(row.data, id_field, total)[0]
+            if id_ is not None:
+                repeats.add(id_, total)
+        if page.rows:
+            pages.append(page.close())
+        if not total:
+            raise SetError(SET_INVALID, f"{name} has no rows{' below its header' if dialect.columns else ''}")
+        if id_field is not None and dialect.columns and id_field not in dialect.columns:
+            text = f'{name} has no column "{id_field}", which is to be the id of a row; it has: '
+            raise SetError(SET_INVALID, text + ", ".join(dialect.columns)[:500])
+        return Survey(total, dialect, tuple(pages), tuple(sorted(repeats.find(beat))))
+
+
+def _check_count(pages: list[Any], name: str) -> None:
+    if len(pages) > MAX_PAGES:
+        text = f"{name} has more than {MAX_PAGES:,} pages of {PAGE_ROWS} rows or {PAGE_BYTES >> 10} KiB"
+        raise SetError(SET_TOO_LARGE, f"{text}: split it into several files, and run the plan for each")
+
+
+def rows_of_page(number: int) -> int:
+    """How many rows the page has at most that is the ``number``-th, from 0."""
+    return min(PAGE_ROWS, _STEP_ROWS * (1 + number // _STEP_PAGES))
+
+
+class _PageCounter:
+    """The page that is being read. Its hash is that of the digests of its rows, in order."""
+
+    def __init__(self) -> None:
+        self._reset()
+
+    def _reset(self) -> None:
+        self.bytes = self.rows = self.lines = 0
+        self._digests: list[bytes] = []
+
+    def has_room(self, row: Row, number: int) -> bool:
+        return self.rows < rows_of_page(number) and self.bytes + row.size <= PAGE_BYTES
+
+    def add(self, row: Row) -> None:
+        self.bytes, self.rows, self.lines = self.bytes + row.size, self.rows + 1, self.lines + row.lines
+        self._digests.append(row.digest)
+
+    def close(self) -> tuple[int, int, int, str]:
+        page = (self.bytes, self.rows, self.lines, page_hash(self._digests))
+        self._reset()
+        return page
+
+
+class _Repeats:
+    """Finds the rows whose id an earlier row has. Of several parts, each is kept in a file until it is compared."""
+
+    def __init__(self, parts: int) -> None:
+        self._parts = parts
+        self._files: list[IO[bytes]] = []
+        self._stack = ExitStack()
+        self._first: set[bytes] = set()
+        self._repeated: list[int] = []
+
+    def __enter__(self) -> Self:
+        if self._parts > 1:
+            for _ in range(self._parts):
+                self._files.append(self._stack.enter_context(tempfile.TemporaryFile()))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def add(self, id_: str, number: int) -> None:
+        digest = hashlib.blake2b(id_.encode(), digest_size=_HASH_BYTES).digest()
+        if self._files:
+            part = self._files[int.from_bytes(digest[:2], "big") % self._parts]
+            part.write(digest + number.to_bytes(_NUMBER_BYTES, "big"))
+        else:
+            self._compare(digest, number)
+
+    def _compare(self, digest: bytes, number: int) -> None:
+        if digest in self._first:
+            self._repeated.append(number)
+        else:
+            self._first.add(digest)
+
+    def find(self, beat: Callable[[], None]) -> list[int]:
+        for file in self._files:
+            self._first.clear()
+            for digest, number in _entries(file):
+                self._compare(digest, number)
+            beat()
+        return self._repeated
+
+
+def _entries(file: IO[bytes]) -> Iterator[tuple[bytes, int]]:
+    size = _HASH_BYTES + _NUMBER_BYTES
+    file.seek(0)
+    while block := file.read(size * 4096):
+        for at in range(0, len(block), size):
+            yield block[at : at + _HASH_BYTES], int.from_bytes(block[at + _HASH_BYTES : at + size], "big")
+
+
+def page_hash(digests: Iterable[bytes]) -> str:
+    """The hash of a page from the digests of its rows: 12 hex digits."""
+    return hashlib.blake2b(b"".join(digests), digest_size=DIGEST_BYTES).hexdigest()
+
+
+def read_page(stream: BinaryIO, dialect: Dialect, page: SetPage) -> list[Row]:
+    """The rows of a page, from a stream that is at its offset.
+
+    Raises:
+        SetError: what is there now is not the page of the survey.
+    """
+    rows = list(islice(iterate_rows(LineReader(stream), dialect, page.line), page.rows))
+    if page_hash(row.digest for row in rows) != page.hash:
+        last = page.line + page.lines - 1
+        text = f"it has changed since the run began: its lines {page.line:,} to {last:,} are not what they were"
+        raise SetError(SET_CHANGED, f"{text}; start another run, from a copy that nothing writes to")
+    return rows

@@ -1,0 +1,201 @@
+"""The results file: a line for each row, exactly once, wherever a writer dies and however often it comes again."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sets import results_file
+from sets.results_file import ResultsFile, append, create, find_results
+from sets.set_errors import SetError
+
+
+class Death(BaseException):
+    """The process ends here."""
+
+
+def lines(*rows: int, text: str = "") -> list[tuple[int, bytes]]:
+    return [(row, json.dumps({"id": str(row), "text": text}).encode()) for row in rows]
+
+
+def dying_at(count: int) -> Any:
+    """Dies at the ``count``-th point that an append reaches."""
+    seen = iter(range(count))
+
+    def fault(_point: str) -> None:
+        if next(seen, None) is None:
+            raise Death
+
+    return fault
+
+
+def forget() -> None:
+    """As in another process."""
+    results_file._read_before.clear()
+
+
+def ids(file: ResultsFile) -> list[str]:
+    text = Path(file.root, *file.steps).read_text("utf-8")
+    assert not text or text.endswith("\n")
+    return [json.loads(line)["id"] for line in text.splitlines()]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> ResultsFile:
+    """The file of a run that has just been created."""
+    found = find_results([tmp_path], "out.jsonl")
+    create(found, "run-1")
+    return found
+
+
+# Each step appends some rows and dies at a point, or (None) does not
+STEPS = st.lists(
+    st.tuples(st.lists(st.integers(1, 40), min_size=1, max_size=8, unique=True), st.none() | st.integers(0, 4)),
+    min_size=1, max_size=12,
+)  # fmt: skip
+
+
+@given(STEPS, st.integers(1, 60))
+@settings(max_examples=150, deadline=None)
+def test_every_row_has_one_line_whatever_dies_and_is_repeated(steps: list[Any], chunk: int) -> None:
+    with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(results_file, "_CHUNK", chunk)  # a write of several parts, each of which may be the last
+        patch.setattr(os, "fsync", lambda _: None)
+        found = find_results([Path(name)], "out.jsonl")
+        create(found, "run-1")
+        expected: dict[str, None] = {}
+        for rows, point in steps:
+            if point is not None:
+                with suppress(Death):  # it may not reach so many points
+                    append(found, "run-1", lines(*rows), dying_at(point))
+                forget()
+            append(found, "run-1", lines(*rows))
+            expected.update(dict.fromkeys(map(str, rows)))
+        assert sorted(ids(found)) == sorted(expected)
+
+
+def test_lines_stand_in_the_order_in_which_they_were_appended(file: ResultsFile) -> None:
+    append(file, "run-1", lines(3, 1))
+    append(file, "run-1", lines(2))
+    assert ids(file) == ["3", "1", "2"]
+
+
+def test_a_full_disk_changes_nothing_and_the_next_attempt_goes_on(
+    file: ResultsFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(file, "run-1", lines(1))
+    write, written = os.pwrite, 0
+
+    def full(descriptor: int, data: Any, offset: int) -> int:
+        nonlocal written
+        if written:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        written = write(descriptor, bytes(data)[:7], offset)
+        return written
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", full)
+        with pytest.raises(SetError, match="cannot be written: No space left on device") as error:
+            append(file, "run-1", lines(2))
+    assert error.value.type == "ResultsUnavailable"
+    assert ids(file) == ["1"]
+    append(file, "run-1", lines(2))
+    assert ids(file) == ["1", "2"]
+
+
+def test_a_file_that_exists_is_refused_unless_it_is_that_of_the_run(tmp_path: Path, file: ResultsFile) -> None:
+    append(file, "run-1", lines(1))
+    create(file, "run-1")  # an attempt that is repeated
+    assert ids(file) == ["1"]
+    with pytest.raises(SetError, match=r"exists already \(of another run\)"):
+        create(file, "run-2")
+    other = tmp_path / "other.jsonl"
+    other.write_text("precious\n")
+    with pytest.raises(SetError, match=r"'other\.jsonl' exists already, and"):
+        create(find_results([tmp_path], "other.jsonl"), "run-1")
+    assert other.read_text() == "precious\n"
+    assert sorted(p.name for p in tmp_path.iterdir()) == [".out.jsonl.acts", "other.jsonl", "out.jsonl"]
+
+
+def test_a_file_that_was_removed_is_free_for_another_run_and_not_for_the_one_that_it_was_of(
+    tmp_path: Path, file: ResultsFile
+) -> None:
+    append(file, "run-1", lines(1))
+    (tmp_path / "out.jsonl").unlink()
+    with pytest.raises(SetError) as gone:
+        append(file, "run-1", lines(2))
+    assert gone.value.type == "ResultsUnavailable"
+    create(file, "run-2")
+    append(file, "run-2", lines(1))
+    assert ids(file) == ["1"]
+    with pytest.raises(SetError, match="has become that of another run") as refused:
+        append(file, "run-1", lines(2))
+    assert refused.value.type == "ResultsRefused"
+
+
+def test_a_file_that_somebody_has_cut_is_waited_for(tmp_path: Path, file: ResultsFile) -> None:
+    append(file, "run-1", lines(1, 2))
+    whole = (tmp_path / "out.jsonl").read_bytes()
+    (tmp_path / "out.jsonl").write_bytes(whole[:5])
+    with pytest.raises(SetError, match=r"5 bytes, of .* that were written") as error:
+        append(file, "run-1", lines(3))
+    assert error.value.type == "ResultsUnavailable"
+    (tmp_path / "out.jsonl").write_bytes(whole)
+    append(file, "run-1", lines(3))
+    assert ids(file) == ["1", "2", "3"]
+
+
+@pytest.mark.parametrize("name", ["../out.jsonl", "/etc/out.jsonl", ".out.jsonl", "a\\b", "", "folder/"])
+def test_results_stay_in_their_folder(tmp_path: Path, name: str) -> None:
+    with pytest.raises(SetError) as error:
+        find_results([tmp_path], name)
+    assert error.value.type == "ResultsRefused"
+
+
+def test_a_link_in_place_of_the_file_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "out.jsonl").symlink_to(tmp_path / "victim")
+    with pytest.raises(SetError, match="outside the folders of ACTS_RESULTS"):
+        find_results([tmp_path / "results"], "out.jsonl")
+
+
+WRITER = """
+import sys
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from sets.results_file import append, find_results
+file = find_results([Path(sys.argv[1])], "out.jsonl")
+print("ready", flush=True)
+sys.stdin.readline()
+for n in range(50):
+    for again in range(2):
+        append(file, "run-1", [(100 * n + row, b'{"id": "%d"}' % (100 * n + row)) for row in range(1, 60)])
+"""
+
+
+def test_processes_that_write_the_same_rows_at_once_write_each_once(tmp_path: Path, file: ResultsFile) -> None:
+    writers = [
+        subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        for _ in range(3)
+    ]
+    for writer in writers:
+        assert writer.stdout is not None
+        writer.stdout.readline()
+    for writer in writers:
+        writer.communicate("go\n")
+        assert writer.returncode == 0
+    assert sorted(map(int, ids(file))) == [100 * n + row for n in range(50) for row in range(1, 60)]

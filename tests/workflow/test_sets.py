@@ -1,0 +1,260 @@
+"""A plan over a set: rows from a file, Batches, results in a file, and what goes wrong with each."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from temporalio.client import WorkflowFailureError
+from temporalio.exceptions import ApplicationError, CancelledError
+
+from tests.support import assert_eventually
+from tests.workflow.foreign import Foreign, call, ended, failure, of_type, phase, result_of_failed, status
+from tests.workflow.tools import ONCE, Gate, echo
+
+Json = Any
+
+
+async def weigh(call: dict[str, Json], tool: dict[str, Json], context: list[Json]) -> Json:
+    if call["value"] in ("x", 13):
+        raise ApplicationError("too heavy", type="heavy", non_retryable=True)
+    return call["value"]
+
+
+PLAN = (call("weigh", "†state.weight", value="†order.weight"), call("echo", "†state.end", value="†state.weight"))
+
+
+class Files:
+    """The files of one test, in the folder of the worker."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._name = uuid.uuid4().hex[:8]
+
+    def write(self, text: str | bytes, suffix: str = "jsonl") -> str:
+        name = f"{self._name}.{suffix}"
+        (self._folder / name).write_bytes(text if isinstance(text, bytes) else text.encode())
+        return name
+
+    def rows(self, count: int, *, first: int = 1) -> str:
+        return self.write("".join(json.dumps({"id": f"o{n}", "weight": n}) + "\n" for n in range(first, first + count)))
+
+    @property
+    def results(self) -> str:
+        return f"{self._name}.out.jsonl"
+
+    def path(self, name: str) -> Path:
+        return self._folder / name
+
+    def lines(self) -> list[dict[str, Json]]:
+        return [json.loads(line) for line in self.path(self.results).read_text("utf-8").splitlines()]
+
+
+@pytest.fixture
+def files(sets_folder: Path) -> Files:
+    return Files(sets_folder)
+
+
+def request(
+    foreign: Foreign, source: str, *calls: Json, id_field: str | None = "id", **config: Json
+) -> dict[str, Json]:
+    own = {"source": source} | ({} if id_field is None else {"id": id_field})
+    context = [foreign.tool("weigh", options=ONCE), {"type": "data", "kind": "order", "_instances": own}]
+    return foreign.request(*(calls or PLAN), context=context, **config)
+
+
+async def test_each_row_is_an_instance_and_has_a_line(foreign: Foreign, files: Files) -> None:
+    async with foreign.serving(weigh, echo):
+        handle = await foreign.start(request(foreign, files.rows(60), results=files.results, instancesPerChild=7))
+        result = await ended(handle)
+    assert (result["status"], result["instances"]) == (
+        "partial",
+        {"total": 60, "completed": 59, "failed": 1, "running": 0},
+    )
+    assert (result["failures"], result["results"]) == (["o13"], files.results)
+    assert [(e["instance"], e["call"], e["code"]) for e in result["errors"]] == [("o13", "1:weigh", "heavy")]
+    by_id = {line["id"]: line for line in files.lines()}
+    assert len(files.lines()) == len(by_id) == 60
+    assert by_id["o7"] == {"id": "o7", "status": "completed", "state": {"weight": 7, "end": 7}, "errors": []}
+    assert (by_id["o13"]["status"], by_id["o13"]["errors"][0]["message"]) == ("failed", "too heavy")
+    batches = await of_type(handle, "START_CHILD_WORKFLOW_EXECUTION_INITIATED")
+    assert [(e.workflow_type.name, e.workflow_id.rpartition("/")[2]) for e in batches] == [
+        ("Batch", "batch-1"), ("Batch", "batch-2"), ("Batch", "batch-3"),
+    ]  # fmt: skip
+    below = await of_type(
+        foreign.client.get_workflow_handle(f"{handle.id}/batch-3"), "START_CHILD_WORKFLOW_EXECUTION_INITIATED"
+    )
+    assert [e.workflow_id.rpartition("/")[2] for e in below] == ["o51", "o58"]
+
+
+async def test_a_bad_row_and_a_repeated_id_fail_alone_and_are_named_by_their_lines(
+    foreign: Foreign, files: Files
+) -> None:
+    rows = ['{"id": "a", "weight": 1}', "", "{", '{"id": "a", "weight": 2}', '{"weight": 3}', '{"id": 7, "weight": 4}']
+    huge = json.dumps({"id": "big", "text": "x" * 3_000_000})
+    source = files.write("\ufeff" + "\n".join([*rows, huge]))
+    async with foreign.serving(weigh, echo):
+        result = await ended(await foreign.start(request(foreign, source, results=files.results)))
+    assert result["instances"] == {"total": 6, "completed": 2, "failed": 4, "running": 0}
+    failed = {line["id"]: line["errors"][0] for line in files.lines() if line["status"] == "failed"}
+    assert {id_: error["code"] for id_, error in failed.items()} == {
+        "line 3": "badRow", "line 4": "duplicateId", "line 5": "badRow", "line 7": "badRow",
+    }  # fmt: skip
+    assert "not JSON" in failed["line 3"]["message"]
+    assert failed["line 4"]["message"] == f'line 4 of {source}: an earlier row has its id, "a"'
+    assert 'no field "id"' in failed["line 5"]["message"]
+    assert "at most 1,048,576" in failed["line 7"]["message"]
+    assert sorted(line["id"] for line in files.lines() if line["status"] == "completed") == ["7", "a"]
+
+
+async def test_csv_rows_are_named_by_their_numbers_and_a_batch_without_a_file_keeps_its_results(
+    foreign: Foreign, files: Files
+) -> None:
+    source = files.write("weight,name\n1,one\nx,two\n3,three\n4\n", "csv")
+    async with foreign.serving(weigh, echo):
+        handle = await foreign.start(request(foreign, source, id_field=None))
+        result = await ended(handle)
+    assert (result["instances"]["failed"], result["failures"]) == (2, ["line 5", "2"])
+    kept = await foreign.client.get_workflow_handle(f"{handle.id}/batch-1").result()
+    assert kept["instances"]["1"]["state"] == {"weight": "1", "end": "1"}
+    assert list(kept["instances"]) == ["line 5", "1", "2", "3"]
+
+
+@pytest.mark.parametrize(
+    ("text", "suffix", "type_", "message"),
+    [
+        (None, "jsonl", "SetNotFound", "there is no set"),
+        ("", "jsonl", "InvalidSet", "has no rows"),
+        ("id,weight\n", "csv", "InvalidSet", "has no rows below its header"),
+        ("weight\n1\n", "csv", "InvalidSet", 'has no column "id"'),
+        ("{}\n", "txt", "SetRefused", "neither JSON Lines nor CSV"),
+    ],
+)
+async def test_a_set_that_cannot_be_used_fails_the_run_at_once(
+    foreign: Foreign, files: Files, text: str | None, suffix: str, type_: str, message: str
+) -> None:  # fmt: skip
+    source = f"missing.{suffix}" if text is None else files.write(text, suffix)
+    error = await failure(await foreign.start(request(foreign, source, results=files.results)))
+    assert (error.type, message in error.message) == (type_, True), error.message
+    assert not files.path(files.results).exists()
+
+
+async def test_a_results_file_that_exists_is_not_touched(foreign: Foreign, files: Files) -> None:
+    files.path(files.results).write_text("precious\n")
+    error = await failure(await foreign.start(request(foreign, files.rows(2), results=files.results)))
+    assert (error.type, files.path(files.results).read_text()) == ("ResultsExist", "precious\n")
+
+
+async def test_a_set_that_is_no_template_or_for_an_agent_is_refused(foreign: Foreign, files: Files) -> None:
+    plan = call("weigh", "†state.weight", value="†order.weight", _instance="o1")
+    error = await failure(await foreign.start(request(foreign, files.rows(1), plan)))
+    assert (error.type, "is a template" in error.message) == ("InvalidRequest", True)
+    context = [{"type": "data", "kind": "order", "_instances": {"source": "a.jsonl"}}]
+    agent = await foreign.client.start_workflow(
+        "Agent", {"config": {"model": "scripted:none"}, "context": context}, id=f"{foreign.queue}/agent",
+        task_queue=foreign.engine,
+    )  # fmt: skip
+    error = await failure(agent)
+    assert (error.type, "_instances" in error.message) == ("InvalidRequest", True)
+
+
+async def test_a_set_that_changes_stops_the_run_and_it_says_how_far_it_came(foreign: Foreign, files: Files) -> None:
+    gate, source = Gate(), files.rows(150)
+    async with foreign.serving(gate.activity("weigh"), echo, max_concurrent_activities=200):
+        handle = await foreign.start(request(foreign, source, results=files.results, maxParallel=100))
+        await gate.reached(100)
+        files.rows(150, first=2)
+        gate.opened.set()
+        with pytest.raises(WorkflowFailureError) as failed:
+            await ended(handle)
+    cause = failed.value.cause
+    assert isinstance(cause, ApplicationError)
+    (result,) = cause.details
+    assert (cause.type, result["status"]) == ("SetChanged", "failed")
+    counts = result["instances"]
+    assert counts["completed"] == len(files.lines()) == 100
+    assert "it has changed since the run began: its lines 1" in cause.message
+    assert "100 of 150 rows have ended (100 completed, 0 failed), 50 did not run to their end" in cause.message
+
+
+async def test_a_cancelled_run_has_a_line_for_what_ran_and_says_how_far_it_came(foreign: Foreign, files: Files) -> None:
+    gate = Gate()
+    gate.opened.set()
+    async with foreign.serving(weigh, gate.activity("echo")):
+        handle = await foreign.start(request(foreign, files.rows(500), results=files.results))
+        await gate.reached(40)
+        gate.opened.clear()
+        await handle.cancel()
+        with pytest.raises(WorkflowFailureError) as failed:
+            await handle.result()
+    assert isinstance(failed.value.cause, CancelledError)
+    found = await status(handle)
+    counts = found["instances"]
+    lines = files.lines()
+    assert len({line["id"] for line in lines}) == len(lines) == counts["completed"] + counts["failed"] < 500
+    assert Counter(line["status"] for line in lines)["completed"] == counts["completed"]
+    assert (counts["total"], counts["running"]) == (500, 0)
+
+
+async def test_a_paused_run_starts_nothing_and_goes_on(foreign: Foreign, files: Files) -> None:
+    gate = Gate()
+    async with foreign.serving(weigh, gate.activity("echo")):
+        handle = await foreign.start(request(foreign, files.rows(60), results=files.results))
+        await gate.reached(25)
+        await handle.signal("pause")
+        found = await phase(handle, "paused")
+        assert found["instances"]["total"] == 60
+        gate.opened.set()
+        await handle.signal("resume")
+        result = await ended(handle)
+    assert (result["instances"]["completed"], len(files.lines())) == (59, 60)
+
+
+async def test_a_budget_of_calls_ends_the_run_between_two_batches(foreign: Foreign, files: Files) -> None:
+    async with foreign.serving(weigh, echo):
+        result = await ended(
+            await foreign.start(request(foreign, files.rows(100), results=files.results, budget={"calls": 120}))
+        )
+    assert (result["status"], result["instances"]["completed"], result["instances"]["failed"]) == ("partial", 49, 1)
+    assert result["errors"][0]["code"] == "BudgetExceeded"
+    assert "50 of 100 rows have ended (49 completed, 1 failed), 50 did not run" in result["errors"][0]["message"]
+
+
+async def test_the_plan_of_a_set_is_approved_once(foreign: Foreign, files: Files) -> None:
+    async with foreign.serving(weigh, echo):
+        handle = await foreign.start(request(foreign, files.rows(30), results=files.results, approve={"plan": True}))
+        await phase(handle, "awaiting")
+        assert not files.path(files.results).exists()
+        await handle.execute_update("decide", {"decision": "approve", "by": "Ada"})
+        result = await ended(handle)
+    assert (result["instances"]["completed"], [d["by"] for d in result["decisions"]]) == (29, ["Ada"])
+
+
+async def test_a_results_file_that_cannot_be_written_is_waited_for_and_status_says_so(
+    foreign: Foreign, files: Files
+) -> None:
+    gate = Gate()
+    async with foreign.serving(gate.activity("weigh"), echo):
+        handle = await foreign.start(request(foreign, files.rows(3), results=files.results))
+        await gate.reached(3)
+        away = files.path(files.results).rename(files.path("away"))
+        gate.opened.set()
+
+        async def waits() -> bool:
+            return any("waiting for a file" in note for note in (await status(handle)).get("notes", ()))
+
+        await assert_eventually(waits, why="a note of the file")
+        away.rename(files.path(files.results))
+        result = await ended(handle)
+    assert (result["instances"]["completed"], len(files.lines())) == (3, 3)
+
+
+async def test_a_set_in_which_every_row_fails_is_a_failed_plan(foreign: Foreign, files: Files) -> None:
+    source = files.write('{"id": "a", "weight": "x"}\n{"id": "b", "weight": 13}\n{"id": "c"}\n')
+    async with foreign.serving(weigh, echo):
+        result = await result_of_failed(await foreign.start(request(foreign, source)))
+    assert (result["status"], result["failures"]) == ("failed", ["a", "b", "c"])
