@@ -292,9 +292,6 @@ class RunMachine:
         self.queue_watch.record_check(event.has_workers, now)
         return []
 
-    def _history_full(self, event: HistoryFull, now: str) -> list[Any]:
-        return self.on_history_full(CallError(LIMIT_EXCEEDED, event.reason), now)
-
     def _timer_fired(self, event: TimerFired, now: str) -> list[Any]:
         if self.recovery.has_timer(event.name):
             return self.recovery.on_timer(event.name)
@@ -386,7 +383,7 @@ def add_note(notes: list[str], text: str) -> None:
 _SHARED: Final[dict[type, Callable[[RunMachine, Any, str], list[Any]]]] = {
     DecisionReceived: RunMachine._decision_received,  # noqa: SLF001 - the table of this class
     TimerFired: RunMachine._timer_fired,  # noqa: SLF001
-    HistoryFull: RunMachine._history_full,  # noqa: SLF001
+    HistoryFull: lambda run, event, now: run.on_history_full(CallError(LIMIT_EXCEEDED, event.reason), now),
     ChildStarted: RunMachine._child_started,  # noqa: SLF001
     ChildEnded: RunMachine._child_ended,  # noqa: SLF001
     QueuesChecked: RunMachine._queues_checked,  # noqa: SLF001
