@@ -33,10 +33,10 @@ ALLOWED: dict[str, set[str]] = {
     "sets": {"acts.language", "acts.tree", "delegates"},
     "cli": {"cli.entries", "cli.commands", "cli.runs", "cli.text", "acts.language"},
     "cli.entries": {"cli", "cli.commands", "cli.runs", "cli.text", "acts.language"},
-    "cli.commands": {"activities", "cli", "cli.dev", "cli.render", "cli.runs", "cli.text", "sets", *_ACTS},
+    "cli.commands": {"activities", "cli", "cli.dev", "cli.render", "cli.runs", "cli.text", *_ACTS},
     "cli.render": {"cli", "cli.runs", *_ACTS},
     "cli.runs": {"cli", "cli.dev", "cli.text", "connection", *_ACTS},
-    "cli.text": {"cli", "activities", *_ACTS},
+    "cli.text": {"cli", "activities", "sets", *_ACTS},
     "cli.dev": {"cli", "cli.runs", "cli.text", "acts.tree", "activities", "worker", "worker_runtime"},
     "worker_runtime": {"acts.language"},
     "worker": {
