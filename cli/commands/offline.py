@@ -15,6 +15,7 @@ from acts.language.values import Json
 from cli.command_errors import EXIT_DONE, EXIT_WRONG_INPUT, CommandError, command_error, message
 from cli.console import clean, console, count_text, print_blocks, print_json, print_out
 from cli.text.inputs import add_inputs
+from cli.text.local_set import describe_set
 from cli.text.preflight import Preflight, missing_tools_error, run_preflight
 from cli.text.problems import problem_blocks, problems_from_json
 from cli.text.source_text import STDIN, SourceText, read_source
@@ -63,6 +64,8 @@ def simulate(file: str, inputs: Sequence[str], *, as_json: bool, durations: Dura
     new = [p for p in problems_from_json(simulation["problems"]) if (p.code, p.pointer) not in listed]
     print_blocks(problem_blocks([*preflight.problems, *new], source))
     print_simulation(simulation)
+    if "set" in simulation:
+        console().print(describe_set(simulation["set"]["source"]), style="yellow")
     return code
 
 
@@ -143,6 +146,8 @@ def _summary(preflight: Preflight) -> str:
     if preflight.agent and request is not None:
         calls = [f"{parts[0]} to be shown to it"] if preflight.calls else []
         parts = ["a task for an agent", clean(f"model {request.config.model}", 100), *calls]
+    elif request is not None and request.set is not None:
+        parts.append(clean(f"for each row of {request.set.source}", 200))
     elif request is not None and request.instances():
         parts.append(count_text(len(request.instances()), "instance"))
     warnings = len(preflight.problems)

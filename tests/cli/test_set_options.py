@@ -13,6 +13,7 @@ from acts.views.set_counts import named_instances, set_counts
 from cli.command_errors import CommandError
 from cli.render import set_progress_view
 from cli.render.set_progress_view import SetLog, SetRate, duration_text, outcome_lines, set_bar, set_facts
+from cli.text.local_set import describe_set
 from cli.text.set_input import add_set, names_set
 
 Json = Any
@@ -148,3 +149,12 @@ def test_counts_are_told_from_instances_of_any_name() -> None:
 @pytest.mark.parametrize(("seconds", "text"), [(40, "40 s"), (600, "10 min"), (12_000, "3 h 20 min")])
 def test_durations_read_well(seconds: float, text: str) -> None:
     assert duration_text(seconds) == text
+
+
+def test_a_simulation_says_how_many_rows_there_are_where_the_file_is_here(tmp_path: Path) -> None:
+    file = tmp_path / "orders.csv"
+    file.write_text("id\n1\n2\n")
+    assert describe_set(str(file)).endswith("orders.csv, which has 2")
+    file.write_text("id\n")
+    assert "cannot be read here: orders.csv has no rows" in describe_set(str(file))
+    assert describe_set("https://host/orders.csv").endswith("how many there are is not known here")

@@ -38,7 +38,7 @@ ALLOWED: dict[str, set[str]] = {
     "cli.entries": {"cli", "cli.commands", "cli.runs", "cli.text", "acts.language"},
     "cli.commands": {
         *("activities", "cli", "cli.dev", "cli.doctor", "cli.render", "cli.runs", "cli.testing", "cli.text"),
-        *("connection", "sets", *_ACTS),
+        *("connection", *_ACTS),
     },
     "cli.doctor": {
         "activities",
@@ -53,7 +53,7 @@ ALLOWED: dict[str, set[str]] = {
     "cli.runs": {"cli", "cli.dev", "cli.text", "connection", "telemetry", "worker", *_ACTS},
     "cli.starter": set(),
     "cli.testing": {"cli", "cli.render", "cli.text", *_ACTS},
-    "cli.text": {"cli", "activities", *_ACTS},
+    "cli.text": {"cli", "activities", "sets", *_ACTS},
     "cli.dev": {
         *("cli", "cli.runs", "cli.text", "acts.language", "acts.tree", "activities", "telemetry", "worker"),
         *("worker_runtime", "worker_settings"),

@@ -258,3 +258,16 @@ async def test_a_set_in_which_every_row_fails_is_a_failed_plan(foreign: Foreign,
     async with foreign.serving(weigh, echo):
         result = await result_of_failed(await foreign.start(request(foreign, source)))
     assert (result["status"], result["failures"]) == ("failed", ["a", "b", "c"])
+
+
+async def test_a_run_over_many_batches_continues_as_new_between_them(
+    foreign: Foreign, files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("acts.machines.set_run.BATCHES_PER_RUN", 2)
+    async with foreign.serving(weigh, echo):
+        handle = await foreign.start(request(foreign, files.rows(110), results=files.results, budget={"calls": 500}))
+        result = await ended(handle)
+    assert (result["instances"]["completed"], result["failures"], len(files.lines())) == (109, ["o13"], 110)
+    first = handle.result_run_id
+    runs = [r async for r in foreign.client.list_workflows(f"WorkflowId = '{handle.id}'")]
+    assert (first is not None, len(runs)) == (True, 3)
