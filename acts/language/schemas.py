@@ -82,7 +82,7 @@ class Checker:
         compiled = self._compiled()
         large = _find_large_parts(value) if memo is not None and compiled.is_flat and not self._names else {}
         if memo is not None and large:
-            return self._defects_by_property(compiled, value, large, meter, memo, checking)
+            return self._defects_by_property(compiled, value, large, meter, memo, checking, is_resolved=True)
         return self._judge(compiled, value, meter, checking)
 
     def open_defects(self, planned: Json, meter: WorkMeter | None = None) -> list[Defect]:
@@ -100,7 +100,7 @@ class Checker:
             compiled = self._compiled()
             large = _find_large_parts(value) if compiled.is_flat else {}
             if large:
-                return self._defects_by_property(compiled, value, large, meter, memo, checking)
+                return self._defects_by_property(compiled, value, large, meter, memo, checking, is_resolved=False)
         unknown: set[int] = set()
         _add_unknown_containers(value, unknown)
         return self._partial_defects(value, unknown, meter, checking)
@@ -135,7 +135,7 @@ class Checker:
 
     def _defects_by_property(
         self, compiled: CompiledSchema, value: dict[str, Json], large: dict[str, Json], meter: WorkMeter | None,
-        memo: CheckMemo, checking: WorkMeter | None,
+        memo: CheckMemo, checking: WorkMeter | None, *, is_resolved: bool,
     ) -> list[Defect]:  # fmt: skip
         """The defects of an object whose ``large`` properties are each checked once, however many Calls have them."""
         small = {key: UNKNOWN if key in large else part for key, part in value.items()}
@@ -149,19 +149,19 @@ class Checker:
             check = (self._key, key, id(part))
             found = memo.find(check, part)
             if found is None:
-                found = memo.remember(check, part, self._defects_of_part(compiled, key, part, meter, checking))
+                unknown = set()
+                if not is_resolved:  # else each Call would look through all of it for nothing
+                    _add_unknown_containers(part, unknown)
+                own = self._property_check(compiled, key)
+                found = memo.remember(check, part, own._partial_defects(part, unknown, meter, checking))  # noqa: SLF001
             defects += [((key, *at), text) for at, text in found]
         return defects[:MAX_DEFECTS]
 
-    def _defects_of_part(
-        self, compiled: CompiledSchema, key: str, part: Json, meter: WorkMeter | None, checking: WorkMeter | None
-    ) -> list[Defect]:
-        check = compiled.property_checks.get(key)
+    def _property_check(self, compiled: CompiledSchema, key: str) -> Checker:
+        check: Checker | None = compiled.property_checks.get(key)
         if check is None:
             check = compiled.property_checks[key] = self._check_of(compiled, key)
-        inside: set[int] = set()
-        _add_unknown_containers(part, inside)
-        return check._partial_defects(part, inside, meter, checking)  # noqa: SLF001 - of this class
+        return check
 
     def _check_of(self, compiled: CompiledSchema, key: str) -> Checker:
         """The check of one property: by a schema of its own, where that is not much more than the property's."""
