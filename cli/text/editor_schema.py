@@ -39,7 +39,8 @@ _SETTINGS: Final = {
     "approve": "What a human confirms before it happens.",
     "budget": "Limits of the whole run; reaching one ends it.",
     "maxParallel": "How many calls run at once (default 100, at most 2000).",
-    "instancesPerChild": "How many instances one child workflow executes (default 1).",
+    "instancesPerChild": "How many instances one child workflow executes (default 1; of a set 25).",
+    "results": "The file that takes a line for each row of a set, in a folder of ACTS_RESULTS.",
     "missing": '"fail" (default), or "wait" for a message that is provided from outside.',
     "stream": "Whether an agent's calls start while the planner still writes. Default: true.",
     "resolve": 'When delegates are loaded: "runtime" (default) or "upfront".',
@@ -174,6 +175,21 @@ def _instruction(type_: str, first: str, second: str) -> Schema:
     return _object("An instruction for the planner; it is never filtered out.", properties, **condition)
 
 
+def _set() -> Schema:
+    source = "A JSON Lines or CSV file (also .gz) in a folder of ACTS_DATA, or a URL of an allowed host."
+    id_ = "The field of a row that is the id of its instance; without it, the number of the row."
+    return {
+        "type": "object",
+        "description": "Each row of a file is the data of one instance.",
+        "properties": {
+            "source": {"type": "string", "minLength": 1, "description": source},
+            "id": {"type": "string", "minLength": 1, "description": id_},
+        },
+        "required": ["source"],
+        "additionalProperties": False,
+    }
+
+
 def _data(type_: str) -> Schema:
     """A data-like message, wrapped or inline: any other key is part of its payload."""
     kind = f"Read as †kind.…; the default is {type_}."
@@ -186,6 +202,7 @@ def _data(type_: str) -> Schema:
         "schema": {**_ref("Schema"), "description": "The schema of the payload."},
         "description": {"description": "What this is; for the planner."},
         "_instance": {"type": ["string", "null"], "minLength": 1, "description": instance},
+        "_instances": _set(),
         "_outputMethod": {"enum": list(METHODS)},
         "_outputPath": {"type": ["string", "null"]},
     }
