@@ -51,7 +51,7 @@ class BatchWorkflow(RunWorkflow):
         if setup is None:
             return await _write_lines(own, page)
         run = BatchRun(
-            workflow.info().workflow_id, setup, partial(identify, own.position.identity), forecast_plan, page
+            workflow.info().workflow_id, setup, partial(identify, own.position.identity, None), forecast_plan, page
         )
         try:
             actions = await self.drive(run, PlanView(run), _cannot_carry, {})
