@@ -3,7 +3,7 @@
 The command line only: what a command does is imported when it runs.
 """
 
-# ruff: noqa: FBT002, PLR0913, PLR0917 - a flag of the command line is a bool with a default, and there are many
+# ruff: noqa: FBT002 - a flag of the command line is a bool with a default
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from cli.program import ExitCode, command
 
 
 @command
-def retry(
+def retry(  # noqa: PLR0913, PLR0917 - each is an option of the command
     run: Run, edit: Mended = None, only_failed: OnlyFailed = False, results: RetryResults = None, run_id: RunId = None,
     new_id: NewId = None, watch: Watch = False, as_json: AsJson = False, detach: Detach = False,
 ) -> ExitCode:  # fmt: skip
