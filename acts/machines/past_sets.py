@@ -24,23 +24,25 @@ def resumed_set(resume: Resume, past: PastRun, message: SetData) -> ResumedSet:
     Raises:
         InvalidRequest: that one is over no set, or nobody knows which of its rows completed.
     """
-    known, name = past.set, past.workflowId
-    if known is None and past.prompt:
+    earlier, name = past.set, past.workflowId
+    if earlier is None and past.prompt:
         raise _refusal(f"{name} was not a run over a set, and this request names one", "resume it without the set")
-    if known is None:
+    if earlier is None:
         text = f"{name} ended before it began, so it says nothing of its rows"
         raise _refusal(text, "name the run that it was to resume, or start the plan without config.resume")
-    if known.results is None:
+    if earlier.results is None:
         text = f"{name} had no results file (config.results), so nobody knows which of its rows completed"
         hint = "start the plan without config.resume, from a file of the rows that are to run"
         raise _refusal(text, hint)
-    if known.id != message.id_field:
-        own, other = (f'the field "{id_}"' if id_ else "the number of the row" for id_ in (message.id_field, known.id))
+    if earlier.id != message.id_field:
+        own, other = (
+            f'the field "{id_}"' if id_ else "the number of the row" for id_ in (message.id_field, earlier.id)
+        )
         raise _refusal(f"the id of a row is {own} here, and was {other} in {name}", "rows are recognised by their ids")
     source: dict[str, Any] = {"workflowId": name, "runId": past.runId, "keep": "completed"}
     source["ids"] = "same" if resume.keeps_ids else "new"
     source |= {"only": resume.only} if resume.only is not None else {}
-    return ResumedSet(source=source, results=known.results, identity=known.identity if resume.keeps_ids else None)
+    return ResumedSet(source=source, results=earlier.results, identity=earlier.identity if resume.keeps_ids else None)
 
 
 def refuse_set(past: PastRun) -> None:
@@ -72,11 +74,13 @@ def read_set_facts(run: SetRun, run_id: str, events: int) -> PastRun:
     resumed, results = run.setup.resumed, run.config.results
     files = () if resumed is None else resumed.results
     identity = run.position.identity if resumed is None else resumed.identity or run.position.identity
-    known = files if results is not None or run.progress.survey is None else None
+    own: tuple[PastResults, ...] | None = files
     if run.has_results and results is not None:
-        known = (*files, PastResults(file=results, run=run.position.identity))
-    own = PastSet(identity=identity, id=run.setup.message.id_field, results=known)
-    return PastRun(workflowId=run.own, runId=run_id, events=events, provided=tuple(run.provided), set=own)
+        own = (*files, PastResults(file=results, run=run.position.identity))
+    elif results is None and run.progress.survey is not None:
+        own = None  # its rows have run, and no file says what they came to
+    facts = PastSet(identity=identity, id=run.setup.message.id_field, results=own)
+    return PastRun(workflowId=run.own, runId=run_id, events=events, provided=tuple(run.provided), set=facts)
 
 
 def report_resumed(run: SetRun) -> dict[str, Any]:
