@@ -42,8 +42,14 @@ class UndecryptablePayload(CodecError):
 
 
 def is_encrypted(payload: Payload) -> bool:
-    """True for a payload that some codec of ours wrote."""
-    return payload.metadata.get("encoding") == ENCODING
+    """True for a payload that some codec of ours wrote; what others call encrypted is not ours to wait for."""
+    metadata = payload.metadata
+    return (
+        metadata.get("encoding") == ENCODING
+        and metadata.get(CIPHER_KEY) == CIPHER
+        and bool(metadata.get(KEY_ID))
+        and len(payload.data) >= NONCE_BYTES + TAG_BYTES
+    )
 
 
 def _key_id(payload: Payload) -> str:

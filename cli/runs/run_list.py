@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from acts.language.wire import AGENT, BACKGROUND, DELEGATE, INSTANCE, PLAN
+from acts.language.wire import AGENT, BACKGROUND, BATCH, DELEGATE, INSTANCE, PLAN
 from acts.tree.search_attributes import COST, MODEL, PHASE, TOOLS, WAITING
 from cli.command_errors import CommandError, command_error
 from cli.runs import server
@@ -20,7 +20,7 @@ from cli.runs import server
 if TYPE_CHECKING:
     from temporalio.client import Client, WorkflowExecution
 
-ALL_TYPES: Final = (PLAN, AGENT, DELEGATE, INSTANCE, BACKGROUND)
+ALL_TYPES: Final = (PLAN, AGENT, DELEGATE, BATCH, INSTANCE, BACKGROUND)
 # What a root may be; a detached run lives on without its parent
 ROOT_TYPES: Final = (PLAN, AGENT)
 # How the server calls the ends of a run, in our words

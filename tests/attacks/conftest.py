@@ -9,10 +9,10 @@ import pytest
 
 from tests.attacks.tree import Saved, Spy
 from tests.workflow.agents import Agents
-from tests.workflow.conftest import delegates_folder, engine, foreign, plain_client
+from tests.workflow.conftest import delegates_folder, engine, foreign, plain_client, sets_folder
 from tests.workflow.foreign import Foreign
 
-__all__ = ["delegates_folder", "engine", "foreign", "plain_client"]
+__all__ = ["delegates_folder", "engine", "foreign", "plain_client", "sets_folder"]
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ import pytest
 
 from cli.dev.temporal_server import DevServer, dev_server
 from tests.browser import webui
-from tests.workflow.conftest import delegates_folder, engine, foreign, plain_client
+from tests.workflow.conftest import delegates_folder, engine, foreign, plain_client, sets_folder
 
-__all__ = ["delegates_folder", "engine", "foreign", "plain_client"]
+__all__ = ["delegates_folder", "engine", "foreign", "plain_client", "sets_folder"]
 
 
 @pytest.fixture(scope="session")

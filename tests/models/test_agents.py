@@ -10,7 +10,7 @@ import pytest
 
 from tests.models.rawserver import RawServer, Reply
 from tests.models.support import APIS, Api
-from tests.workflow.conftest import delegates_folder, engine, foreign, plain_client  # noqa: F401 - fixtures
+from tests.workflow.conftest import delegates_folder, engine, foreign, plain_client, sets_folder  # noqa: F401 - fixtures
 from tests.workflow.foreign import Foreign, call, ended, failure, tool
 
 Json = Any

@@ -17,7 +17,7 @@ from activities import patience
 from cli.dev.temporal_server import DevServer
 from tests.models.rawserver import RawServer, Reply, chat
 from tests.support import assert_eventually
-from tests.workflow.conftest import delegates_folder, engine, engine_on, foreign, plain_client  # noqa: F401 - fixtures
+from tests.workflow.conftest import delegates_folder, engine, engine_on, foreign, plain_client, sets_folder  # noqa: F401 - fixtures
 from tests.workflow.foreign import Foreign, call, ended, events, failure, status
 
 Json = Any

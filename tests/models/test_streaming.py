@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.models.rawserver import RawServer, Reply, chat
-from tests.workflow.conftest import delegates_folder, engine, foreign, plain_client  # noqa: F401 - fixtures
+from tests.workflow.conftest import delegates_folder, engine, foreign, plain_client, sets_folder  # noqa: F401 - fixtures
 from tests.workflow.foreign import Foreign, call, ended, states
 
 Json = Any

@@ -995,4 +995,4 @@ async def test_histories_with_decisions_replay_under_any_hash_seed(
                 files.append(tmp_path / f"{scenario.__name__}-{number}.json")
                 files[-1].write_text((await handle.fetch_history()).to_json(), "utf-8")
     for seed in range(3):
-        assert await replayed(seed, *files) == dict.fromkeys(f.name for f in files)
+        assert await replayed(seed, *files) == dict.fromkeys(map(str, files))

@@ -17,6 +17,7 @@ from acts.tree.set_records import SetState
 from acts.views.set_view import SetView
 from workflows.runtime import results
 from workflows.runtime.past_runs import read_past
+from workflows.runtime.payload_limits import decide_storage, share_storage
 from workflows.runtime.payloads import decode_or_none, decode_record, decode_request, record_type
 from workflows.runtime.startup import complete_position, prepare_request
 
@@ -62,9 +63,10 @@ async def _setup(value: RawValue, state: SetState | None) -> SetSetup:
         InvalidRequest: with every problem of the Request. ApplicationError: the run that it names cannot be resumed.
     """
     if state is not None:
-        raw, capabilities, position = state.request, state.capabilities, state.position
+        raw, capabilities, position = state.request, state.capabilities, share_storage(state.position)
         parsed = read_request(raw)
     else:
+        decide_storage()
         position = await complete_position(TreePosition(), value)
         raw, parsed, capabilities = await prepare_request(decode_request(value), position)
     prepared = validate_parsed(parsed, capabilities.tools, capabilities.served)
