@@ -1,13 +1,15 @@
 """The activities of a set. Each takes and returns one JSON value, and does its work in a thread beside a heartbeat.
 
-    acts.surveySet      {"source", "id"?} → {total, dialect, pages, repeated}
-    acts.readPage       {"source", "id"?, "dialect", "page", "repeated"}
+    acts.surveySet      {"source", "id"?, "past"?} → {total, dialect, pages, repeated, skipped?, takenOver?, leftOut?}
+    acts.readPage       {"source", "id"?, "dialect", "page", "repeated", "skipped"?}
                         → {"rows": [[number, id, data]], "bad": [[number, line, code, message]]}
     acts.createResults  {"file", "run"} → {}
     acts.appendResults  {"file", "run", "lines": [[number, line]]} → {"written": count}
 
 Beside that, each has ``root`` and ``token``: the run that is told while a file cannot be read or written. That is
-waited for between two attempts, so it takes no slot of a worker; all other failures are final.
+waited for between two attempts, so it takes no slot of a worker; all other failures are final. ``past`` is
+``{run, files: [{file, run}], only?}``: the earlier run that a run resumes, and the results files with what its rows
+have come to.
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ from acts.language.wire import (
     FILE_WAIT,
     NON_RETRYABLE_TYPES,
     READ_PAGE,
+    RESUME_REFUSED,
     SET_CHANGED,
     SET_UNAVAILABLE,
     SURVEY_SET,
@@ -43,6 +46,8 @@ from acts.language.wire import (
 from acts.tree.instance_payload import TYPE_KEY
 from acts.tree.set_records import FileWait, SetPage
 from sets import results_file
+from sets.past_results import PastFile
+from sets.row_ids import PastRows, RowSelection
 from sets.row_reader import Dialect, row_id
 from sets.set_errors import SetError
 from sets.set_files import open_set
@@ -78,10 +83,20 @@ class SetActivities:
         """How many rows a set has, and where its pages begin."""
         with open_set(request["source"], self._sources, self._download, is_fresh=True) as opened:
             before = _mark(opened.stream)
-            found = survey(opened.stream, opened.name, opened.size, request.get("id"), lambda: None)
+            past = self._past_rows(request.get("past"))
+            found = survey(opened.stream, opened.name, opened.size, request.get("id"), lambda: None, past)
             if not opened.is_copy and _mark(opened.stream) != before:
                 raise SetError(SET_UNAVAILABLE, f"{opened.name} was written to while its rows were counted")
             return found.to_json()
+
+    def _past_rows(self, past: dict[str, Any] | None) -> PastRows | None:
+        if past is None:
+            return None
+        files = [
+            PastFile(results_file.find_results(self._sources.results, item["file"]), item["run"])
+            for item in past["files"]
+        ]
+        return PastRows(files, RowSelection(past["run"], only_failed=past.get("only") == "failed"))
 
     def read_page(self, request: dict[str, Any]) -> dict[str, Any]:
         """The rows of a page. A copy of another place that has become stale is made again, once."""
@@ -97,7 +112,9 @@ class SetActivities:
         with open_set(request["source"], self._sources, self._download, is_fresh=is_fresh) as opened:
             opened.stream.seek(page.offset)
             rows = read_page(opened.stream, Dialect.from_json(request["dialect"]), page)
-        return _sort_rows(rows, page.row, request.get("id"), frozenset(request["repeated"]))
+        skipped = frozenset(request.get("skipped", ()))
+        numbered = [(number, row) for number, row in enumerate(rows, page.row) if number not in skipped]
+        return _sort_rows(numbered, request.get("id"), frozenset(request["repeated"]))
 
     def create_results(self, request: dict[str, Any]) -> dict[str, Any]:
         """Create the results file of a run."""
@@ -116,11 +133,11 @@ def _mark(stream: Any) -> tuple[int, int]:
     return status.st_size, status.st_mtime_ns
 
 
-def _sort_rows(rows: list[Row], first: int, id_field: str | None, repeated: frozenset[int]) -> dict[str, Any]:
+def _sort_rows(rows: list[tuple[int, Row]], id_field: str | None, repeated: frozenset[int]) -> dict[str, Any]:
     """The rows that run, and those that cannot."""
     good: list[list[Any]] = []
     bad: list[list[Any]] = []
-    for number, row in enumerate(rows, first):
+    for number, row in rows:
         if row.data is None:
             bad.append([number, row.line, row.code, row.message])
             continue
@@ -154,7 +171,7 @@ def _activity(name: str, work: Callable[[dict[str, Any]], dict[str, Any]]) -> Ca
 
 async def _failure(error: SetError, request: dict[str, Any]) -> ApplicationError:
     """The failure of an attempt; the root is told of one that is followed by another."""
-    if error.type in NON_RETRYABLE_TYPES:
+    if error.type in (*NON_RETRYABLE_TYPES, RESUME_REFUSED):
         return ApplicationError(error.message, type=error.type, non_retryable=True)
     seconds = min(_LONGEST_WAIT, _FIRST_WAIT * 2 ** min(activity.info().attempt - 1, 10))
     next_try = (datetime.now(UTC) + timedelta(seconds=seconds)).isoformat(timespec="seconds")

@@ -98,7 +98,11 @@ Mended = Annotated[
 FromCall = Annotated[
     str, typer.Option("--from", metavar="CALL", help="The first call that runs anew, like 7:charge; plan order counts.")
 ]
-OnlyFailed = Annotated[bool, typer.Option("--only-failed", help="Of a batch: the instances that failed, no others.")]
+OnlyFailed = Annotated[bool, typer.Option("--only-failed", help="Of a batch or set: what failed, no others.")]
+RetryResults = Annotated[
+    str | None,
+    typer.Option("--results", metavar="FILE", help="Of a set: the file for the results (default: out.2.jsonl)."),
+]
 HistoryOrRun = Annotated[
     str, typer.Argument(metavar="ID|FILE", help="A run, or a history as `temporal workflow show -o json` prints it.")
 ]

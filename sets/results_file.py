@@ -33,7 +33,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from acts.language.wire import RESULTS_EXIST, RESULTS_REFUSED, RESULTS_UNAVAILABLE
+from acts.language.wire import RESULTS_EXIST, RESULTS_REFUSED, RESULTS_UNAVAILABLE, RESUME_REFUSED
 from sets.folder_paths import check_name, kind_of_file, open_parent, resolve_below
 from sets.set_errors import SetError, quote
 from sets.set_sources import RESULTS
@@ -166,6 +166,34 @@ def append(
             os.close(results)
 
 
+def confirmed_end(file: ResultsFile, run: str) -> int | None:
+    """How many bytes of the file the journal of a run confirms; None: there is no journal.
+
+    Raises:
+        SetError: the journal is that of another run, or cannot be read now.
+    """
+    try:
+        with _locks[_lock_key(file)], open_parent(file.root, file.steps) as parent:
+            journal = os.open(file.journal, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=parent)
+            try:
+                state = _read_journal(journal, run)
+            finally:
+                os.close(journal)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        text = f"the journal of the results file {quote(file.label)} cannot be read: {error.strerror or error}"
+        raise SetError(RESULTS_UNAVAILABLE, text) from error
+    if state.run != run:
+        text = f"the results file {quote(file.label)} of the earlier run has become that of another run"
+        raise SetError(RESUME_REFUSED, f"{text}: put the file of that run back, with its hidden file {file.journal}")
+    return state.end
+
+
+def _lock_key(file: ResultsFile) -> str:
+    return f"{file.root}/{'/'.join(file.steps)}"
+
+
 def _write(results: int, journal: int, state: _Journal, new: dict[int, bytes], reach: Callable[[str], None]) -> None:
     data = b"".join(line + b"\n" for line in new.values())
     end = state.end + len(data)
@@ -212,7 +240,7 @@ def _ranges(rows: Iterable[int]) -> list[list[int]]:
 def _locked(file: ResultsFile, more_flags: int = 0) -> Iterator[tuple[int, int]]:
     """The folder and the journal, locked against all other threads and processes."""
     try:
-        with _locks[f"{file.root}/{'/'.join(file.steps)}"], open_parent(file.root, file.steps) as parent:
+        with _locks[_lock_key(file)], open_parent(file.root, file.steps) as parent:
             while True:
                 journal = os.open(file.journal, _FLAGS | more_flags, 0o644, dir_fd=parent)
                 try:

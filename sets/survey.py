@@ -12,20 +12,21 @@ Laws of this file:
 from __future__ import annotations
 
 import hashlib
-import tempfile
-from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import islice
-from typing import IO, TYPE_CHECKING, Any, BinaryIO, Final, Self
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from acts.language.wire import SET_CHANGED, SET_INVALID, SET_TOO_LARGE
 from acts.tree.row_numbers import pack_numbers
 from acts.tree.set_records import SetPage
+from sets.row_ids import RowIds
 from sets.row_reader import DIGEST_BYTES, Dialect, LineReader, Row, iterate_rows, read_dialect, row_id
 from sets.set_errors import SetError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
+
+    from sets.row_ids import PastRows, RowSelection
 
 # Rows of a page: its Batch, with one child per row and three Calls each, has about 2,500 events of the server's 51,200
 PAGE_ROWS: Final = 250
@@ -39,29 +40,36 @@ MAX_PAGES: Final = 40_000
 # Bytes of a file for each part of the ids: with rows of 50 bytes 500,000 ids, which take 50 MB while they are compared
 _PART_BYTES: Final = 25 * 1024 * 1024
 _MAX_PARTS: Final = 256
-_HASH_BYTES: Final = 12
-_NUMBER_BYTES: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What a set holds. A page is ``[bytes, rows, lines, hash]``; ``repeated`` has the numbers of repeated rows."""
+    """What a set holds. A page is ``[bytes, rows, lines, hash]``; ``repeated`` has the numbers of repeated rows.
+
+    ``selection`` are the rows of a run that resumes another one.
+    """
 
     total: int
     dialect: Dialect
     pages: tuple[tuple[int, int, int, str], ...]
     repeated: tuple[int, ...]
+    selection: RowSelection | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """``{total, dialect, pages, repeated}``, the repeated rows as a compressed bitmap."""
-        return {
+        """``{total, dialect, pages, repeated, skipped?, takenOver?, leftOut?}``: rows as a compressed bitmap."""
+        own = {
             "total": self.total, "dialect": self.dialect.to_json(), "pages": [list(page) for page in self.pages],
             "repeated": pack_numbers(self.repeated, self.total),
         }  # fmt: skip
+        return own if self.selection is None else own | self.selection.to_json()
 
 
-def survey(stream: BinaryIO, name: str, size: int, id_field: str | None, beat: Callable[[], None]) -> Survey:
-    """Read a file once. ``beat`` is called often; ``size`` is about how many bytes it has.
+def survey(
+    stream: BinaryIO, name: str, size: int, id_field: str | None, beat: Callable[[], None],
+    past: PastRows | None = None,
+) -> Survey:  # fmt: skip
+    """Read a file once. ``beat`` is called often; ``size`` is about how many bytes it has; ``past`` is what an earlier
+    run says of its rows.
 
     Raises:
         SetError: the file cannot be used as a whole.
@@ -71,7 +79,8 @@ def survey(stream: BinaryIO, name: str, size: int, id_field: str | None, beat: C
     lines = LineReader(stream)
     pages: list[tuple[int, int, int, str]] = []
     total = 0
-    with _Repeats(min(size // _PART_BYTES + 1, _MAX_PARTS)) as repeats:
+    size += past.size if past is not None else 0
+    with RowIds(min(size // _PART_BYTES + 1, _MAX_PARTS), past) as ids:
         page = _PageCounter()
         for row in iterate_rows(lines, dialect, dialect.lines + 1):
             if page.rows and not page.has_room(row, len(pages)):
@@ -80,9 +89,9 @@ def survey(stream: BinaryIO, name: str, size: int, id_field: str | None, beat: C
                 beat()
             total += 1
             page.add(row)
-            id_ = None if row.data is None or id_field is None else row_id(row.data, id_field, total)[0]
-            if id_ is not None:
-                repeats.add(id_, total)
+            is_needed = row.data is not None and (id_field is not None or past is not None)
+            id_ = row_id(row.data or {}, id_field, total)[0] if is_needed else None
+            ids.add(id_, total, row.line)
         if page.rows:
             pages.append(page.close())
         if not total:
@@ -90,7 +99,10 @@ def survey(stream: BinaryIO, name: str, size: int, id_field: str | None, beat: C
         if id_field is not None and dialect.columns and id_field not in dialect.columns:
             text = f'{name} has no column "{id_field}", which is to be the id of a row; it has: '
             raise SetError(SET_INVALID, text + ", ".join(dialect.columns)[:500])
-        return Survey(total, dialect, tuple(pages), tuple(sorted(repeats.find(beat))))
+        repeated = tuple(sorted(ids.find(beat)))
+        if past is not None:
+            past.selection.check(name)
+        return Survey(total, dialect, tuple(pages), repeated, None if past is None else past.selection)
 
 
 def _check_count(pages: list[Any], name: str) -> None:
@@ -125,56 +137,6 @@ class _PageCounter:
         page = (self.bytes, self.rows, self.lines, page_hash(self._digests))
         self._reset()
         return page
-
-
-class _Repeats:
-    """Finds the rows whose id an earlier row has. Of several parts, each is kept in a file until it is compared."""
-
-    def __init__(self, parts: int) -> None:
-        self._parts = parts
-        self._files: list[IO[bytes]] = []
-        self._stack = ExitStack()
-        self._first: set[bytes] = set()
-        self._repeated: list[int] = []
-
-    def __enter__(self) -> Self:
-        if self._parts > 1:
-            for _ in range(self._parts):
-                self._files.append(self._stack.enter_context(tempfile.TemporaryFile()))
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
-
-    def add(self, id_: str, number: int) -> None:
-        digest = hashlib.blake2b(id_.encode(), digest_size=_HASH_BYTES).digest()
-        if self._files:
-            part = self._files[int.from_bytes(digest[:2], "big") % self._parts]
-            part.write(digest + number.to_bytes(_NUMBER_BYTES, "big"))
-        else:
-            self._compare(digest, number)
-
-    def _compare(self, digest: bytes, number: int) -> None:
-        if digest in self._first:
-            self._repeated.append(number)
-        else:
-            self._first.add(digest)
-
-    def find(self, beat: Callable[[], None]) -> list[int]:
-        for file in self._files:
-            self._first.clear()
-            for digest, number in _entries(file):
-                self._compare(digest, number)
-            beat()
-        return self._repeated
-
-
-def _entries(file: IO[bytes]) -> Iterator[tuple[bytes, int]]:
-    size = _HASH_BYTES + _NUMBER_BYTES
-    file.seek(0)
-    while block := file.read(size * 4096):
-        for at in range(0, len(block), size):
-            yield block[at : at + _HASH_BYTES], int.from_bytes(block[at + _HASH_BYTES : at + size], "big")
 
 
 def page_hash(digests: Iterable[bytes]) -> str:

@@ -62,10 +62,11 @@ class BatchWorkflow(RunWorkflow):
 
 
 def _page_query(own: BatchInput) -> dict[str, Any]:
-    return {
+    query = {
         "source": own.set.source, "id": own.set.id, "dialect": own.dialect, "page": own.page.to_json(),
         "repeated": list(own.repeated), "root": own.position.ancestors[0], "token": own.position.token,
     }  # fmt: skip
+    return {**query, "skipped": list(own.skipped)} if own.skipped else query
 
 
 async def _final(activity: Any) -> Any:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from acts.language.errors import CallError
 from acts.language.wire import BUDGET_SPENT
+from acts.tree.row_numbers import count_between, numbers_between, unpack_numbers
 from acts.tree.set_records import SetCursor, SetPage
 from acts.tree.set_rows import MAX_FAILURES
 
@@ -24,17 +25,34 @@ class SetProgress:
         self.completed = self.failed = 0
         self.failures: list[dict[str, Any]] = []
         self.stopped: CallError | None = None
+        self._repeated = self._skipped = b""
 
     def begin(self, survey: Mapping[str, Any]) -> None:
         """Begin with the first page of a survey."""
-        self.survey = survey
+        self._read(survey)
         dialect = survey["dialect"]
         self.cursor = SetCursor(offset=dialect["start"], line=dialect["lines"] + 1)
+        self._pass_over()
+
+    def _read(self, survey: Mapping[str, Any]) -> None:
+        self.survey = survey
+        self._repeated = unpack_numbers(survey["repeated"])
+        self._skipped = unpack_numbers(survey.get("skipped", ""))
 
     @property
     def total(self) -> int | None:
-        """The rows of the set; None before they are counted."""
-        return None if self.survey is None else int(self.survey["total"])
+        """The rows that this run walks; None before they are counted."""
+        return None if self.survey is None else int(self.survey["total"]) - self.taken_over - self.left_out
+
+    @property
+    def taken_over(self) -> int:
+        """The rows that had completed in the earlier run."""
+        return int((self.survey or {}).get("takenOver", 0))
+
+    @property
+    def left_out(self) -> int:
+        """The other rows that do not run: ``only`` leaves them out."""
+        return int((self.survey or {}).get("leftOut", 0))
 
     @property
     def ended(self) -> int:
@@ -44,7 +62,11 @@ class SetProgress:
     @property
     def has_pages(self) -> bool:
         """True while another Batch could start."""
-        return self.survey is not None and self.stopped is None and self.cursor.page < len(self.survey["pages"])
+        return self.stopped is None and self._is_on_page
+
+    @property
+    def _is_on_page(self) -> bool:
+        return self.survey is not None and self.cursor.page < len(self.survey["pages"])
 
     @property
     def page(self) -> SetPage:
@@ -53,8 +75,28 @@ class SetProgress:
         at = self.cursor
         return SetPage(offset=at.offset, line=at.line, row=at.row, rows=rows, lines=lines, hash=hash_)
 
+    def repeated_on(self, page: SetPage) -> tuple[int, ...]:
+        """The rows of a page whose id an earlier row has."""
+        return numbers_between(self._repeated, page.row, page.row + page.rows - 1)
+
+    def skipped_on(self, page: SetPage) -> tuple[int, ...]:
+        """The rows of a page that do not run."""
+        return numbers_between(self._skipped, page.row, page.row + page.rows - 1)
+
+    def rows_to_run(self, page: SetPage) -> int:
+        """How many rows of a page run."""
+        return page.rows - count_between(self._skipped, page.row, page.row + page.rows - 1)
+
     def take_page(self) -> None:
-        """The next page is the one after it."""
+        """The next page is the one after it that has rows to run."""
+        self._advance()
+        self._pass_over()
+
+    def _pass_over(self) -> None:
+        while self._skipped and self._is_on_page and not self.rows_to_run(self.page):
+            self._advance()
+
+    def _advance(self) -> None:
         bytes_, rows, lines, _ = (self.survey or {})["pages"][self.cursor.page]
         at = self.cursor
         self.cursor = SetCursor(
@@ -110,6 +152,8 @@ class SetProgress:
 
     def restore(self, state: SetState) -> None:
         """Take it over."""
-        self.survey, self.cursor = state.survey, state.cursor
+        if state.survey is not None:
+            self._read(state.survey)
+        self.cursor = state.cursor
         self.completed, self.failed, self.failures = state.completed, state.failed, list(state.failures)
         self.stopped = None if state.stopped is None else CallError(state.stopped["code"], state.stopped["message"])

@@ -39,15 +39,15 @@ from acts.machines.events import (
     StartsHeld,
     StartsReleased,
 )
+from acts.machines.page_input import page_input
+from acts.machines.past_sets import past_query
 from acts.machines.plan_run import asks_for_plan
 from acts.machines.queue_watch import foreign_queues
 from acts.machines.run_commands import Finish, SignalChildren, StartBatch, StartSetActivity
 from acts.machines.run_machine import RunMachine
 from acts.machines.set_progress import SetProgress
 from acts.tree.records import PermitLease
-from acts.tree.row_numbers import numbers_between, unpack_numbers
-from acts.tree.set_records import BatchInput, FileWait, SetPage, SetSource
-from acts.tree.set_rows import shared_request
+from acts.tree.set_records import FileWait, SetPage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from acts.plan.validate import ValidatedPlan
     from acts.tree.decisions import Decision
     from acts.tree.records import Capabilities, TreePosition
-    from acts.tree.set_records import SetState
+    from acts.tree.set_records import ResumedSet, SetState
     from acts.tree.signal_records import TreeSignal
 
 # Batches at once: fewer leave the worker idle while one reads or writes; more only hold more instances in its memory.
@@ -90,10 +90,15 @@ class SetSetup:
     capabilities: Capabilities
     position: TreePosition
     lease: PermitLease | None = None
+    resumed: ResumedSet | None = None
+    provided: tuple[Any, ...] = ()
 
 
 class SetRun(RunMachine):
-    """``running`` are the Batches in flight, by name, with their rows."""
+    """``running`` are the Batches in flight, by name, with how many rows each runs; ``provided`` are messages as JSON.
+
+    ``has_results``: its results file is there.
+    """
 
     def __init__(self, own: str, setup: SetSetup, *, is_cron: bool = False) -> None:
         super().__init__(own, setup.position, lease=setup.lease)
@@ -103,11 +108,10 @@ class SetRun(RunMachine):
         self.is_approved = not asks_for_plan(setup.prepared)
         self.failure: CallError | None = None
         self.running: dict[str, int] = {}
-        self._provided: list[Any] = []
+        self.provided, self.has_results = list(setup.provided), False
         self._activity: str | None = None
         self._is_paused = self._is_held = False
         self._started, self._most = 0, _most_batches(self.config.results, is_cron=is_cron)
-        self._repeated: bytes | None = None
         self._waits: dict[str, FileWait] = {}
         self.notes += [p.text() for p in setup.prepared.warnings if p.code == "limitLowered"]
 
@@ -177,7 +181,8 @@ class SetRun(RunMachine):
         """Survey the set, or go on when that was done."""
         message = self.setup.message
         self._activity = SURVEY
-        argument = {"source": message.source, "id": message.id_field, **self._address()}
+        past = past_query(self.setup.resumed)
+        argument = {"source": message.source, "id": message.id_field, **past, **self._address()}
         return [StartSetActivity(SURVEY, SURVEY_SET, argument, f"survey {truncate(message.source, 150)}")]
 
     def _address(self) -> dict[str, Any]:
@@ -190,6 +195,7 @@ class SetRun(RunMachine):
         self._waits.pop(self.own, None)
         if event.error is not None:
             return self._end_early(event.error)
+        self.has_results = event.key == RESULTS
         if event.key == SURVEY:
             self.progress.begin(event.value)
             if self.config.results is not None:
@@ -230,42 +236,21 @@ class SetRun(RunMachine):
         name, share = f"batch-{self.progress.cursor.page + 1}", max(1, self.permits.limit // self._batches)
         if not self.permits.reserve(name, share):
             return None
+        self.running[name] = self.progress.rows_to_run(page)
         self.progress.take_page()
         self._started += 1
-        self.running[name] = page.rows
         label = f"rows {page.row:,} to {page.row + page.rows - 1:,}"
-        return StartBatch(name, label, self._batch_input(name, page, share))
+        return StartBatch(name, label, page_input(self, name, page, share))
 
     def _stops_for_calls(self, page: SetPage) -> bool:
         """Count the Calls of a page; True where the budget does not allow so many."""
-        calls = page.rows * len(self.setup.prepared.nodes)
+        calls = self.progress.rows_to_run(page) * len(self.setup.prepared.nodes)
         refusal = self.budget.calls_refusal(calls) if self.budget.limits_calls else None
         if refusal is None:
             self.budget.count_calls(calls)
             return False
         self.progress.stop(CallError(BUDGET_SPENT, refusal))
         return True
-
-    def _batch_input(self, name: str, page: SetPage, share: int) -> BatchInput:
-        setup, message, survey = self.setup, self.setup.message, self.progress.survey or {}
-        if self._repeated is None:
-            self._repeated = unpack_numbers(survey["repeated"])
-        per_child = self.config.instancesPerChild if "instancesPerChild" in self.config.model_fields_set else None
-        request = shared_request(setup.raw, message, share, per_child)
-        at = message.index
-        request["context"][at:at] = self._provided
-        below = {"permitKeeper": self.own if self.permits.is_keeper else self.permits.keeper, "keepsPermits": True}
-        position = self.position.child(self.own).model_copy(update={**below, "maxParallel": share})
-        source = SetSource(
-            source=message.source, index=at, type=message.type, kind=message.kind, id=message.id_field
-        )  # fmt: skip
-        return BatchInput(
-            request=request, position=position, capabilities=setup.capabilities,
-            approve=(setup.raw.get("config") or {}).get("approve"), lease=self.permits.lease(name),
-            set=source, dialect=survey["dialect"], page=page,
-            repeated=numbers_between(self._repeated, page.row, page.row + page.rows - 1),
-            results=self.config.results, run=self.position.identity,
-        )  # fmt: skip
 
     def _batch_ended(self, event: ChildEnded, _now: str) -> list[Any]:
         rows = self.running.pop(event.key, None)
@@ -335,7 +320,7 @@ class SetRun(RunMachine):
         if message.instance is not None:
             text = "a message for one row of a set is sent to the run that walks it"
             return [Note(f"a message was refused: {text}, {self.own}/batch-…/…")]
-        self._provided.append(message.raw)
+        self.provided.append(message.raw)
         return [SignalChildren(PROVIDE, message.raw, has_payload=True)]
 
     def on_record(self, record: TreeSignal, now: str) -> list[Any]:
@@ -380,8 +365,9 @@ class SetRun(RunMachine):
         """The fields of ``SetState`` that a set fills."""
         return {
             "request": self.setup.raw, "position": self.position, "capabilities": self.setup.capabilities,
-            **self.progress.snapshot(), "provided": tuple(self._provided), "usage": self.usage.to_json(),
+            **self.progress.snapshot(), "provided": tuple(self.provided), "usage": self.usage.to_json(),
             "notes": tuple(self.notes), "isApproved": self.is_approved, "isPaused": self._is_paused,
+            "resumed": self.setup.resumed,
         }  # fmt: skip
 
     def restore(self, state: SetState) -> None:
@@ -390,8 +376,9 @@ class SetRun(RunMachine):
         self.progress.restore(state)
         self.usage.add(state.usage)
         self.notes[:] = state.notes
-        self._provided, self._is_paused = list(state.provided), state.isPaused
+        self.provided, self._is_paused = list(state.provided), state.isPaused
         self.is_approved = state.isApproved
+        self.has_results = state.survey is not None and self.config.results is not None
 
 
 def _most_batches(results: str | None, *, is_cron: bool) -> int:

@@ -295,6 +295,11 @@ def _check_set(request: Request, at: Place) -> list[Problem]:
         if isinstance(call, dict) and call.get("_instance") is not None:
             text = "the plan of a set is a template: each of its calls runs for every row, and names no instance"
             problems.append(Problem("invalidSet", text, pointer(*at, index, "_instance"), hint="leave _instance out"))
+    resume = request.config.resume
+    if resume is not None and resume.keep != "completed":
+        text = "a run over a set takes over whole rows: what completed before a call of a row is not known"
+        hint = 'leave "keep" out; with "ids": "new" the rows that run have new _ids'
+        problems.append(Problem("invalidSetting", text, "/config/resume/keep", hint=hint))
     return problems
 
 

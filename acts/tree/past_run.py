@@ -74,12 +74,32 @@ class PastInstance(Record):
     runId: str | None = None
 
 
+class PastResults(Record):
+    """A results file of an earlier run over a set; ``run`` is the identity of the run that it belongs to."""
+
+    file: str
+    run: str
+
+
+class PastSet(Record):
+    """What an earlier run over a set had done.
+
+    ``identity`` is what the ``_id``s of its rows derive from, ``id`` the field with the ids of its rows. ``results``
+    are the results files with what its rows have come to: those of the runs that it resumed, the oldest first, then
+    its own. None: it kept no results, so nobody knows which rows completed.
+    """
+
+    identity: str
+    id: str | None = None
+    results: tuple[PastResults, ...] | None = ()
+
+
 class PastRun(VersionedRecord):
     """What an earlier run had done.
 
     ``events`` is how much of its history was read: a run that is still there goes on. ``plan`` are the ids of its
     Calls, ``prompt`` is the digest of what its latent Calls were shown, ``provided`` are the messages that it was sent.
-    ``next``: there is another page of calls and instances, from this entry on.
+    ``next``: there is another page of calls and instances, from this entry on. ``set``: it was a run over a set.
     """
 
     workflowId: str
@@ -91,6 +111,7 @@ class PastRun(VersionedRecord):
     calls: tuple[PastCall, ...] = ()
     instances: tuple[PastInstance, ...] = ()
     next: int | None = None
+    set: PastSet | None = None
 
 
 class PastSource(Record):

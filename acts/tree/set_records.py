@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from acts.tree.past_run import PastResults
 from acts.tree.records import Capabilities, PermitLease, PlanInput, TreePosition
 from acts.tree.signal_records import TreeSignal
 from acts.tree.wire_format import Record, VersionedRecord
@@ -36,16 +37,30 @@ class SetPage(Record):
 class BatchInput(PlanInput):
     """A ``PlanInput`` whose instances are the rows of a page. Its ``request`` has none of them.
 
-    ``dialect`` says how the file is read, ``repeated`` are the rows whose id an earlier row has, ``results`` is the
-    file that takes their results, if any, and ``run`` the identity of the root, to which that file belongs.
+    ``dialect`` says how the file is read, ``repeated`` are the rows whose id an earlier row has, ``skipped`` those
+    that do not run, since the run resumes another one. ``results`` is the file that takes their results, if any, and
+    ``run`` the identity of the root, to which that file belongs.
     """
 
     set: SetSource
     dialect: dict[str, Any]
     page: SetPage
     repeated: tuple[int, ...] = ()
+    skipped: tuple[int, ...] = ()
     results: str | None = None
     run: str = ""
+
+
+class ResumedSet(Record):
+    """The earlier run that a run over a set resumes, as far as it was read.
+
+    ``source`` is how the result names it, ``results`` are the files with what its rows have come to (the latest last).
+    ``identity`` is what the ``_id``s of the rows derive from; None: that of the run itself.
+    """
+
+    source: dict[str, Any]
+    results: tuple[PastResults, ...] = ()
+    identity: str | None = None
 
 
 class SetCursor(Record):
@@ -78,6 +93,7 @@ class SetState(VersionedRecord):
     isPaused: bool = False
     actions: dict[str, int] = {}  # noqa: RUF012
     lease: PermitLease | None = None
+    resumed: ResumedSet | None = None
 
 
 class FileWait(TreeSignal):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from acts.language.values import ABSENT
+from acts.machines.past_sets import report_resumed
 from acts.views import approval_page
 from acts.views.markdown import code_span
 from acts.views.mermaid import render_graph
@@ -47,7 +48,7 @@ class SetView:
             out["batches"] = list(run.children.values())
         if run.progress.stopped is not None:
             out["errors"] = run.progress.errors()[:1]
-        return add_common(run, out)
+        return add_common(run, out | report_resumed(run))
 
     def page(self) -> str:
         """The Markdown page in the Web UI."""
@@ -119,6 +120,7 @@ class SetView:
         }  # fmt: skip
         if run.config.results is not None:
             out["results"] = run.config.results
+        out |= report_resumed(run)
         if run.approvals.records:
             out["decisions"] = run.approvals.records
         return out

@@ -20,6 +20,7 @@ from cli.console import clean, print_blocks, print_err
 from cli.runs.run_reader import RunReader, open_run
 from cli.text.preflight import run_preflight
 from cli.text.problems import problem_blocks
+from cli.text.set_input import add_set, names_set, next_results
 from cli.text.source_text import STDIN, SourceText, parse_source, read_source
 
 # Characters of the earlier run's id in that of the new one
@@ -85,6 +86,7 @@ async def _start_agent(run: RunReader, options: RunOptions) -> int:
 
 async def _start(run: RunReader, resume: dict[str, Any], file: str | None, word: str, options: RunOptions) -> int:
     request, source = await _read_request(run, file)
+    request = _with_results(request, options.results)
     request = {**request, "config": {**(request.get("config") or {}), "resume": resume}}
     preflight = run_preflight(request, file=None if file in (None, STDIN) else file, agent=False)
     blocks = problem_blocks(preflight.problems, source)
@@ -114,6 +116,20 @@ async def _read_request(run: RunReader, file: str | None) -> tuple[dict[str, Any
     if calls is not None:
         request = {**request, "context": _with_plan(request["context"], calls)}
     return request, _source_of(request)
+
+
+def _with_results(request: dict[str, Any], results: str | None) -> dict[str, Any]:
+    """A Request over a set gets a results file of its own: this one, or the next after that of the earlier run."""
+    if results is not None or not names_set(request):
+        named: dict[str, Any] = add_set(request, None, results)
+        return named
+    config = request.get("config")
+    earlier = config.get("results") if isinstance(config, dict) else None
+    if not isinstance(config, dict) or not isinstance(earlier, str) or not earlier:
+        return request
+    own = next_results(earlier)
+    print_err(clean(f"results: {own}"), "dim")
+    return {**request, "config": {**config, "results": own}}
 
 
 def _with_plan(context: list[Json], calls: list[Json]) -> list[Json]:

@@ -7,26 +7,39 @@ The command line only: what a command does is imported when it runs.
 
 from __future__ import annotations
 
-from cli.options import AsJson, Detach, FromCall, HistoryOrRun, Mended, NewId, OnlyFailed, Run, RunId, Watch
+from cli.options import (
+    AsJson,
+    Detach,
+    FromCall,
+    HistoryOrRun,
+    Mended,
+    NewId,
+    OnlyFailed,
+    RetryResults,
+    Run,
+    RunId,
+    Watch,
+)
 from cli.program import ExitCode, command
 
 
 @command
-def retry(
-    run: Run, edit: Mended = None, only_failed: OnlyFailed = False, run_id: RunId = None, new_id: NewId = None,
-    watch: Watch = False, as_json: AsJson = False, detach: Detach = False,
+def retry(  # noqa: PLR0913, PLR0917 - each is an option of the command
+    run: Run, edit: Mended = None, only_failed: OnlyFailed = False, results: RetryResults = None, run_id: RunId = None,
+    new_id: NewId = None, watch: Watch = False, as_json: AsJson = False, detach: Detach = False,
 ) -> ExitCode:  # fmt: skip
     """Run what a plan has not completed: completed calls are taken over, failed ones keep their _id.
 
-    A new run is started; the one that failed stays as it is.
+    A new run is started; the one that failed stays as it is. Of a set, rows that completed do not run again.
 
       acts retry order-7
       acts retry order-7 --edit mended.yaml
+      acts retry orders-1f2e3d4c --only-failed --results out.2.jsonl
     """
     from cli.commands import resume_run
     from cli.commands.run import RunOptions
 
-    options = RunOptions(watch=watch, as_json=as_json, detach=detach, run=new_id)
+    options = RunOptions(watch=watch, as_json=as_json, detach=detach, run=new_id, results=results)
     return resume_run.retry(run, run_id, edit, options, only_failed=only_failed)
 
 

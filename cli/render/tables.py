@@ -143,13 +143,20 @@ def print_outcome(outcome: Outcome, run: str, *facts: str, rows: int = MAX_ROWS)
 
 
 def taken_over_text(resumed: Any) -> str:
-    """``12 calls and 3 instances taken over from order-7``; empty for a run that resumed none."""
+    """``12 calls and 3 instances taken over from order-7``; empty for a run that resumed none.
+
+    Of a set: ``54 rows taken over from order-7``.
+    """
     if not isinstance(resumed, dict):
         return ""
+    earlier = clean(resumed.get("workflowId"), 200)
+    rows = (resumed.get("instances") or {}).get("takenOver")
+    if isinstance(rows, int):
+        return f"{count_text(rows, 'row')} taken over from {earlier}"
     counts = [count_text(len(resumed.get("calls") or ()), "call")]
     if instances := resumed.get("instances"):
         counts.append(f"calls of {count_text(len(instances), 'instance')}")
-    return f"{' and '.join(counts)} taken over from {clean(resumed.get('workflowId'), 200)}"
+    return f"{' and '.join(counts)} taken over from {earlier}"
 
 
 def print_tables(report: Mapping[str, Any], rows: int = MAX_ROWS) -> None:

@@ -18,6 +18,8 @@ from cli.console import clean
 DEFAULT_KIND: Final = "row"
 _ID: Final = re.compile(r"[^:/\\]+")
 _REFERENCE: Final = re.compile(r"†([\w-]+)")
+# Digits of the number in the name of a results file; what is longer is a date or another part of the name
+_MAX_DIGITS: Final = 3
 _TEMPLATE: Final = re.compile(r"†\{([\w-]+)[.}]")
 
 
@@ -51,6 +53,18 @@ def add_set(request: Json, set_file: str | None, results: str | None) -> Json:
     if results is not None:
         out["config"] = {**(request.get("config") or {}), "results": _check_results(results)}
     return out
+
+
+def next_results(file: str) -> str:
+    """A results file for a run that goes on from the one that wrote this one: ``out.2.jsonl`` after ``out.jsonl``."""
+    path = Path(file)
+    stem, dot, number = path.stem.rpartition(".")
+    if not dot or not number.isdecimal() or len(number) > _MAX_DIGITS:
+        stem, number = path.stem, "1"
+    count = int(number) + 1
+    while (name := path.with_name(f"{stem}.{count}{path.suffix}")).exists():
+        count += 1
+    return str(name)
 
 
 def _split(text: str) -> tuple[str, str | None]:

@@ -55,6 +55,8 @@ def worker(server: DevServer, tmp_path_factory: pytest.TempPathFactory) -> Itera
         "TEMPORAL_ADDRESS": server.address,
         "ACTS_TASK_QUEUE": f"cli-{os.getpid()}",
         "ACTS_ACTIVITIES": ",".join(examples.MODULES),
+        "ACTS_DATA": str(sets := tmp_path_factory.mktemp("sets")),
+        "ACTS_RESULTS": str(sets),
         "ACTS_STATE": str(tmp_path_factory.mktemp("state")),
         "ACTS_SCRIPTS": str(tmp_path_factory.mktemp("scripts")),
         "ACTS_DELEGATES": os.pathsep.join(examples.DELEGATES),

@@ -70,6 +70,37 @@ def test_what_cannot_be_retried_says_why_and_what_can_be_done(acts: Acts, failed
     assert "a list of calls" in no_plan.stderr
 
 
+def test_rows_of_a_set_that_failed_are_retried_into_a_results_file_of_their_own(
+    acts: Acts, worker: dict[str, str], tmp_path: Path
+) -> None:
+    name, folder = new_name(), Path(worker["ACTS_DATA"])
+    cities = ["Lisbon", "Atlantis", "Bergen"]
+    plan = {"_tool": "askWeather", "city": "†row.city", "_outputPath": "†state.sunny || †state.rainy"}
+    source = {"type": "data", "kind": "row", "_instances": {"source": f"{name}.jsonl"}}
+    context = [{"type": "tool", "tool": {"askWeather": TOOL}}, source, {"type": "plan", "plan": [plan]}]
+    file = write(tmp_path, "plan.json", {"config": {"results": f"{name}.out.jsonl"}, "context": context})
+
+    def put(*names: str) -> None:
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps({"city": city}) + "\n" for city in names), "utf-8")
+
+    put(*cities)
+    assert json.loads(acts("run", file, "--id", name, "--json").stdout)["failures"] == ["2"]
+    put("Lisbon", "Seville", "Bergen")
+    done = acts("retry", name, "--only-failed", "--json", "--id", f"{name}-2")
+    assert done.exit_code == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert (result["instances"]["total"], result["results"]) == (1, f"{name}.out.2.jsonl")
+    (line,) = map(json.loads, (folder / f"{name}.out.2.jsonl").read_text("utf-8").splitlines())
+    assert (line["id"], line["status"]) == ("2", "completed")
+    assert f"2 rows taken over from {name}\n" in acts("show", f"{name}-2").stdout
+    nothing = acts("retry", f"{name}-2", "--only-failed", "--results", f"{name}.out.9.jsonl")
+    assert (nothing.exit_code, "no row of" in nothing.stderr + nothing.stdout) == (2, True), nothing.stderr
+    fork = acts("fork", name, "--from", "1:askWeather")
+    assert (fork.exit_code, "takes over whole rows" in fork.stderr) == (2, True), fork.stderr
+    no_set = acts("retry", name, "--edit", write(tmp_path, "other.json", {"context": context[::2]}), "--results", "x")
+    assert (no_set.exit_code, "no set is named" in no_set.stderr) == (2, True), no_set.stderr
+
+
 async def test_an_agent_is_retried_with_all_that_it_had_done(
     acts: Acts, client: Client, worker: dict[str, str], tmp_path: Path
 ) -> None:

@@ -14,7 +14,7 @@ from cli.command_errors import CommandError
 from cli.render import set_progress_view
 from cli.render.set_progress_view import SetLog, SetRate, duration_text, outcome_lines, set_bar, set_facts
 from cli.text.local_set import describe_set
-from cli.text.set_input import add_set, names_set
+from cli.text.set_input import add_set, names_set, next_results
 
 Json = Any
 
@@ -158,3 +158,22 @@ def test_a_simulation_says_how_many_rows_there_are_where_the_file_is_here(tmp_pa
     file.write_text("id\n")
     assert "cannot be read here: orders.csv has no rows" in describe_set(str(file))
     assert describe_set("https://host/orders.csv").endswith("how many there are is not known here")
+
+
+@pytest.mark.parametrize(
+    ("file", "expected"),
+    [
+        ("out.jsonl", "out.2.jsonl"),
+        ("/data/out.2.jsonl", "/data/out.3.jsonl"),
+        ("a/orders.2026-11-22.jsonl", "a/orders.2026-11-22.2.jsonl"),
+        ("orders.20261122.jsonl", "orders.20261122.2.jsonl"),
+        ("out", "out.2"),
+    ],
+)
+def test_a_retry_names_the_next_results_file(file: str, expected: str) -> None:
+    assert next_results(file) == expected
+
+
+def test_a_results_file_that_is_here_is_not_named_again(tmp_path: Path) -> None:
+    (tmp_path / "out.2.jsonl").touch()
+    assert next_results(str(tmp_path / "out.jsonl")) == str(tmp_path / "out.3.jsonl")

@@ -24,6 +24,7 @@ from acts.tree.records import (
     SettledRequest,
     TreePosition,
 )
+from acts.tree.set_records import SetState
 from acts.tree.signal_records import BudgetGrant, BudgetRequest, DecisionAnswer
 from acts.tree.wire_format import WIRE_VERSION, Record, RecordError, VersionedRecord
 from tests.strategies import values
@@ -40,6 +41,7 @@ def subclasses(base: type[Record]) -> Iterator[type[Record]]:
 
 
 RECORDS = [class_ for class_ in subclasses(Record) if class_ is not VersionedRecord]
+assert SetState in RECORDS  # the records of sets are imported, too
 VERSIONED = [class_ for class_ in RECORDS if issubclass(class_, VersionedRecord)]
 
 
@@ -73,7 +75,11 @@ def records(class_: type[Record]) -> st.SearchStrategy[Record]:
 def smallest(class_: type[Record]) -> Record:
     """A record with its required fields only."""
     fields = {name: field.annotation for name, field in class_.model_fields.items() if field.is_required()}
-    return class_(**{name: (get_origin(kind) or kind)() for name, kind in fields.items()})
+    return class_(**{name: _smallest_value(get_origin(kind) or kind) for name, kind in fields.items()})
+
+
+def _smallest_value(kind: Json) -> Json:
+    return smallest(kind) if issubclass(kind, Record) else kind()
 
 
 def through_json(data: Json) -> Json:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from acts.language.config import Resume
 from acts.language.errors import CallError, DecisionRefused
 from acts.language.messages import read_request
 from acts.machines import set_run
@@ -19,15 +21,18 @@ from acts.machines.events import (
     ChildStarted,
     DecisionReceived,
     PauseRequested,
+    Provided,
     ResumeRequested,
     SetActivityEnded,
 )
+from acts.machines.past_sets import read_set_facts, resumed_set
 from acts.machines.run_commands import Finish, SignalChildren, StartBatch, StartSetActivity
 from acts.machines.set_run import SetRun, SetSetup
 from acts.plan.validate import validate, validate_parsed
+from acts.tree.past_run import PastResults, PastRun, PastSet
 from acts.tree.records import Accounting, Capabilities, TreePosition
 from acts.tree.row_numbers import pack_numbers
-from acts.tree.set_records import SetState
+from acts.tree.set_records import ResumedSet, SetState
 from acts.views.set_view import SetView
 
 Json = Any
@@ -62,9 +67,11 @@ def survey(pages: list[int], repeated: tuple[int, ...] = ()) -> dict[str, Json]:
 class World:
     """Drives the machine: it ends Batches in any order, and goes on in another run when the machine wants to."""
 
-    def __init__(self, raw: dict[str, Json], pages: list[int], repeated: tuple[int, ...] = ()) -> None:
+    def __init__(
+        self, raw: dict[str, Json], pages: list[int], repeated: tuple[int, ...] = (), resumed: ResumedSet | None = None
+    ) -> None:
         self.raw, self.survey = raw, survey(pages, repeated)
-        self.run = SetRun(OWN, setup_of(raw))
+        self.run = SetRun(OWN, replace(setup_of(raw), resumed=resumed))
         self.open: dict[str, StartBatch] = {}
         self.batches: list[StartBatch] = []
         self.activities: list[StartSetActivity] = []
@@ -92,7 +99,7 @@ class World:
     def end(self, name: str, error: CallError | None = None, **report: Json) -> None:
         batch = self.open.pop(name)
         self.handle(ChildStarted(name, f"{OWN}/{name}"))
-        full = {"completed": batch.input.page.rows, "failed": 0, "failures": [], **report}
+        full = {"completed": batch.input.page.rows - len(batch.input.skipped), "failed": 0, "failures": [], **report}
         lease = batch.input.lease
         assert lease is not None
         accounting = Accounting(permits=lease.permits)
@@ -102,7 +109,7 @@ class World:
         """Another run, from what this one carries over."""
         state = SetState(**self.run.common_snapshot(), **self.run.snapshot_fields())
         state = SetState.from_json(state.to_json())
-        self.run = SetRun(OWN, setup_of(state.request, state))
+        self.run = SetRun(OWN, replace(setup_of(state.request, state), resumed=state.resumed))
         self.run.restore(state)
         self.runs += 1
         self.handle(Begin())
@@ -132,6 +139,61 @@ def test_every_page_is_walked_once_in_order_whatever_ends_first(
     # What its Batches may have in flight together is what the tree may
     assert world.most * (world.batches[0].input.lease or Accounting()).permits <= parallel  # type: ignore[operator]
     assert world.runs == (len(pages) - 1) // per_run
+
+
+RESUMED = ResumedSet(
+    source={"workflowId": "order-7", "runId": "r", "keep": "completed", "ids": "same", "only": "failed"},
+    results=(PastResults(file="out.jsonl", run="then"),), identity="then",
+)  # fmt: skip
+
+
+@given(st.lists(st.integers(1, 40), min_size=1, max_size=30), st.data(), st.integers(1, 5), st.integers())
+@settings(max_examples=100, deadline=None)
+def test_a_run_that_resumes_another_walks_the_other_rows_once_and_no_page_without_them(
+    pages: list[int], data: st.DataObject, per_run: int, seed: int
+) -> None:
+    total = sum(pages)
+    skipped = data.draw(st.sets(st.integers(1, total)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(set_run, "BATCHES_PER_RUN", per_run)
+        world = World(request(results="out.2.jsonl"), pages, resumed=RESUMED)
+        world.survey |= {"skipped": pack_numbers(skipped, total), "takenOver": len(skipped), "leftOut": 0}
+        world.begin()
+        world.run_to_end(random.Random(seed))  # noqa: S311 - an order, no secret
+    walked = [
+        row for b in world.batches for row in range(b.input.page.row, b.input.page.row + b.input.page.rows)
+        if row not in b.input.skipped
+    ]  # fmt: skip
+    assert walked == [row for row in range(1, total + 1) if row not in skipped]
+    assert all(len(b.input.skipped) < b.input.page.rows for b in world.batches)
+    assert {(b.input.position.identity, b.input.run) for b in world.batches} <= {("then", "me")}
+    result, rest = SetView(world.run).result(), total - len(skipped)
+    assert result["instances"] == {"total": rest, "completed": rest, "failed": 0, "running": 0}
+    assert result["resumedFrom"] == RESUMED.source | {"instances": {"takenOver": len(skipped), "leftOut": 0}}
+
+
+def test_what_a_run_over_a_set_had_done_is_in_its_results_file_and_those_of_the_runs_that_it_resumed() -> None:
+    world = World(request(results="out.2.jsonl"), [2], resumed=RESUMED)
+    world.handle(Begin())
+    before = read_set_facts(world.run, "r2", 5).set
+    assert before is not None
+    assert [item.file for item in before.results or ()] == ["out.jsonl"]
+    world.handle(SetActivityEnded("survey", world.survey))
+    world.handle(SetActivityEnded("results", {}))
+    world.handle(Provided(read_request({"context": [{"type": "data", "data": 1}]}).context[0]))
+    facts = read_set_facts(world.run, "r2", 9)
+    assert facts.set == PastSet(
+        identity="then", id="id", results=(*RESUMED.results, PastResults(file="out.2.jsonl", run="me"))
+    )
+    assert PastRun.from_json(facts.to_json()) == facts
+    message = setup_of(world.raw).message
+    again = resumed_set(Resume(workflowId="order-7-retry"), facts, message)
+    assert (again.identity, again.results, facts.provided) == (
+        "then",
+        facts.set.results,
+        ({"type": "data", "data": 1},),
+    )
+    assert resumed_set(Resume(workflowId="order-7-retry", ids="new"), facts, message).identity is None
 
 
 def test_a_batch_gets_the_plan_its_page_and_its_share_and_no_budget() -> None:

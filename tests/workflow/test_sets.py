@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from temporalio import activity
 from temporalio.client import WorkflowFailureError
 from temporalio.exceptions import ApplicationError, CancelledError
 
@@ -271,3 +272,99 @@ async def test_a_run_over_many_batches_continues_as_new_between_them(
     first = handle.result_run_id
     runs = [r async for r in foreign.client.list_workflows(f"WorkflowId = '{handle.id}'")]
     assert (first is not None, len(runs)) == (True, 3)
+
+
+class Scale:
+    """A Tool that fails for some weights, and remembers the ``_id``s of its Calls."""
+
+    def __init__(self) -> None:
+        self.broken: set[Json] = set()
+        self.ids: dict[Json, list[str]] = {}
+
+    @activity.defn(name="weigh")
+    async def weigh(self, call: dict[str, Json], _tool: dict[str, Json], _context: list[Json]) -> Json:
+        self.ids.setdefault(call["value"], []).append(call["_id"])
+        if call["value"] in self.broken:
+            raise ApplicationError("too heavy", type="heavy", non_retryable=True)
+        return call["value"]
+
+
+async def test_a_run_that_resumes_another_runs_the_rows_that_failed_with_the_same_ids(
+    foreign: Foreign, files: Files
+) -> None:
+    scale = Scale()
+    scale.broken = {7, 8, 55}
+    texts = [json.dumps({"id": f"o{n}", "weight": n}) for n in range(1, 61)]
+    source = files.write("\n".join([*texts[:20], "{", *texts[21:]]))
+    async with foreign.serving(scale.weigh, echo):
+        first = await foreign.start(request(foreign, source, results=files.results, instancesPerChild=7))
+        assert (await ended(first))["instances"] == {"total": 60, "completed": 56, "failed": 4, "running": 0}
+        earlier = files.path(files.results).read_bytes()
+        files.path(source).write_text("\n".join(texts))  # line 21 is corrected
+        resume = {"workflowId": first.id, "only": "failed"}
+        scale.broken, before = {55}, {n: len(ids) for n, ids in scale.ids.items()}
+        refused = await failure(await foreign.start(request(foreign, source, results=files.results, resume=resume)))
+        assert refused.type == "ResultsExist"
+        own = f"2.{files.results}"
+        second = await foreign.start(request(foreign, source, results=own, resume=resume))
+        result = await ended(second)
+        assert result["instances"] == {"total": 4, "completed": 3, "failed": 1, "running": 0}
+        assert (result["failures"], result["results"]) == (["o55"], own)
+        assert result["resumedFrom"] == {
+            "workflowId": first.id, "runId": first.result_run_id, "keep": "completed", "ids": "same", "only": "failed",
+            "instances": {"takenOver": 56, "leftOut": 0},
+        }  # fmt: skip
+        again = {n: ids for n, ids in scale.ids.items() if len(ids) != before.get(n, 0)}
+        assert {n: (len(ids), len(set(ids))) for n, ids in again.items()} == {
+            7: (2, 1),
+            8: (2, 1),
+            55: (2, 1),
+            21: (1, 1),
+        }
+        lines = [json.loads(line) for line in files.path(own).read_text().splitlines()]
+        assert {line["id"]: line["status"] for line in lines} == {
+            "o7": "completed", "o8": "completed", "o21": "completed", "o55": "failed",
+        }  # fmt: skip
+        assert files.path(files.results).read_bytes() == earlier
+
+        # What the first run had completed is taken over by the third, though the second did not run it
+        files.path(source).write_text("\n".join([*texts, json.dumps({"id": "o61", "weight": 61})]))
+        scale.broken = set()
+        third = request(foreign, source, results=f"3.{files.results}", resume={"workflowId": second.id, "ids": "new"})
+        result = await ended(await foreign.start(third))
+        assert (result["instances"]["completed"], result["resumedFrom"]["instances"]) == (2, {"takenOver": 59})
+        assert (len(set(scale.ids[55])), len(scale.ids[61])) == (2, 1)
+
+        files.path(own).unlink()
+        gone = await failure(await foreign.start(request(foreign, source, resume={"workflowId": second.id})))
+        assert (gone.type, f"'{own}' of the earlier run is not there any more" in gone.message) == (
+            "ResumeRefused",
+            True,
+        )
+
+
+async def test_what_a_run_over_a_set_cannot_resume_is_refused(foreign: Foreign, files: Files) -> None:
+    source = files.rows(2)
+    async with foreign.serving(weigh, echo):
+        kept = await foreign.start(request(foreign, source))
+        await ended(kept)
+        numbered = await foreign.start(request(foreign, source, results=files.results, id_field=None))
+        await ended(numbered)
+        plain = await foreign.start(foreign.request(call("echo", "†state.a", value=1)))
+        await ended(plain)
+        for id_, message in (
+            (kept.id, "had no results file"),
+            (numbered.id, 'the id of a row is the field "id" here, and was the number of the row'),
+            (plain.id, "was not a run over a set"),
+        ):
+            error = await failure(await foreign.start(request(foreign, source, resume={"workflowId": id_})))
+            assert (error.type, message in error.message) == ("InvalidRequest", True), error.message
+        resume = {"workflowId": numbered.id}
+        error = await foreign.failure(call("echo", "†state.a", value=1), resume=resume)
+        assert "is a run over a set, and this request names none" in error.message
+        before = {"workflowId": numbered.id, "keep": {"before": "2:echo"}}
+        error = await failure(await foreign.start(request(foreign, source, resume=before, id_field=None)))
+        assert "takes over whole rows" in error.message
+        resume = {"workflowId": numbered.id, "only": "failed"}
+        error = await failure(await foreign.start(request(foreign, source, resume=resume, id_field=None)))
+        assert (error.type, "no row of" in error.message) == ("InvalidRequest", True), error.message

@@ -13,6 +13,7 @@ from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_
 from acts.language.errors import InvalidRequest, Problem, truncate
 from acts.language.messages import read_request
 from acts.language.wire import PAST_RUN
+from acts.machines.past_sets import refuse_set
 from acts.machines.past_setup import keep_failed_instances, past_of_child, past_of_root, past_of_state
 from acts.plan.validate import validate_parsed
 from acts.tree.past_run import PastRun
@@ -51,6 +52,7 @@ async def add_past(setup: PlanSetup, state: PlanState | None) -> PlanSetup:
     if own is not None or resume is None:
         return setup
     past_run = await read_past(resume.workflowId, resume.runId)
+    refuse_set(past_run)
     if resume.only is not None:
         raw = keep_failed_instances(setup.raw, past_run)
         parsed, known = read_request(raw), setup.capabilities

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from temporalio import workflow
 
 from acts.language.messages import INSTANCES, read_request
 from acts.language.wire import MAX_PAYLOAD_BYTES
+from acts.machines.past_sets import resumed_set
 from acts.machines.set_run import SetRun, SetSetup
 from acts.plan.validate import validate_parsed
 from acts.tree.records import TreePosition
 from acts.tree.set_records import SetState
 from acts.views.set_view import SetView
 from workflows.runtime import results
+from workflows.runtime.past_runs import read_past
 from workflows.runtime.payload_limits import decide_storage, share_storage
 from workflows.runtime.payloads import decode_or_none, decode_record, decode_request, record_type
 from workflows.runtime.startup import complete_position, prepare_request
@@ -57,7 +60,7 @@ async def _setup(value: RawValue, state: SetState | None) -> SetSetup:
     """What the run knows before it begins.
 
     Raises:
-        InvalidRequest: with every problem of the Request.
+        InvalidRequest: with every problem of the Request. ApplicationError: the run that it names cannot be resumed.
     """
     if state is not None:
         raw, capabilities, position = state.request, state.capabilities, share_storage(state.position)
@@ -73,4 +76,11 @@ async def _setup(value: RawValue, state: SetState | None) -> SetSetup:
     if state is None:
         position = position.with_budget(workflow.info().workflow_id, parsed.config.budget)
         position = position.with_limit(parsed.config.maxParallel, None)
-    return SetSetup(raw, prepared, parsed.set, capabilities, position, lease)
+    setup = SetSetup(raw, prepared, parsed.set, capabilities, position, lease)
+    if state is not None:
+        return replace(setup, resumed=state.resumed)
+    resume = parsed.config.resume
+    if resume is None:
+        return setup
+    past = await read_past(resume.workflowId, resume.runId)
+    return replace(setup, resumed=resumed_set(resume, past, parsed.set), provided=past.provided)
