@@ -40,7 +40,7 @@ ALL = [*commands_of_help(), *(pair for page in PAGES for pair in commands_of_pag
 
 @pytest.mark.parametrize(("where", "text"), ALL, ids=[f"{where} {text}"[:80] for where, text in ALL])
 def test_a_command_that_is_shown_is_understood(where: str, text: str) -> None:
-    for part in re.split(r"&&|\|", text.partition("  #")[0]):
+    for part in re.split(r"&&|\||>", text.partition("  #")[0]):
         words = shlex.split(part, comments=True)
         if words[:1] != ["acts"] or len(words) < 2 or words[1].startswith("-"):
             continue
