@@ -33,7 +33,7 @@ MAX_LISTED: Final = 1_000
 MAX_ASKED: Final = 20
 # After this long the answer may be about a decision that was made meanwhile, while another is waited for
 ASK_AGAIN_SECONDS: Final = 600.0
-_QUERY_SECONDS: Final = 10
+_QUERY_SECONDS: Final = 5
 
 Key = tuple[str, str]
 
@@ -65,8 +65,10 @@ class WaitingRuns:
         self._since = {key: self._since[key] for key in listed if key in self._since}
         now = time.time()
         due = [k for k in reversed(listed) if k not in self._since or now - self._since[k][1] > ASK_AGAIN_SECONDS]
-        for key in due[:MAX_ASKED]:
-            self._since[key] = await self._ask(key), now
+        asked = due[:MAX_ASKED]
+        # Side by side: runs whose workers are gone answer none, and each would hold up the round
+        answers = await asyncio.gather(*map(self._ask, asked))
+        self._since |= {key: (since, now) for key, since in zip(asked, answers, strict=True)}
         oldest = min((since for since, _ in self._since.values() if since is not None), default=now)
         meters.set(metrics.RUNS_WAITING, count)
         meters.set(metrics.OLDEST_WAIT, max(0.0, now - oldest))

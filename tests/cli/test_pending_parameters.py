@@ -129,11 +129,11 @@ async def test_what_waits_is_filtered_by_tool_age_and_number(acts: Acts, client:
         return [(w["run"], w.get("call")) for w in listed if w["run"] in (name, plan)]
 
     every = [(name, "1:english"), (name, "2:english"), (plan, None)]
-    assert waits() == waits("--tool", "english") == waits("--older", "0.01s") == every
-    assert waits("--tool", "french") == waits("--older", "1h") == []
+    # Each look at all runs also asks those that other tests left without a worker, and waits for them
+    assert waits("--tool", "english", "--older", "0.01s") == every
+    assert waits(name, "--tool", "french") == waits(plan, "--older", "1h") == []
     assert waits(name, "--limit", "1") == every[:1]
     assert waits(plan, "--tool", "english") == every[2:]
-    assert len(json.loads(acts("pending", "--json", "--limit", "1").stdout)["waits"]) == 1
     assert "may wait; --limit lists more" in acts("pending", "--limit", "1").stderr
     for id_ in (name, plan):
         await client.get_workflow_handle(id_).terminate()

@@ -169,6 +169,8 @@ def test_a_profile_of_temporal_cloud_is_what_the_worker_connects_with(
     assert str(file.parent) == mount["mountPath"]
     profile = objects["ConfigMap", volume["configMap"]["name"]]["data"][file.name]
     (tmp_path / file.name).write_text(profile, "utf-8")
+    for name in ("TEMPORAL_ADDRESS", "TEMPORAL_NAMESPACE"):  # of other tests; they win over a profile
+        monkeypatch.delenv(name, raising=False)
     for name, value in {**values, "TEMPORAL_CONFIG_FILE": str(tmp_path / file.name), "TEMPORAL_API_KEY": "key"}.items():
         monkeypatch.setenv(name, value)
     config = ClientConfig.load_client_connect_config()
