@@ -37,7 +37,7 @@ check: setup ## lint, format, types, dead links
 	$(BIN)/python -m tools.check_links
 
 docs: setup ## build the documentation as a site that needs no network: site/index.html
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 bench: setup ## print figures
 	$(BIN)/python -m benchmarks

@@ -129,8 +129,11 @@ def request_page() -> str:
         "What `acts schema` prints, as tables. [The protocol](../protocol.md) says what it means.",
     ]
     for name, definition in [("Request", schema), *definitions.items()]:
-        properties = definition.get("properties") if isinstance(definition, dict) else None
+        if not isinstance(definition, dict):
+            continue
+        properties = definition.get("properties")
         if not properties:
+            lines += ["", f"## {name}", "", _cell(definition.get("description", "")), "", _kind(definition)]
             continue
         required = definition.get("required", ())
         lines += ["", f"## {name}", "", _cell(definition.get("description", "")), ""]
