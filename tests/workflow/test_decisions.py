@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from temporalio.api.enums.v1 import EventType
 from temporalio.api.sdk.v1 import WorkflowMetadata
 from temporalio.client import WorkflowUpdateFailedError
 from temporalio.exceptions import ApplicationError
@@ -304,8 +305,19 @@ def actual(result: dict[str, Json]) -> dict[str, Json]:
 
 
 async def counted(handle: Handle) -> int | None:
-    """The actions in the histories of a run, as the server has them."""
-    return await count_actions(handle._client, handle.id, (await handle.describe()).run_id)
+    """The actions in the histories of a run, as the server has them.
+
+    A worker that is slow ends a workflow task between two local activities, and no code of a workflow is told: then the
+    server has one action more than the run can know of.
+    """
+    actions = await count_actions(handle._client, handle.id, (await handle.describe()).run_id)
+    tasks: set[int] = set()
+    async for event in handle.fetch_history_events():
+        if event.event_type == EventType.EVENT_TYPE_UPSERT_WORKFLOW_SEARCH_ATTRIBUTES:
+            break
+        if event.event_type == EventType.EVENT_TYPE_MARKER_RECORDED:
+            tasks.add(event.marker_recorded_event_attributes.workflow_task_completed_event_id)
+    return None if actions is None else actions - max(len(tasks) - 1, 0)
 
 
 @pytest.mark.parametrize("how", ["update", "signal"])
