@@ -11,12 +11,14 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
+# A workflow task that is lost on its way to a busy worker is given again after 15 s
+PATIENCE = timedelta(seconds=40)
 FIRST_PAUSE_SECONDS = 0.002  # most things are true at once or within a few milliseconds
 LONGEST_PAUSE_SECONDS = 0.1  # after that, looking more often only takes time from what is awaited
 
 
 async def assert_eventually(
-    predicate: Callable[[], Awaitable[T]], *, within: timedelta = timedelta(seconds=10), why: str = ""
+    predicate: Callable[[], Awaitable[T]], *, within: timedelta = PATIENCE, why: str = ""
 ) -> T:
     """Waits until the predicate gives something true, and returns it.
 
