@@ -17,9 +17,7 @@ FIRST_PAUSE_SECONDS = 0.002  # most things are true at once or within a few mill
 LONGEST_PAUSE_SECONDS = 0.1  # after that, looking more often only takes time from what is awaited
 
 
-async def assert_eventually(
-    predicate: Callable[[], Awaitable[T]], *, within: timedelta = PATIENCE, why: str = ""
-) -> T:
+async def assert_eventually(predicate: Callable[[], Awaitable[T]], *, within: timedelta = PATIENCE, why: str = "") -> T:
     """Waits until the predicate gives something true, and returns it.
 
     A predicate may also assert: an AssertionError counts as "not yet", and is what the test fails with when the
