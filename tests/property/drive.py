@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from typing import Any
 
 from acts.language.errors import CallError
 from acts.language.messages import Data, parse_message
 from acts.language.references import Path
+from acts.language.strict_json import write_json
 from acts.language.values import ABSENT
 from acts.machines.call_state import SETTLED
 from acts.machines.commands import AskHuman, Command, PlanFinished, StartCall
@@ -22,6 +22,7 @@ from tests import oracle
 from tests.cases import row
 
 ENGINE_CODES = {"UnresolvedReference", "WrongKind", "OutsideOutputPath", "eachFailed"}
+_DECODER = json.JSONDecoder()
 NOW = "2026-01-01T00:00:00Z"
 
 
@@ -186,18 +187,39 @@ def views(log: Log, prepared: ValidatedPlan) -> dict[str, Any]:
     return out
 
 
-_ERROR_IN_TEXT = re.compile(rf'("code":"(?:{"|".join(ENGINE_CODES)})","message":)"(?:[^"\\]|\\.)*"')
-
-
 def plain(value: Any) -> Any:
     """A value without what the oracle does not model: dates, and the wording of the engine's own errors."""
-    if isinstance(value, str):
-        return _ERROR_IN_TEXT.sub(rf'\1"{oracle.SOME_TEXT}"', value)
     if isinstance(value, dict):
-        if value.get("code") in ENGINE_CODES and "message" in value:
-            value = {**value, "message": oracle.SOME_TEXT}
-        return {k: plain(v) for k, v in value.items() if k != "_date"}
-    return [plain(v) for v in value] if isinstance(value, list) else value
+        value = {k: plain(v) for k, v in value.items() if k != "_date"}
+    elif isinstance(value, list):
+        value = [plain(v) for v in value]
+    return without_wording(value)
+
+
+def without_wording(value: Any) -> Any:
+    """A value with one text in place of the messages of the engine's own errors, also of those inside a text."""
+    if isinstance(value, str):
+        return _without_wording_in_text(value)
+    if isinstance(value, list):
+        return [without_wording(v) for v in value]
+    if not isinstance(value, dict):
+        return value
+    is_own = value.get("code") in ENGINE_CODES and "message" in value
+    return {k: oracle.SOME_TEXT if is_own and k == "message" else without_wording(v) for k, v in value.items()}
+
+
+def _without_wording_in_text(text: str) -> str:
+    """An error is there as JSON, maybe nested in the details of another."""
+    out, place = "", 0
+    while (start := text.find("{", place)) >= 0:
+        try:
+            value, end = _DECODER.raw_decode(text, start)
+        except ValueError:
+            value, end = None, start + 1
+        other = without_wording(value)
+        out += text[place:start] + (text[start:end] if other == value else write_json(other).decode())
+        place = end
+    return out + text[place:]
 
 
 def assert_equal_to_the_serial_run(drive: Drive, expected: oracle.Outcome) -> None:
