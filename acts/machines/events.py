@@ -56,10 +56,14 @@ class StartPostponed:
 
 @dataclass(frozen=True, slots=True)
 class ChildStarted:
-    """The child of a Call, or of a plan, runs under this id."""
+    """The child of a Call, or of a plan, runs under this id.
+
+    ``is_of_before_reset``: it was to start before a reset that this run knows of. It may have ended since.
+    """
 
     key: str
     workflow_id: str
+    is_of_before_reset: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,9 @@ the server has cancelled some of them. Their results may have gone to the run th
 So a run that was reset asks each run below it to say again what waits there and what it needs (``Resync``), and each
 passes that on to those below. A child that cannot be reached has ended: after ``GRACE_SECONDS``, in which its result
 may still come, it is started again, and its Calls have the same ``_id``s. A run that is about to end, since another
-run started it, still takes the message; so it is sent again after some time.
+run started it, still takes the message; so it is sent again after some time. Where the point of the reset is between a
+child's start and the answer to it, the server answers with the run that there was, even if that has ended, and the
+result does not come: such a child is asked when it is known.
 
 Laws: no clock, no I/O; whether a run was reset, the driver says (``RunReset``).
 """
@@ -18,7 +20,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from acts.language.wire import RESYNC
-from acts.machines.approval_effects import StartTimer
+from acts.machines.approval_effects import CancelTimer, StartTimer
 from acts.machines.budget import SendRecord
 from acts.tree.signal_records import Resync
 
@@ -59,6 +61,13 @@ class ResetRecovery:
         self._permits.count_anew(self._children)
         self._former, self._round = dict(self._children), 0
         return [*self._say_again(), *self._ask()]
+
+    def on_late_start(self, key: str) -> list[Any]:
+        """The child of this key was to start before the reset, and the server has answered only now."""
+        self._former[key] = id_ = self._children[key]
+        self._round = 1
+        timer = StartTimer(RESYNC_TIMER, RESYNC_SECONDS[0], RESYNC_TIMER)
+        return [SendRecord(id_, RESYNC, Resync(), key=f"resync/{key}"), CancelTimer(RESYNC_TIMER), timer]
 
     def on_resync(self) -> list[Any]:
         """A run above was reset."""

@@ -303,7 +303,8 @@ class RunMachine:
 
     def _child_started(self, event: ChildStarted, _now: str) -> list[Any]:
         self.children[event.key] = event.workflow_id
-        return self.on_child_started(event)
+        is_late = event.is_of_before_reset and not self.is_cancelling
+        return [*(self.recovery.on_late_start(event.key) if is_late else ()), *self.on_child_started(event)]
 
     def _child_ended(self, event: ChildEnded, now: str) -> list[Any]:
         """Take what a child says beside its result, then its result."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from acts.language.messages import read_request
 from acts.language.wire import RESYNC
-from acts.machines.approval_effects import StartTimer
+from acts.machines.approval_effects import CancelTimer, StartTimer
 from acts.machines.approvals import Approvals
 from acts.machines.budget import BudgetMachine, SendRecord
 from acts.machines.ledger import RequestSize
@@ -60,6 +60,18 @@ def test_a_child_that_is_gone_is_started_again_unless_its_result_comes() -> None
     assert recovery.on_timer(first.name) == [], "its result has come"
     assert recovery.on_timer(second.name) == [ChildGone("2:b")]
     assert recovery.on_timer(second.name) == [], "once"
+
+
+def test_a_child_whose_start_is_answered_after_the_reset_is_asked_like_the_others_from_then_on() -> None:
+    children = {"1:a": KEPT["1:a"]}
+    recovery = recovery_of(children)
+    assert recovery.on_reset() == [*asked("1:a"), next_round(0)]
+    assert recovery.on_timer(RESYNC_TIMER) == [*asked("1:a"), next_round(1)]
+    children["2:b"] = KEPT["2:b"]
+    assert recovery.on_late_start("2:b") == [*asked("2:b"), CancelTimer(RESYNC_TIMER), next_round(0)]
+    assert recovery.on_timer(RESYNC_TIMER) == [*asked("1:a", "2:b"), next_round(1)]
+    (timer,) = recovery.on_lost("2:b")
+    assert recovery.on_timer(timer.name) == [ChildGone("2:b")]
 
 
 def test_without_children_nothing_is_asked() -> None:

@@ -106,11 +106,12 @@ class Children:
         self._running.pop((type_, name), None)
 
     async def run(
-        self, type_: str, name: str, arg: RawValue, label: str, started: Callable[[str], None],
+        self, type_: str, name: str, arg: RawValue, label: str, started: Callable[[str, bool], None],
         seconds: float | None = None,
     ) -> RawValue:  # fmt: skip
-        """Start a child that was expected, and wait for its result; ``started`` is called with its id.
+        """Start a child that was expected, and wait for its result.
 
+        ``started`` is called with its id, and True where a reset has been noted since it was to start.
         ``seconds`` bounds how long it may take. A child that another run of this one took with it is started again.
         """
         child = self._running[type_, name]
@@ -122,7 +123,7 @@ class Children:
                     parent_close_policy=workflow.ParentClosePolicy.REQUEST_CANCEL,
                     execution_timeout=None if seconds is None else timedelta(seconds=seconds),
                 )  # fmt: skip
-                started(child.handle.id)
+                started(child.handle.id, self._lifeline.noted_lineage != lineage)
                 for signal, args in child.waiting:
                     self.signal_one(child.handle, signal, *args)
                 try:

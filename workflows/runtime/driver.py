@@ -107,7 +107,8 @@ class Driver:
         self.children = Children(self.outbox, run.note, lifeline)
         self.lifetime = Lifetime(is_cron=workflow.info().cron_schedule is not None)
         self._carry, self._answer = carry, answer
-        self._lifeline, self._lineage = lifeline, lifeline.lineage
+        self._lifeline = lifeline
+        lifeline.noted_lineage = lifeline.lineage
         self.tasks = TasksInFlight(run, self.children, actions, inbox.append, self._start_again)
         self.starts = StartQueue(self.tasks, self.children, self.lifetime, room, takes_back=run.takes_back_starts)
         self._timers: dict[str, asyncio.Task[None]] = {}
@@ -151,12 +152,12 @@ class Driver:
             self._index.update()
 
     def _note_reset(self) -> None:
-        if self._lineage != self._lifeline.lineage:
-            self._lineage = self._lifeline.lineage
+        if self._lifeline.noted_lineage != self._lifeline.lineage:
+            self._lifeline.noted_lineage = self._lifeline.lineage
             self.inbox.append(RunReset())
 
     def _has_work(self) -> bool:
-        if self.inbox or self._lineage != self._lifeline.lineage:
+        if self.inbox or self._lifeline.noted_lineage != self._lifeline.lineage:
             return True
         if not self.starts and not self._is_quiet():
             return False

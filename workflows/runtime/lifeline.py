@@ -29,7 +29,7 @@ def exact_date(moment: datetime) -> str:
 
 class Lifeline:
     """Of one run. ``token`` is that of its tree, ``signals`` counts those that it has received, ``started_at`` is
-    when this run of the workflow was started.
+    when this run of the workflow was started, ``noted_lineage`` belongs to the last reset that the driver has noted.
 
     The workflow object makes it before anything else.
     """
@@ -40,7 +40,7 @@ class Lifeline:
         info = workflow.info()
         is_reset = info.run_id != info.original_execution_run_id
         self._is_reset_at_first_task = is_reset and info.get_current_history_length() > _EVENTS_OF_A_START
-        self._first_seed = workflow.random_seed()
+        self._first_seed = self.noted_lineage = workflow.random_seed()
         self.started_at = exact_date(info.workflow_start_time)
         self._main_task: asyncio.Task[Any] | None = None
         self._superseded_by: str | None = None

@@ -315,8 +315,8 @@ class TasksInFlight:
         self._children.expect(type_, name)
         send()
 
-    def _child_started(self, key: str, workflow_id: str) -> None:
-        self._emit(ChildStarted(key, workflow_id))
+    def _child_started(self, key: str, workflow_id: str, is_of_before_reset: bool) -> None:  # noqa: FBT001
+        self._emit(ChildStarted(key, workflow_id, is_of_before_reset))
 
     def _child_ended(self, key: str, options: Options, task: Task) -> Event:
         try:

@@ -1,0 +1,140 @@
+"""A run waits for its children, and starts those again that went with another run of it, whenever it was reset."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+from temporalio.exceptions import ApplicationError, CancelledError, ChildWorkflowError, TerminatedError
+
+from acts.language.wire import DELEGATE, SUPERSEDED_RUN
+from workflows.runtime import children
+from workflows.runtime.children import Children
+
+ID = "r/1:a"
+SUPERSEDED = ApplicationError("another run starts this work again", type=SUPERSEDED_RUN)
+CANCELLED = CancelledError("with the run above")
+BROKEN = ApplicationError("the call failed", type="ValueError")
+KILLED = TerminatedError("by a person")
+
+
+class Run(asyncio.Future[Any]):
+    """A child that has been started."""
+
+    id = ID
+
+    def fail(self, cause: Exception) -> None:
+        error = ChildWorkflowError(
+            "child", namespace="", workflow_id=ID, run_id="", workflow_type="", initiated_event_id=0,
+            started_event_id=0, retry_state=None,
+        )  # fmt: skip
+        error.__cause__ = cause
+        self.set_exception(error)
+
+
+Act = Callable[["Parent"], None]
+
+
+def nothing(_: Parent) -> None: ...
+
+
+def reset(parent: Parent) -> None:
+    """The run goes on in another, whose driver has not noted that yet."""
+    parent.lineage += 1
+
+
+def reset_and_noted(parent: Parent) -> None:
+    reset(parent)
+    parent.noted_lineage = parent.lineage
+
+
+class Parent:
+    """A run with a child, which fails the first time it is started. ``answers``: what was said of each start."""
+
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, cause: Exception, before_answer: Act = nothing, after: Act = nothing
+    ) -> None:
+        self.lineage = self.noted_lineage = 1
+        self.starts, self.answers = 0, list[tuple[str, bool]]()
+        self._cause, self._before_answer, self._after = cause, before_answer, after
+        monkeypatch.setattr(children, "start_child", self._start)
+
+    async def _start(self, *_: object, **__: object) -> Run:
+        run = Run()
+        self.starts += 1
+        if self.starts > 1:
+            run.set_result("done")
+            return run
+        self._before_answer(self)
+        asyncio.get_running_loop().call_soon(self._end, run)
+        return run
+
+    def _end(self, run: Run) -> None:
+        self._after(self)
+        run.fail(self._cause)
+
+    def run(self) -> Coroutine[Any, Any, Any]:
+        outbox: Any = None
+        arg: Any = None
+        lifeline: Any = self
+        own = Children(outbox, lambda _: None, lifeline)
+        own.expect(DELEGATE, "1:a")
+        return own.run(DELEGATE, "1:a", arg, "a", lambda *answer: self.answers.append(answer))
+
+
+@pytest.mark.parametrize("cause", [SUPERSEDED, CANCELLED])
+@pytest.mark.parametrize("when", ["before_answer", "after"])
+async def test_a_child_that_went_with_another_run_is_started_again(
+    monkeypatch: pytest.MonkeyPatch, cause: Exception, when: str
+) -> None:
+    """Also one whose start was answered after the reset: it was started before."""
+    parent = Parent(monkeypatch, cause, **{when: reset})
+    assert await parent.run() == "done"
+    assert parent.starts == 2
+
+
+@pytest.mark.parametrize("cause", [SUPERSEDED, CANCELLED])
+async def test_a_child_of_a_run_that_was_not_reset_is_not_started_again(
+    monkeypatch: pytest.MonkeyPatch, cause: Exception
+) -> None:
+    parent = Parent(monkeypatch, cause)
+    with pytest.raises(ChildWorkflowError):
+        await parent.run()
+    assert parent.starts == 1
+
+
+@pytest.mark.parametrize("cause", [BROKEN, KILLED])
+async def test_a_child_that_failed_by_itself_or_was_terminated_is_not_started_again(
+    monkeypatch: pytest.MonkeyPatch, cause: Exception
+) -> None:
+    parent = Parent(monkeypatch, cause, before_answer=reset)
+    with pytest.raises(ChildWorkflowError):
+        await parent.run()
+    assert parent.starts == 1
+
+
+async def test_a_child_that_its_own_run_cancels_is_not_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    task: asyncio.Task[Any]
+    parent = Parent(monkeypatch, CANCELLED, before_answer=reset, after=lambda _: bool(task.cancel()) and None)
+    task = asyncio.create_task(parent.run())
+    await asyncio.wait([task])
+    assert (parent.starts, task.cancelled()) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("before_answer", "after", "is_of_before_reset"),
+    [(nothing, reset_and_noted, False), (reset, nothing, False), (reset_and_noted, nothing, True)],
+)
+async def test_the_run_learns_that_a_start_was_answered_after_a_reset_that_it_has_noted(
+    monkeypatch: pytest.MonkeyPatch,
+    before_answer: Act,
+    after: Act,
+    is_of_before_reset: bool,  # noqa: FBT001
+) -> None:
+    """A reset that it notes later is about this child like about all others."""
+    parent = Parent(monkeypatch, BROKEN, before_answer, after)
+    with pytest.raises(ChildWorkflowError):
+        await parent.run()
+    assert parent.answers == [(ID, is_of_before_reset)]
