@@ -45,6 +45,7 @@ from telemetry.logs import add_redactor, announce, configure_logs
 from telemetry.observation import Observation
 from telemetry.telemetry_settings import TelemetryError, TelemetrySettings
 from worker_runtime.deployment import deployment_config
+from worker_runtime.draining_worker import DrainingWorker
 from worker_runtime.log_guard import LogGuard
 from worker_runtime.memory_watch import MemoryWatch
 from worker_runtime.process_watch import limit_stop
@@ -122,8 +123,10 @@ def build(
     wrap = watches.start_processes(settings.activity_processes)
     slots = TaskSlots(watches.tasks.count_waiting)
     watches.tasks.on_wait = slots.wake_all
-    worker = Worker(
+    worker = DrainingWorker(
         client,
+        slots=slots,
+        memory=watches.memory,
         task_queue=settings.task_queue,
         workflows=WORKFLOWS,
         identity=versions.identity,

@@ -12,11 +12,11 @@ import functools
 import sys
 from typing import Any, Final
 
-from temporalio.worker import Worker
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
 import worker
 from benchmarks.handwritten import WORKFLOWS
+from worker_runtime.draining_worker import DrainingWorker
 
 SDK_RESERVATIONS: Final = 3
 
@@ -43,11 +43,11 @@ def main() -> int:
     else:
         change = CHANGES[name]()
 
-        @functools.wraps(Worker)
-        def build(*args: Any, **settings: Any) -> Worker:
-            return Worker(*args, **{**settings, **change})
+        @functools.wraps(DrainingWorker)
+        def build(*args: Any, **settings: Any) -> DrainingWorker:
+            return DrainingWorker(*args, **{**settings, **change})
 
-        vars(worker)["Worker"] = build
+        vars(worker)["DrainingWorker"] = build
     return worker.main()
 
 

@@ -50,6 +50,8 @@ class CachedRun:
     """A workflow in the SDK's cache. ``is_busy``: it computes, or waits for a local Activity."""
 
     last_use: float
+    run_id: str
+    workflow_id: str = ""
     is_busy: bool = True
 
 
@@ -75,9 +77,9 @@ class MemoryWatch:
         """How many workflows are in the cache."""
         return len(self._runs)
 
-    def begin(self, run_id: str) -> None:
+    def begin(self, run_id: str, workflow_id: str = "") -> None:
         """A workflow computes."""
-        self._runs[run_id] = CachedRun(time.monotonic())
+        self._runs[run_id] = CachedRun(time.monotonic(), run_id, workflow_id)
 
     def end(self, run_id: str, *, is_busy: bool) -> None:
         """It has computed; ``is_busy``: its task goes on, with a local Activity."""
@@ -89,6 +91,11 @@ class MemoryWatch:
         """It is no longer cached."""
         self._runs.pop(run_id, None)
         self._ended += 1
+
+    def find_idle(self) -> CachedRun | None:
+        """The workflow that has been idle longest; None where all are busy, or none is in the cache."""
+        idle = [run for run in list(self._runs.values()) if not run.is_busy]
+        return min(idle, key=lambda run: run.last_use, default=None)
 
     def look(self, now: float | None = None) -> None:
         """Collect garbage, and evict some workflows where the process takes too much; called about twice per second."""

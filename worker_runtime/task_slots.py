@@ -17,6 +17,7 @@ import threading
 import time
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakSet
 
 from temporalio.worker import CustomSlotSupplier, SlotPermit
 
@@ -50,6 +51,9 @@ class TaskSlots(CustomSlotSupplier):
         self._count_waiting = count_waiting
         self._lock = threading.Lock()
         self._in_use = {True: 0, False: 0}
+        self._is_closed = False
+        # Weak: a slot that the SDK asked for and no longer wants, as when it stops, is dropped and not released
+        self._sticky_polls: WeakSet[Permit] = WeakSet()
         self._max_others = 1
         self._loop: asyncio.AbstractEventLoop | None = None
         self._queues: dict[bool, deque[asyncio.Future[None]]] = {True: deque(), False: deque()}
@@ -66,7 +70,10 @@ class TaskSlots(CustomSlotSupplier):
                 if turn.done() and not turn.cancelled():
                     self._wake(is_sticky=ctx.is_sticky)  # the turn was for us: pass it on
                 raise
-        return Permit(is_sticky=ctx.is_sticky)
+        permit = Permit(is_sticky=ctx.is_sticky)
+        if permit.is_sticky:
+            self._sticky_polls.add(permit)
+        return permit
 
     def try_reserve_slot(self, ctx: SlotReserveContext) -> SlotPermit | None:
         """A slot for a task that the server sends without a poll, if there is one."""
@@ -76,16 +83,28 @@ class TaskSlots(CustomSlotSupplier):
         """A task begins."""
         if isinstance(ctx.permit, Permit):
             ctx.permit.start = time.monotonic()
+            self._sticky_polls.discard(ctx.permit)
 
     def release_slot(self, ctx: SlotReleaseContext) -> None:
         """A task has ended, or a poll without one."""
         permit: Any = ctx.permit
+        self._sticky_polls.discard(permit)
         with self._lock:
             self._in_use[permit.is_sticky] -= 1
             if not permit.is_sticky and permit.start is not None:
                 is_slow = time.monotonic() - permit.start > SLOW_SECONDS
                 self._max_others = 1 if is_slow else min(self._max_others + 1, MAX_OTHERS)
         self.wake_all()
+
+    def close(self) -> None:
+        """Give no more slots: the worker stops."""
+        with self._lock:
+            self._is_closed = True
+
+    @property
+    def sticky_polls(self) -> int:
+        """How many slots are held by polls of the sticky queue that have not brought a task."""
+        return len(self._sticky_polls)
 
     def wake_all(self) -> None:
         """Let those that wait look again; from any thread.
@@ -98,7 +117,7 @@ class TaskSlots(CustomSlotSupplier):
     def _take(self, is_sticky: bool) -> bool:  # noqa: FBT001 - the SDK's flag
         with self._lock:
             most = MAX_STICKY if is_sticky else self._max_others
-            if self._in_use[is_sticky] >= most + self._count_waiting():
+            if self._is_closed or self._in_use[is_sticky] >= most + self._count_waiting():
                 return False
             self._in_use[is_sticky] += 1
             return True

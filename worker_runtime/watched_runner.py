@@ -39,7 +39,8 @@ class WatchedRunner(WorkflowRunner):
     def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
         """An instance of the inner runner, under the watch."""
         inner = self._inner.create_instance(det)
-        return WatchedInstance(self._watch, self._memory, inner, has_storage=self._has_storage)
+        workflow_id = det.info.workflow_id
+        return WatchedInstance(self._watch, self._memory, inner, workflow_id, has_storage=self._has_storage)
 
     def set_worker_level_failure_exception_types(self, types: Sequence[type[BaseException]]) -> None:
         """Set them as the inner runner does."""
@@ -50,9 +51,10 @@ class WatchedInstance(WorkflowInstance):
     """A workflow of the inner runner. ``is_lost``: a thread that was left behind may still be inside."""
 
     def __init__(
-        self, watch: WorkflowWatch, memory: MemoryWatch, inner: WorkflowInstance, *, has_storage: bool = False
-    ) -> None:
-        self.inner, self._has_storage = inner, has_storage
+        self, watch: WorkflowWatch, memory: MemoryWatch, inner: WorkflowInstance, workflow_id: str = "", *,
+        has_storage: bool = False,
+    ) -> None:  # fmt: skip
+        self.inner, self._workflow_id, self._has_storage = inner, workflow_id, has_storage
         self.is_lost = False
         self.local_running = 0
         self._watch, self._memory = watch, memory
@@ -64,7 +66,7 @@ class WatchedInstance(WorkflowInstance):
 
     def activate(self, act: WorkflowActivation) -> WorkflowActivationCompletion:
         """Run one activation under the watch."""
-        self._memory.begin(act.run_id)
+        self._memory.begin(act.run_id, self._workflow_id)
         try:
             completion = self._watch.activate(self, act)
             if not self._has_storage and completion.ByteSize() > MAX_PAYLOAD_BYTES:

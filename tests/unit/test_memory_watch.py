@@ -44,6 +44,19 @@ def later(rounds: int) -> float:
     return time.monotonic() + 60 + rounds * ROUND_SECONDS
 
 
+def test_the_workflow_that_has_been_idle_longest_is_known_by_its_ids() -> None:
+    watch = MemoryWatch()
+    assert watch.find_idle() is None
+    watch.begin("busy", "first")
+    assert watch.find_idle() is None
+    for run_id in ("idle", "later"):
+        watch.begin(run_id, "second")
+        watch.end(run_id, is_busy=False)
+    idle = watch.find_idle()
+    assert idle is not None
+    assert (idle.run_id, idle.workflow_id) == ("idle", "second")
+
+
 def test_below_the_mark_nothing_is_evicted() -> None:
     cache = Cache(int(LIMIT * HIGH_SHARE) // 10)
     cache.watch.look(later(0))

@@ -56,6 +56,30 @@ def test_tasks_that_wait_for_local_activities_are_not_counted() -> None:
     assert len(take_all(TaskSlots(lambda: 3), NEW)) == 4
 
 
+async def test_a_sticky_slot_is_a_poll_until_it_brings_a_task_or_returns_or_is_dropped() -> None:
+    slots = TaskSlots()
+    permits = [await slots.reserve_slot(STICKY) for _ in range(3)]
+    others = [await slots.reserve_slot(NEW), slots.try_reserve_slot(STICKY)]  # of the queue itself; not by a poll
+    assert (slots.sticky_polls, len(others)) == (3, 2)
+    run_task(slots, permits.pop())
+    slots.release_slot(SimpleNamespace(permit=permits.pop(), slot_info=None))  # type: ignore[arg-type]
+    assert slots.sticky_polls == 1
+    permits.clear()
+    assert slots.sticky_polls == 0
+
+
+async def test_a_worker_that_stops_begins_no_more_polls() -> None:
+    slots = TaskSlots()
+    first = await slots.reserve_slot(STICKY)
+    slots.close()
+    assert slots.try_reserve_slot(STICKY) is None
+    waiting = asyncio.create_task(slots.reserve_slot(STICKY))
+    run_task(slots, first)
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    waiting.cancel()
+
+
 async def test_who_waits_gets_the_slot_that_is_given_back() -> None:
     slots = TaskSlots()
     first = await slots.reserve_slot(NEW)

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from temporalio import activity
+from temporalio.api.enums.v1 import EventType, TaskQueueKind, TimeoutType
 from temporalio.client import Client
 from temporalio.common import WorkerDeploymentVersion
 
@@ -28,7 +29,19 @@ from activities.worker_versions import registry_version
 from cli.dev.temporal_server import DevServer
 from tests.crash.resets import last_point_before, reset
 from tests.support import assert_eventually
-from tests.workflow.foreign import Foreign, call, ended, failure, note_of, phase, result_of_failed, state_of, tool
+from tests.workflow.conftest import engine_on
+from tests.workflow.foreign import (
+    Foreign,
+    Handle,
+    call,
+    ended,
+    failure,
+    note_of,
+    phase,
+    result_of_failed,
+    state_of,
+    tool,
+)
 from workflows.runtime import missed_activities
 
 Json = Any
@@ -228,6 +241,43 @@ async def test_a_tool_that_a_run_pinned_and_the_code_no_longer_takes_fails_its_c
     async with workers.serving(OLD):
         again = await reset(user.client, handle.id, await last_point_before(handle, "ACTIVITY_TASK_FAILED"))
         assert (await ended(again))["state"] == {"a": 2}
+
+
+async def dropped_tasks(handle: Handle) -> list[int]:
+    """The tasks from the sticky queue that a worker was given, and whose end the server did not see."""
+    events = {e.event_id: e async for e in handle.fetch_history_events()}
+    timeouts = [
+        e.workflow_task_timed_out_event_attributes for e in events.values()
+        if e.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_TIMED_OUT
+    ]  # fmt: skip
+    scheduled = [t.scheduled_event_id for t in timeouts if t.timeout_type == TimeoutType.TIMEOUT_TYPE_START_TO_CLOSE]
+    queues = [events[id_].workflow_task_scheduled_event_attributes.task_queue.kind for id_ in scheduled]
+    return [id_ for id_, kind in zip(scheduled, queues, strict=True) if kind == TaskQueueKind.TASK_QUEUE_KIND_STICKY]
+
+
+async def test_a_worker_that_stops_drops_no_task_of_the_runs_in_its_cache(server: DevServer, user: Foreign) -> None:
+    """The SDK alone drops about one at each of these stops."""
+    request = user.request(call("pay", "†state.a", x=1), context=[inline("pay")], approve={"calls": True})
+    runs = [await user.start(request, task_timeout=timedelta(seconds=5)) for _ in range(6)]
+
+    async def signal(handle: Handle) -> None:
+        while True:
+            await handle.signal("resume")
+
+    signals = [asyncio.create_task(signal(handle)) for handle in runs]
+    try:
+        for _ in range(4):
+            async with engine_on(server, user.engine):
+                await asyncio.gather(*(phase(handle, "awaiting") for handle in runs))
+    finally:
+        for task in signals:
+            task.cancel()
+        await asyncio.gather(*signals, return_exceptions=True)
+    async with engine_on(server, user.engine):
+        await asyncio.gather(*(phase(handle, "awaiting") for handle in runs))
+    assert [await dropped_tasks(handle) for handle in runs] == [[]] * len(runs)
+    for handle in runs:
+        await handle.terminate("seen enough")
 
 
 def test_a_version_changes_with_tools_and_activities_and_with_nothing_else() -> None:
