@@ -57,8 +57,11 @@ class Parent:
         self, monkeypatch: pytest.MonkeyPatch, cause: Exception, before_answer: Act = nothing, after: Act = nothing
     ) -> None:
         self.lineage = self.noted_lineage = 1
-        self.starts, self.answers = 0, list[tuple[str, bool]]()
+        self.starts, self.answers, self.signals = 0, list[tuple[str, bool]](), list[tuple[int, str]]()
         self._cause, self._before_answer, self._after = cause, before_answer, after
+        self.answered, self.may_end = asyncio.Event(), asyncio.Event()
+        self.may_end.set()
+        self._endings: list[asyncio.Task[None]] = []
         monkeypatch.setattr(children, "start_child", self._start)
 
     async def _start(self, *_: object, **__: object) -> Run:
@@ -68,20 +71,29 @@ class Parent:
             run.set_result("done")
             return run
         self._before_answer(self)
-        asyncio.get_running_loop().call_soon(self._end, run)
+        self._endings.append(asyncio.create_task(self._end(run)))
         return run
 
-    def _end(self, run: Run) -> None:
+    async def _end(self, run: Run) -> None:
+        await self.may_end.wait()
         self._after(self)
         run.fail(self._cause)
 
     def run(self) -> Coroutine[Any, Any, Any]:
-        outbox: Any = None
+        outbox: Any = self
         arg: Any = None
         lifeline: Any = self
-        own = Children(outbox, lambda _: None, lifeline)
-        own.expect(DELEGATE, "1:a")
-        return own.run(DELEGATE, "1:a", arg, "a", lambda *answer: self.answers.append(answer))
+        self.children = Children(outbox, lambda _: None, lifeline)
+        self.children.expect(DELEGATE, "1:a")
+        return self.children.run(DELEGATE, "1:a", arg, "a", self._answer)
+
+    def _answer(self, id_: str, is_of_before_reset: bool) -> None:  # noqa: FBT001 - as it is called
+        self.answers.append((id_, is_of_before_reset))
+        self.answered.set()
+
+    def send(self, _target: Run, signal: str, *_: object) -> None:
+        """As an outbox."""
+        self.signals.append((self.starts, signal))
 
 
 @pytest.mark.parametrize("cause", [SUPERSEDED, CANCELLED])
@@ -138,3 +150,49 @@ async def test_the_run_learns_that_a_start_was_answered_after_a_reset_that_it_ha
     with pytest.raises(ChildWorkflowError):
         await parent.run()
     assert parent.answers == [(ID, is_of_before_reset)]
+
+
+async def test_a_child_that_is_started_again_is_sent_again_what_the_first_was_sent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else it would run while the tree is paused, and wait for a message that has come."""
+
+    def resume_provide_pause(parent: Parent) -> None:
+        reset(parent)
+        for signal in ("resume", "provide", "pause"):
+            parent.children.signal_all(signal)
+
+    parent = Parent(monkeypatch, SUPERSEDED, after=resume_provide_pause)
+    run = parent.run()
+    parent.children.signal_all("pause")  # before it is there
+    assert await run == "done"
+    sent = ["pause", "resume", "provide", "pause"]
+    assert parent.signals == [(start, signal) for start in (1, 2) for signal in sent]
+
+
+async def test_a_child_whose_result_does_not_come_is_sent_again_what_it_was_sent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    parent = Parent(monkeypatch, BROKEN)
+    parent.run().close()
+    parent.children.signal_all("pause")
+    parent.children.expect(DELEGATE, "1:a")  # as its run does that has missed its end
+    parent.starts = 1
+    assert await parent.children.run(DELEGATE, "1:a", None, "a", lambda *_: None) == "done"  # type: ignore[arg-type]
+    assert parent.signals == [(2, "pause")]
+
+
+async def test_a_child_that_has_been_replaced_is_not_started_a_third_time_when_its_end_comes_at_last(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The third would supersede the second, for which the run waits."""
+    parent = Parent(monkeypatch, CANCELLED, after=reset_and_noted)
+    parent.may_end.clear()
+    first = asyncio.create_task(parent.run())
+    await parent.answered.wait()
+    parent.children.expect(DELEGATE, "1:a")
+    assert await parent.children.run(DELEGATE, "1:a", None, "a", lambda *_: None) == "done"  # type: ignore[arg-type]
+    parent.may_end.set()
+    with pytest.raises(ChildWorkflowError):
+        await first
+    assert parent.starts == 2

@@ -1,6 +1,6 @@
 """The children of a run: started under readable ids, signalled, and what they came to.
 
-A signal for a child that is being started reaches it once it is there.
+A signal for a child that is being started reaches it once it is there, and again if it is started again.
 """
 
 from __future__ import annotations
@@ -38,11 +38,14 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class _Child:
-    """One child by its name; ``handle`` None while it is being started."""
+    """One child by its name; ``handle`` None while it is being started.
+
+    ``signals`` are all that it is sent: one that is started again knows nothing of them, nor that it is paused.
+    """
 
     type: str
     handle: Handle | None = None
-    waiting: list[tuple[str, tuple[RawValue, ...]]] = field(default_factory=list)
+    signals: list[tuple[str, tuple[RawValue, ...]]] = field(default_factory=list)
 
 
 async def start_child(
@@ -91,7 +94,8 @@ class Children:
 
     def expect(self, type_: str, name: str) -> None:
         """This one is about to be started: what is signalled from now on reaches it."""
-        self._running[type_, name] = _Child(type_)
+        former = self._running.get((type_, name))
+        self._running[type_, name] = _Child(type_, signals=[] if former is None else former.signals)
 
     async def start_background(self, name: str, arg: RawValue, label: str) -> None:
         """A run of its own that outlives this one; returns once it is started."""
@@ -124,14 +128,15 @@ class Children:
                     execution_timeout=None if seconds is None else timedelta(seconds=seconds),
                 )  # fmt: skip
                 started(child.handle.id, self._lifeline.noted_lineage != lineage)
-                for signal, args in child.waiting:
+                for signal, args in child.signals:
                     self.signal_one(child.handle, signal, *args)
                 try:
                     result: RawValue = await child.handle
                 except ChildWorkflowError as error:
-                    if self._lifeline.lineage == lineage or not _ended_with_other_run(error):
+                    is_replaced = self._running.get((type_, name)) is not child  # its end comes late: do not start two
+                    if is_replaced or self._lifeline.lineage == lineage or not _ended_with_other_run(error):
                         raise
-                    child = self._running[type_, name] = _Child(type_)
+                    child = self._running[type_, name] = _Child(type_, signals=child.signals)
                 else:
                     return result
         finally:
@@ -152,9 +157,8 @@ class Children:
         return child is not None
 
     def _signal(self, child: _Child, signal: str, *args: RawValue) -> None:
-        if child.handle is None:
-            child.waiting.append((signal, args))
-        else:
+        child.signals.append((signal, args))
+        if child.handle is not None:
             self.signal_one(child.handle, signal, *args)
 
     def signal_one(self, target: Target, signal: str, *args: RawValue) -> None:
