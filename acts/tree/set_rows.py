@@ -53,9 +53,23 @@ def line_of(id_: str, report: Mapping[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def failed_line(id_: str, code: str, message: str) -> dict[str, Any]:
-    """The line of a row that did not run."""
-    return line_of(id_, {"status": "failed", "errors": [{"call": None, "code": code, "message": message}]})
+def failed_line(id_: str, code: str, message: str, status: str = "failed") -> dict[str, Any]:
+    """The line of a row that did not run, or of which nothing is known."""
+    return line_of(id_, {"status": status, "errors": [{"call": None, "code": code, "message": message}]})
+
+
+def count_lines(lines: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """``{completed, failed, failures}`` of some lines: what the run over the set adds."""
+    completed = failed = 0
+    failures: list[dict[str, Any]] = []
+    for line in lines:
+        if line["status"] == "completed":
+            completed += 1
+            continue
+        failed += 1
+        if len(failures) < MAX_FAILURES:
+            failures.append(failure_of(line))
+    return {"completed": completed, "failed": failed, "failures": failures}
 
 
 def bad_row_line(source: str, bad: Sequence[Any]) -> dict[str, Any]:

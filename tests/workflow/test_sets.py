@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import uuid
 from collections import Counter
@@ -106,7 +107,7 @@ async def test_a_bad_row_and_a_repeated_id_fail_alone_and_are_named_by_their_lin
         "line 3": "badRow", "line 4": "duplicateId", "line 5": "badRow", "line 7": "badRow",
     }  # fmt: skip
     assert "not JSON" in failed["line 3"]["message"]
-    assert failed["line 4"]["message"] == f'line 4 of {source}: an earlier row has its id, "a"'
+    assert failed["line 4"]["message"] == f'line 4 of {source}: an earlier row, which runs, has its id, "a"'
     assert 'no field "id"' in failed["line 5"]["message"]
     assert "at most 1,048,576" in failed["line 7"]["message"]
     assert sorted(line["id"] for line in files.lines() if line["status"] == "completed") == ["7", "a"]
@@ -178,7 +179,7 @@ async def test_a_set_that_changes_stops_the_run_and_it_says_how_far_it_came(fore
     assert (cause.type, result["status"]) == ("SetChanged", "failed")
     counts = result["instances"]
     assert counts["completed"] == len(files.lines()) == 100
-    assert "it has changed since the run began: its lines 1" in cause.message
+    assert " has changed since the run began: its lines 1" in cause.message
     assert "100 of 150 rows have ended (100 completed, 0 failed), 50 did not run to their end" in cause.message
 
 
@@ -368,3 +369,55 @@ async def test_what_a_run_over_a_set_cannot_resume_is_refused(foreign: Foreign, 
         resume = {"workflowId": numbered.id, "only": "failed"}
         error = await failure(await foreign.start(request(foreign, source, resume=resume, id_field=None)))
         assert (error.type, "no row of" in error.message) == ("InvalidRequest", True), error.message
+
+
+class HeldScale(Scale):
+    """Calls for some weights wait until ``opened``."""
+
+    def __init__(self, held: set[Json]) -> None:
+        super().__init__()
+        self.held, self.opened = held, asyncio.Event()
+
+    @activity.defn(name="weigh")
+    async def weigh(self, call: dict[str, Json], _tool: dict[str, Json], _context: list[Json]) -> Json:
+        self.ids.setdefault(call["value"], []).append(call["_id"])
+        if call["value"] in self.held:
+            await self.opened.wait()
+        return call["value"]
+
+
+async def test_rows_of_a_batch_that_is_terminated_or_cancelled_alone_have_lines_and_run_again_with_their_ids(
+    foreign: Foreign, files: Files
+) -> None:
+    source, scale = files.rows(75), HeldScale({*range(6, 26), *range(31, 51)})
+    async with foreign.serving(scale.weigh, echo, max_concurrent_activities=200):
+        handle = await foreign.start(request(foreign, source, results=files.results, instancesPerChild=5))
+
+        async def has_written() -> bool:
+            return files.path(files.results).exists() and len(files.lines()) == 35 and len(scale.ids) == 75
+
+        await assert_eventually(has_written, why="the lines of the rows that nothing holds")
+        await foreign.client.get_workflow_handle(f"{handle.id}/batch-1").terminate("by hand")
+        await foreign.client.get_workflow_handle(f"{handle.id}/batch-2").cancel()
+        result = await ended(handle)
+        assert (result["status"], result["instances"]) == (
+            "partial", {"total": 75, "completed": 35, "failed": 40, "running": 0},
+        )  # fmt: skip
+        by_id = {line["id"]: line for line in files.lines()}
+        assert len(files.lines()) == len(by_id) == 75
+        assert Counter(line["status"] for line in by_id.values()) == {"completed": 35, "failed": 20, "cancelled": 20}
+        (error,) = by_id["o6"]["errors"]
+        assert (error["code"], "batch-1 was terminated before it reported this row" in error["message"]) == (
+            "BatchLost", True,
+        )  # fmt: skip
+        assert f"acts retry {handle.id} --only-failed" in error["message"]
+
+        scale.held.clear()
+        scale.opened.set()
+        resume = {"workflowId": handle.id, "only": "failed"}
+        again = await foreign.start(request(foreign, source, results=f"2.{files.results}", resume=resume))
+        result = await ended(again)
+    assert result["instances"] == {"total": 20, "completed": 20, "failed": 0, "running": 0}
+    assert result["resumedFrom"]["instances"] == {"takenOver": 35, "leftOut": 20}
+    again_by_number = {n: (len(ids), len(set(ids))) for n, ids in scale.ids.items() if len(ids) > 1}
+    assert again_by_number == dict.fromkeys(range(6, 26), (2, 1))
