@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from activities.set_work import SetActivities
 from acts.language.errors import CallError
 from acts.machines.events import CancelRequested, ChildEnded, SetActivityEnded
+from acts.machines.past_sets import read_set_facts
 from acts.machines.run_commands import StartSetActivity
+from acts.tree.past_run import PastSet
 from acts.views.set_view import SetView
 from sets import results_file
 from sets.past_results import PastFile
@@ -22,6 +24,7 @@ from sets.results_file import append, create, find_results
 from sets.set_sources import SetSources
 from tests.unit.test_past_rows import running, select
 from tests.unit.test_set_run import World, request
+from tests.unit.test_set_work import no_rows
 
 Json = Any
 TERMINATED = CallError("TerminatedError", "Workflow execution terminated")
@@ -75,11 +78,20 @@ def test_a_lost_batch_concerns_its_rows_and_no_others(
 def test_without_a_results_file_what_a_cancelled_batch_reported_is_kept() -> None:
     world = World(request(), [25])
     world.begin()
-    report = {"completed": 2, "failed": 1, "failures": [], "instances": {"a": {}, "b": {}, "c": {}}}
-    world.handle(ChildEnded("batch-1", report, CANCELLED))
-    assert closing(world).argument["ended"] == ["a", "b", "c"]
-    close(world, completed=0, failed=22)
+    bad = {"status": "failed", "errors": [{"call": None, "code": "badRow", "message": "no"}]}
+    own = {"a": {"status": "completed", "errors": []}, "line 2": bad, "line 3": {"status": "completed", "errors": []}}
+    world.handle(ChildEnded("batch-1", {"completed": 2, "failed": 1, "failures": [], "instances": own}, CANCELLED))
+    assert closing(world).argument["ended"] == ["a", "line 2", "line 3"]
+    close(world, completed=0, failed=22, instances={"d": {"status": "cancelled", "errors": []}})
     assert SetView(world.run).counts() == {"total": 25, "completed": 2, "failed": 23, "running": 0}
+    facts = read_set_facts(world.run, "r1", 9).set
+    assert facts is not None
+    assert [(row.id, row.status, row.isLine) for row in facts.rows] == [
+        ("a", "completed", False), ("line 2", "failed", True), ("line 3", "completed", False),
+        ("d", "cancelled", False),
+    ]  # fmt: skip
+    assert [item.to_json() for item in facts.results] == [{"workflowId": "root", "runId": "r1"}]
+    assert PastSet.from_json(facts.to_json()) == facts
 
 
 def test_a_page_that_cannot_be_closed_stops_the_run() -> None:
@@ -175,7 +187,7 @@ def work(tmp_path: Path) -> SetActivities:
     """Sets and results in one folder, with the results file of the run ``me``."""
     (tmp_path / "a.jsonl").write_bytes(ROWS)
     create(find_results([tmp_path], "out.jsonl"), "me")
-    return SetActivities(SetSources(data=(tmp_path,), results=(tmp_path,)), lambda _url, _file: None)
+    return SetActivities(SetSources(data=(tmp_path,), results=(tmp_path,)), lambda _url, _file: None, no_rows)
 
 
 def closed(work: SetActivities, **more: Json) -> dict[str, Json]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from activities import set_work
 from activities.set_work import SetActivities
 from acts.language.wire import MAX_PAYLOAD_BYTES
+from acts.tree.past_run import PastRow
 from sets.set_errors import SetError
 from sets.set_sources import SetSources
 from sets.survey import survey
@@ -17,12 +19,18 @@ from sets.survey import survey
 Json = Any
 
 
+async def no_rows(workflow_id: str, run_id: str) -> AsyncIterator[tuple[PastRow, ...]]:
+    """No earlier run is asked for its rows."""
+    raise AssertionError((workflow_id, run_id))
+    yield ()
+
+
 def test_a_file_that_is_written_to_while_its_rows_are_counted_is_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "a.jsonl"
     file.write_text('{"id": 1}\n')
-    work = SetActivities(SetSources(data=(tmp_path,)), lambda _url, _file: None)
+    work = SetActivities(SetSources(data=(tmp_path,)), lambda _url, _file: None, no_rows)
 
     def counting(*args: Any) -> Any:
         with file.open("a") as stream:

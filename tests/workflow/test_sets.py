@@ -13,7 +13,9 @@ import pytest
 from temporalio import activity
 from temporalio.client import WorkflowFailureError
 from temporalio.exceptions import ApplicationError, CancelledError
+from temporalio.testing import ActivityEnvironment
 
+from activities.read_past_run import PastRuns
 from tests.support import assert_eventually
 from tests.workflow.foreign import Foreign, call, ended, failure, of_type, phase, result_of_failed, status
 from tests.workflow.tools import ONCE, Gate, echo
@@ -347,14 +349,11 @@ async def test_a_run_that_resumes_another_runs_the_rows_that_failed_with_the_sam
 async def test_what_a_run_over_a_set_cannot_resume_is_refused(foreign: Foreign, files: Files) -> None:
     source = files.rows(2)
     async with foreign.serving(weigh, echo):
-        kept = await foreign.start(request(foreign, source))
-        await ended(kept)
         numbered = await foreign.start(request(foreign, source, results=files.results, id_field=None))
         await ended(numbered)
         plain = await foreign.start(foreign.request(call("echo", "†state.a", value=1)))
         await ended(plain)
         for id_, message in (
-            (kept.id, "had no results file"),
             (numbered.id, 'the id of a row is the field "id" here, and was the number of the row'),
             (plain.id, "was not a run over a set"),
         ):
@@ -371,6 +370,20 @@ async def test_what_a_run_over_a_set_cannot_resume_is_refused(foreign: Foreign, 
         assert (error.type, "no row of" in error.message) == ("InvalidRequest", True), error.message
 
 
+async def test_a_run_whose_history_is_gone_and_that_had_no_results_file_is_refused(foreign: Foreign) -> None:
+    async def rows() -> None:
+        async for _ in PastRuns(no_replay).rows("orders-7", str(uuid.uuid4())):
+            pass
+
+    with pytest.raises(ApplicationError, match=r"is not there any more.* a file \(config\.results\) stays") as error:
+        await ActivityEnvironment(client=foreign.client).run(rows)
+    assert (error.value.type, error.value.non_retryable) == ("ResumeRefused", True)
+
+
+async def no_replay(*_: Any) -> None:
+    raise AssertionError("there is no history")
+
+
 class HeldScale(Scale):
     """Calls for some weights wait until ``opened``."""
 
@@ -380,10 +393,11 @@ class HeldScale(Scale):
 
     @activity.defn(name="weigh")
     async def weigh(self, call: dict[str, Json], _tool: dict[str, Json], _context: list[Json]) -> Json:
-        self.ids.setdefault(call["value"], []).append(call["_id"])
         if call["value"] in self.held:
+            self.ids.setdefault(call["value"], []).append(call["_id"])
             await self.opened.wait()
-        return call["value"]
+            return call["value"]
+        return await super().weigh(call, _tool, _context)
 
 
 async def test_rows_of_a_batch_that_is_terminated_or_cancelled_alone_have_lines_and_run_again_with_their_ids(
@@ -421,3 +435,36 @@ async def test_rows_of_a_batch_that_is_terminated_or_cancelled_alone_have_lines_
     assert result["resumedFrom"]["instances"] == {"takenOver": 35, "leftOut": 20}
     again_by_number = {n: (len(ids), len(set(ids))) for n, ids in scale.ids.items() if len(ids) > 1}
     assert again_by_number == dict.fromkeys(range(6, 26), (2, 1))
+
+
+async def test_a_run_without_a_results_file_is_resumed_by_what_its_batches_reported(
+    foreign: Foreign, files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("acts.machines.set_run.BATCHES_WITH_RESULTS", 2)
+    texts = [json.dumps({"id": f"o{n}", "weight": n}) for n in range(1, 111)]
+    source, scale = files.write("\n".join([*texts[:20], "{", *texts[21:]])), HeldScale({30})
+    scale.broken = {7, 60}
+    async with foreign.serving(scale.weigh, echo):
+        first = await foreign.start(request(foreign, source))
+
+        async def is_held() -> bool:
+            return 30 in scale.ids
+
+        await assert_eventually(is_held, why="a row of the second Batch runs")
+        await foreign.client.get_workflow_handle(f"{first.id}/batch-2").terminate("by hand")
+        result = await ended(first)
+        assert result["instances"] == {"total": 110, "completed": 82, "failed": 28, "running": 0}
+        scale.broken, scale.held = {60}, set()
+        scale.opened.set()
+        files.path(source).write_text("\n".join(texts))  # line 21 is corrected
+        resume = {"workflowId": first.id, "only": "failed"}
+        second = await foreign.start(request(foreign, source, resume=resume))
+        result = await ended(second)
+        assert result["instances"] == {"total": 28, "completed": 27, "failed": 1, "running": 0}
+        assert result["resumedFrom"]["instances"] == {"takenOver": 82, "leftOut": 0}
+        assert {n: len(set(scale.ids[n])) for n in (7, 30, 60)} == {7: 1, 30: 1, 60: 1}
+        scale.broken = set()
+        resume = {"workflowId": second.id}
+        result = await ended(await foreign.start(request(foreign, source, results=files.results, resume=resume)))
+    assert (result["instances"]["total"], result["resumedFrom"]["instances"]) == (1, {"takenOver": 109})
+    assert [line["id"] for line in files.lines()] == ["o60"]
