@@ -118,10 +118,8 @@ def build(
         tool_list(registry, versions), ask_model, check_queues, look_up_approvers, check_search_attributes,
         first_attempt, loader.activity(), past_runs.activity(),
     ]  # fmt: skip
-    own += [
-        *registry.server_activities,
-        *SetActivities(settings.sets, downloader(settings.sets.hosts), past_runs.rows).all(),
-    ]
+    sets = SetActivities(settings.sets, downloader(settings.sets.hosts), past_runs.rows)
+    own += [*registry.server_activities, *sets.all()]
     wrap = watches.start_processes(settings.activity_processes)
     slots = TaskSlots(watches.tasks.count_waiting)
     watches.tasks.on_wait = slots.wake_all

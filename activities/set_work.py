@@ -172,8 +172,8 @@ class SetActivities:
         if "file" not in request:
             ended = frozenset(request["ended"])
             lines = [item for _, item in missing if item["id"] not in ended]
-            kept = {item["id"]: {k: v for k, v in item.items() if k != "id"} for item in lines}
-            return {**count_lines(lines), "instances": kept}
+            instances = {item["id"]: {k: v for k, v in item.items() if k != "id"} for item in lines}
+            return {**count_lines(lines), "instances": instances}
         file, page = results_file.find_results(self._sources.results, request["file"]), request["page"]
         if missing:
             results_file.append(file, request["run"], ((number, write_json(item)) for number, item in missing))

@@ -131,5 +131,5 @@ def _ending(error: CallError | None) -> str:
     """How a Batch ended, as a verb."""
     if error is None:
         return "ended"
-    known = {_TERMINATED: "was terminated", CANCELLED: "was cancelled", TIMEOUT: "timed out"}
-    return known.get(error.code) or f"failed ([{error.code}] {truncate(error.message, _MAX_REASON)})"
+    endings = {_TERMINATED: "was terminated", CANCELLED: "was cancelled", TIMEOUT: "timed out"}
+    return endings.get(error.code) or f"failed ([{error.code}] {truncate(error.message, _MAX_REASON)})"

@@ -87,12 +87,12 @@ def bad_row_number(id_: str, errors: Any) -> int | None:
 
     A row may have an id like ``line 3``, too. ``errors`` None: they are not known.
     """
-    found = _BAD_ROW_ID.fullmatch(id_)
-    if found is None:
+    match = _BAD_ROW_ID.fullmatch(id_)
+    if match is None:
         return None
     error = errors[0] if isinstance(errors, list) and errors else None
     is_of_row = isinstance(error, dict) and error.get("call") is None and error.get("code") in (BAD_ROW, DUPLICATE_ID)
-    return int(found[1]) if is_of_row or errors is None else None
+    return int(match[1]) if is_of_row or errors is None else None
 
 
 def failure_of(line: Mapping[str, Any]) -> dict[str, Any]:
