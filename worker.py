@@ -113,12 +113,12 @@ def build(
     # They do not block, so they run in the worker's own loop; Tools run beside it
     versions, loader = WorkerVersions(registry, settings.deployment), Loader(settings.delegates)
     past_runs = PastRuns(past_run_reader(client))
+    sets = SetActivities(settings.sets, downloader(settings.sets.hosts), past_runs.rows)
     own: list[Callable[..., Any]] = [
         registry.lookup(versions.others_may_know), versions.look_up_everywhere(),
         tool_list(registry, versions), ask_model, check_queues, look_up_approvers, check_search_attributes,
-        first_attempt, loader.activity(), past_runs.activity(),
+        first_attempt, loader.activity(), past_runs.activity(), *registry.server_activities, *sets.all(),
     ]  # fmt: skip
-    own += [*registry.server_activities, *SetActivities(settings.sets, downloader(settings.sets.hosts)).all()]
     wrap = watches.start_processes(settings.activity_processes)
     slots = TaskSlots(watches.tasks.count_waiting)
     watches.tasks.on_wait = slots.wake_all
