@@ -51,10 +51,10 @@ from worker_runtime.process_watch import limit_stop
 from worker_runtime.replays import replay
 from worker_runtime.sdk_internals import find_eviction, lift_deadlock_timeout, replace_activity_converter
 from worker_runtime.task_slots import TaskSlots
+from worker_runtime.task_threads import TaskThreads
 from worker_runtime.tool_loop import ToolLoopInterceptor
 from worker_runtime.watched_runner import WatchedRunner
 from worker_runtime.watches import Watches
-from worker_runtime.workflow_watch import TaskThreads
 from worker_settings import Settings, SettingsError
 from workflows.agent import AgentWorkflow
 from workflows.background import BackgroundWorkflow
@@ -110,18 +110,9 @@ def build(
     Each number has its reason in ``docs/performance.md``.
     """
     watches, observation = watches or Watches(), observation or Observation()
-    # They do not block, so they run in the worker's own loop; Tools run beside it
-    versions, loader = WorkerVersions(registry, settings.deployment), Loader(settings.delegates)
-    past_runs = PastRuns(past_run_reader(client))
-    own: list[Callable[..., Any]] = [
-        registry.lookup(versions.others_may_know), versions.look_up_everywhere(),
-        tool_list(registry, versions), ask_model, check_queues, look_up_approvers, check_search_attributes,
-        first_attempt, loader.activity(), past_runs.activity(),
-    ]  # fmt: skip
-    own += [*registry.server_activities, *SetActivities(settings.sets, downloader(settings.sets.hosts)).all()]
+    versions = WorkerVersions(registry, settings.deployment)
+    own = own_activities(client, settings, registry, versions)
     wrap = watches.start_processes(settings.activity_processes)
-    slots = TaskSlots(watches.tasks.count_waiting)
-    watches.tasks.on_wait = slots.wake_all
     worker = Worker(
         client,
         task_queue=settings.task_queue,
@@ -143,12 +134,8 @@ def build(
             watches.tasks, watches.memory, has_storage=client.data_converter.external_storage is not None
         ),
         workflow_task_executor=TaskThreads(watches.tasks, TASK_THREADS),
-        tuner=WorkerTuner.create_composite(
-            workflow_supplier=slots,
-            activity_supplier=FixedSizeSlotSupplier(settings.max_activities),
-            local_activity_supplier=FixedSizeSlotSupplier(LOCAL_ACTIVITIES),
-            nexus_supplier=FixedSizeSlotSupplier(1),
-        ),
+        tuner=slot_tuner(settings, watches),
+        max_concurrent_workflow_task_polls=int(os.environ.get("X_POLLERS", "5")),
         max_cached_workflows=CACHED_WORKFLOWS,
         # The SDK would fail, for ever, each task in which it has to refuse an update of more than 2 MB: it sends
         # the whole update back. The server drops such an update alone. All else that we send is measured before
@@ -166,6 +153,30 @@ def build(
     replace_activity_converter(worker, activity_converter)
     watches.memory.evict = find_eviction(worker)
     return worker
+
+
+def own_activities(
+    client: Client, settings: Settings, registry: Registry, versions: WorkerVersions
+) -> list[Callable[..., Any]]:
+    """The engine's own Activities. They do not block, so they run in the worker's own loop; Tools run beside it."""
+    return [
+        registry.lookup(versions.others_may_know), versions.look_up_everywhere(),
+        tool_list(registry, versions), ask_model, check_queues, look_up_approvers, check_search_attributes,
+        first_attempt, Loader(settings.delegates).activity(), PastRuns(past_run_reader(client)).activity(),
+        *registry.server_activities, *SetActivities(settings.sets, downloader(settings.sets.hosts)).all(),
+    ]  # fmt: skip
+
+
+def slot_tuner(settings: Settings, watches: Watches) -> WorkerTuner:
+    """How many tasks of each kind the worker accepts."""
+    slots = TaskSlots(watches.tasks.count_waiting)
+    watches.tasks.on_wait = slots.wake_all
+    return WorkerTuner.create_composite(
+        workflow_supplier=slots,
+        activity_supplier=FixedSizeSlotSupplier(settings.max_activities),
+        local_activity_supplier=FixedSizeSlotSupplier(LOCAL_ACTIVITIES),
+        nexus_supplier=FixedSizeSlotSupplier(1),
+    )
 
 
 def build_replayer(runtime: Runtime | None = None) -> Replayer:
