@@ -82,9 +82,15 @@ MIN_STOP_SECONDS: Final = 1.0
 TASK_THREADS: Final = 100
 # Local Activities at once: the SDK's own default
 LOCAL_ACTIVITIES: Final = 100
+# Polls for workflow tasks at once. With the SDK's five, a hundred tasks that are accepted at once come one by one: each
+# poll takes a way to the server and back
+TASK_POLLS: Final = 20
 # Workflows in the cache, half of the SDK's number, which is the only bound it knows. One that waits takes about 85 kB,
 # one in mid-plan with thousands of Calls some tens of megabytes; a run that was evicted costs a replay
 CACHED_WORKFLOWS: Final = 500
+# How long a thread computes before another may. Python's 5 ms are longer than most workflow tasks: the event loop would
+# wait for whole tasks, several times for each call
+SWITCH_SECONDS: Final = 0.0005
 # New objects after which the garbage collector looks for cycles; the default is 700
 OBJECTS_PER_COLLECTION: Final = 10_000
 
@@ -135,7 +141,7 @@ def build(
         ),
         workflow_task_executor=TaskThreads(watches.tasks, TASK_THREADS),
         tuner=slot_tuner(settings, watches),
-        max_concurrent_workflow_task_polls=int(os.environ.get("X_POLLERS", "5")),
+        max_concurrent_workflow_task_polls=TASK_POLLS,
         max_cached_workflows=CACHED_WORKFLOWS,
         # The SDK would fail, for ever, each task in which it has to refuse an update of more than 2 MB: it sends
         # the whole update back. The server drops such an update alone. All else that we send is measured before
@@ -328,6 +334,7 @@ def main() -> int:
         for line in check_tools(registry.tools, settings.secrets):
             announce(f"acts worker: warning: {line}; calls of it wait until it is there", telemetry, logging.WARNING)
         freeze_imports()
+        sys.setswitchinterval(SWITCH_SECONDS)
         LoopThread(settings, registry).run()
     except (SettingsError, RegistryError, SecretSettingsError, TelemetryError) as error:
         announce(f"acts worker: {error}", telemetry, logging.ERROR)

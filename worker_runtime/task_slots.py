@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 # Sticky tasks at once, at first and after one that took long: enough that the next one is there when one ends
 MIN_STICKY: Final = 8
-# … and at most: as many as the Activities that a tree has in flight by default, each of which brings one
-MAX_STICKY: Final = 100
-# From its arrival until its answer has been sent: a tenth of the server's timeout
-LATE_SECONDS: Final = 1.0
+# … and at most: more than the Activities that a tree has in flight by default (100), each of which brings one
+MAX_STICKY: Final = 128
+# From its arrival until its answer has been sent: a fifth of the server's timeout
+LATE_SECONDS: Final = 2.0
 # Others at once: first tasks of new runs take some milliseconds, most of them for the way to the server and back
 MAX_OTHERS: Final = 8
 # Above this a task was a long replay: with eight at once, each would take eight times as long, near the server's 10 s
