@@ -156,7 +156,7 @@ class S3Store(ContentStore):
 
     @property
     def _client(self) -> Any:
-        with self._lock:  # boto3 cannot make clients in two threads at once
+        with self._lock:  # a session of boto3 is for one thread, its clients are for all
             return self._own_client
 
     @cached_property
@@ -170,7 +170,7 @@ class S3Store(ContentStore):
             retries={"total_max_attempts": _TRIES, "mode": "standard"},
         )  # fmt: skip
         try:
-            return boto3.client("s3", config=config)
+            return boto3.session.Session().client("s3", config=config)
         except (BotoCoreError, ValueError) as error:  # a profile that is not there, an address that is none
             raise StorageRefused(f"{self.describe()} cannot be used: {error}; check the AWS_* variables") from error
 
