@@ -206,7 +206,7 @@ def test_an_answer_of_the_server_is_told_apart_from_its_silence(
     monkeypatch: pytest.MonkeyPatch, bucket: str, text: str, *, is_refused: bool
 ) -> None:
     with ThreadingHTTPServer(("127.0.0.1", 0), Refusing) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         for name, value in CREDENTIALS.items():
             monkeypatch.setenv(name, value)
         monkeypatch.setenv("AWS_ENDPOINT_URL_S3", f"http://127.0.0.1:{server.server_port}")
