@@ -37,6 +37,7 @@ from activities.tool_list import tool_list
 from activities.worker_versions import VersionInterceptor, WorkerVersions, missing_activity
 from acts.language.errors import format_choices
 from connection.codec_keys import is_encrypting
+from connection.content_store import StorageError
 from connection.converter import worker_converter
 from connection.storage import activity_converter
 from sets.set_download import downloader
@@ -218,7 +219,7 @@ async def serve(
 ) -> None:
     """Serve until ``stop`` is set, then give running Activities time to finish."""
     stop = stop or asyncio.Event()
-    logs = LogGuard(hides_failures=is_encrypting())
+    logs = LogGuard(hides_failures=is_encrypting(), without_traceback=(StorageError,))
     add_redactor(logs.mask_line)
     watches = Watches(memory=MemoryWatch(settings.memory_bytes), logs=logs)
     WORKER_NOTES.find_blocked_tools = lambda: [
