@@ -37,6 +37,7 @@ from activities.tool_list import tool_list
 from activities.worker_versions import VersionInterceptor, WorkerVersions, missing_activity
 from acts.language.errors import format_choices
 from connection.codec_keys import is_encrypting
+from connection.content_store import StorageError
 from connection.converter import worker_converter
 from connection.storage import activity_converter
 from sets.set_download import downloader
@@ -52,10 +53,10 @@ from worker_runtime.process_watch import limit_stop
 from worker_runtime.replays import replay
 from worker_runtime.sdk_internals import find_eviction, lift_deadlock_timeout, replace_activity_converter
 from worker_runtime.task_slots import TaskSlots
+from worker_runtime.task_threads import TaskThreads
 from worker_runtime.tool_loop import ToolLoopInterceptor
 from worker_runtime.watched_runner import WatchedRunner
 from worker_runtime.watches import Watches
-from worker_runtime.workflow_watch import TaskThreads
 from worker_settings import Settings, SettingsError
 from workflows.agent import AgentWorkflow
 from workflows.background import BackgroundWorkflow
@@ -83,9 +84,15 @@ MIN_STOP_SECONDS: Final = 1.0
 TASK_THREADS: Final = 100
 # Local Activities at once: the SDK's own default
 LOCAL_ACTIVITIES: Final = 100
+# Polls for workflow tasks at once. With the SDK's five, a hundred tasks that are accepted at once come one by one: each
+# poll takes a way to the server and back
+TASK_POLLS: Final = 20
 # Workflows in the cache, half of the SDK's number, which is the only bound it knows. One that waits takes about 85 kB,
 # one in mid-plan with thousands of Calls some tens of megabytes; a run that was evicted costs a replay
 CACHED_WORKFLOWS: Final = 500
+# How long a thread computes before another may. Python's 5 ms are longer than most workflow tasks: the event loop would
+# wait for whole tasks, several times for each call
+SWITCH_SECONDS: Final = 0.0005
 # New objects after which the garbage collector looks for cycles; the default is 700
 OBJECTS_PER_COLLECTION: Final = 10_000
 
@@ -111,15 +118,8 @@ def build(
     Each number has its reason in ``docs/performance.md``.
     """
     watches, observation = watches or Watches(), observation or Observation()
-    # They do not block, so they run in the worker's own loop; Tools run beside it
-    versions, loader = WorkerVersions(registry, settings.deployment), Loader(settings.delegates)
-    past_runs = PastRuns(past_run_reader(client))
-    own: list[Callable[..., Any]] = [
-        registry.lookup(versions.others_may_know), versions.look_up_everywhere(),
-        tool_list(registry, versions), ask_model, check_queues, look_up_approvers, check_search_attributes,
-        first_attempt, loader.activity(), past_runs.activity(),
-    ]  # fmt: skip
-    own += [*registry.server_activities, *SetActivities(settings.sets, downloader(settings.sets.hosts)).all()]
+    versions = WorkerVersions(registry, settings.deployment)
+    own = own_activities(client, settings, registry, versions)
     wrap = watches.start_processes(settings.activity_processes)
     slots = TaskSlots(watches.tasks.count_waiting)
     watches.tasks.on_wait = slots.wake_all
@@ -146,12 +146,8 @@ def build(
             watches.tasks, watches.memory, has_storage=client.data_converter.external_storage is not None
         ),
         workflow_task_executor=TaskThreads(watches.tasks, TASK_THREADS),
-        tuner=WorkerTuner.create_composite(
-            workflow_supplier=slots,
-            activity_supplier=FixedSizeSlotSupplier(settings.max_activities),
-            local_activity_supplier=FixedSizeSlotSupplier(LOCAL_ACTIVITIES),
-            nexus_supplier=FixedSizeSlotSupplier(1),
-        ),
+        tuner=slot_tuner(settings, slots),
+        max_concurrent_workflow_task_polls=TASK_POLLS,
         max_cached_workflows=CACHED_WORKFLOWS,
         # The SDK would fail, for ever, each task in which it has to refuse an update of more than 2 MB: it sends
         # the whole update back. The server drops such an update alone. All else that we send is measured before
@@ -169,6 +165,30 @@ def build(
     replace_activity_converter(worker, activity_converter)
     watches.memory.evict = find_eviction(worker)
     return worker
+
+
+def own_activities(
+    client: Client, settings: Settings, registry: Registry, versions: WorkerVersions
+) -> list[Callable[..., Any]]:
+    """The engine's own Activities. They do not block, so they run in the worker's own loop; Tools run beside it."""
+    past_runs = PastRuns(past_run_reader(client))
+    sets = SetActivities(settings.sets, downloader(settings.sets.hosts), past_runs.rows)
+    return [
+        registry.lookup(versions.others_may_know), versions.look_up_everywhere(),
+        tool_list(registry, versions), ask_model, check_queues, look_up_approvers, check_search_attributes,
+        first_attempt, Loader(settings.delegates).activity(), past_runs.activity(),
+        *registry.server_activities, *sets.all(),
+    ]  # fmt: skip
+
+
+def slot_tuner(settings: Settings, slots: TaskSlots) -> WorkerTuner:
+    """How many tasks of each kind the worker accepts."""
+    return WorkerTuner.create_composite(
+        workflow_supplier=slots,
+        activity_supplier=FixedSizeSlotSupplier(settings.max_activities),
+        local_activity_supplier=FixedSizeSlotSupplier(LOCAL_ACTIVITIES),
+        nexus_supplier=FixedSizeSlotSupplier(1),
+    )
 
 
 def build_replayer(runtime: Runtime | None = None) -> Replayer:
@@ -202,7 +222,7 @@ async def serve(
 ) -> None:
     """Serve until ``stop`` is set, then give running Activities time to finish."""
     stop = stop or asyncio.Event()
-    logs = LogGuard(hides_failures=is_encrypting())
+    logs = LogGuard(hides_failures=is_encrypting(), without_traceback=(StorageError,))
     add_redactor(logs.mask_line)
     watches = Watches(memory=MemoryWatch(settings.memory_bytes), logs=logs)
     WORKER_NOTES.find_blocked_tools = lambda: [
@@ -320,6 +340,7 @@ def main() -> int:
         for line in check_tools(registry.tools, settings.secrets):
             announce(f"acts worker: warning: {line}; calls of it wait until it is there", telemetry, logging.WARNING)
         freeze_imports()
+        sys.setswitchinterval(SWITCH_SECONDS)
         LoopThread(settings, registry).run()
     except (SettingsError, RegistryError, SecretSettingsError, TelemetryError) as error:
         announce(f"acts worker: {error}", telemetry, logging.ERROR)

@@ -32,6 +32,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from dataclasses import dataclass, field
 from typing import Final
@@ -47,7 +48,7 @@ from acts.language.wire import TASK_QUEUE
 from connection.codec import codec_from_environment
 from connection.codec_keys import CodecError
 from connection.content_store import StorageError
-from connection.storage import driver_from_environment
+from connection.storage import verify_storage
 from delegates.sources import DelegateSources, DelegateSourcesError
 from delegates.sources import from_environment as delegates_from_environment
 from sets.set_sources import SetSources, SetSourcesError
@@ -56,6 +57,7 @@ from telemetry.telemetry_settings import TelemetryError, TelemetrySettings
 from worker_runtime.deployment import DeploymentError, read_version
 from worker_runtime.memory_watch import read_container_limit
 
+logger = logging.getLogger(__name__)
 _SETTINGS_ERRORS: Final = (
     ApproverFileError, CodecError, DelegateSourcesError, DeploymentError, EndpointsError, SecretSettingsError,
     SetSourcesError, StorageError, TelemetryError,
@@ -107,7 +109,7 @@ class Settings:
             telemetry = TelemetrySettings.from_environment()
             check_endpoints()
             check_folder()
-            driver_from_environment(creates=True)
+            away = verify_storage(writes=True)
             codec_from_environment()
             approvers_from_environment()
             secrets = source_from_environment()
@@ -115,6 +117,8 @@ class Settings:
             raise SettingsError(str(error)) from error
         except OSError as error:
             raise SettingsError(f"ACTS_KEEP_PROMPTS names no folder that can be written: {error}") from error
+        if away:
+            logger.warning("external storage: %s; the worker starts, and waits for it where it is needed", away)
         return cls(
             task_queue=os.environ.get("ACTS_TASK_QUEUE") or TASK_QUEUE,
             max_activities=int(_number("ACTS_MAX_ACTIVITIES", 500, 1, 10_000)),

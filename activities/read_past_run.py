@@ -15,6 +15,7 @@ import zlib
 from typing import TYPE_CHECKING, Any, Final
 
 from temporalio import activity
+from temporalio.api.enums.v1 import ContinueAsNewInitiator
 from temporalio.client import WorkflowHistory
 from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
@@ -25,11 +26,11 @@ from activities.json_result import encode_result
 from acts.language.errors import truncate
 from acts.language.strict_json import json_size
 from acts.language.wire import AGENT, INSTANCE, PAST_RUN, PLAN, RESUME_REFUSED
-from acts.tree.past_run import PastRun
+from acts.tree.past_run import PastRow, PastRun
 from acts.tree.wire_format import WIRE_VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
     from temporalio.api.history.v1 import HistoryEvent
     from temporalio.client import Client
@@ -83,11 +84,42 @@ class PastRuns:
             raise refuse(f"{text}\nstart the worker with the code that ran it, or start the plan anew")
         if past is None:
             raise refuse(f"{_name(id_)} walks no plan")
+        if past.set is not None:  # whoever needs its rows asks for them
+            past = past.model_copy(update={"set": past.set.model_copy(update={"rows": ()})})
         size = json_size(past.to_json())
         if size > MAX_BYTES:
             text = f"what {_name(id_)} had done takes {size:,} bytes to record; a run can take over {MAX_BYTES:,}"
             raise refuse(f"{text}: keep large results outside and pass references, or reset that run instead")
         return past
+
+    async def rows(self, id_: str, run_id: str) -> AsyncIterator[tuple[PastRow, ...]]:
+        """What the rows of a run over a set without a results file came to, and those of the runs that it continues.
+
+        Raises:
+            ApplicationError: one of these runs is not there any more, or does not replay.
+        """
+        client, next_id = activity.client(), run_id
+        while next_id:
+            history = await _fetch_run(client, id_, next_id)
+            past = await self._read(history, next_id, started_children(history.events))
+            if not isinstance(past, PastRun) or past.set is None:
+                why = truncate(past, 500) if isinstance(past, str) else "it walks no set"
+                raise refuse(f"the run {next_id} of {_name(id_)} does not replay with the code of this worker: {why}")
+            yield past.set.rows
+            start = history.events[0].workflow_execution_started_event_attributes
+            is_continued = start.initiator == ContinueAsNewInitiator.CONTINUE_AS_NEW_INITIATOR_WORKFLOW
+            next_id = start.continued_execution_run_id if is_continued else ""
+
+
+async def _fetch_run(client: Client, id_: str, run_id: str) -> WorkflowHistory:
+    try:
+        return await client.get_workflow_handle(id_, run_id=run_id).fetch_history()
+    except RPCError as error:
+        if error.status not in (RPCStatusCode.NOT_FOUND, RPCStatusCode.INVALID_ARGUMENT):
+            raise
+        text = f"the run {run_id} of {_name(id_)}, which had no results file, is not there any more"
+        hint = "the server keeps it as long as the namespace's retention says; a file (config.results) stays"
+        raise refuse(f"{text}, so nobody knows which of its rows completed: {hint}") from None
 
 
 def page_of(past: PastRun, offset: int) -> PastRun:

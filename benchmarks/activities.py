@@ -59,6 +59,7 @@ TOOLS: Final[dict[str, Json]] = {
         },
     },
     "step": _SCHEMA,
+    "confirm": _SCHEMA,
     "local": _step_schema(_options={"const": {"local": True}}),
     "gate": _step_schema(
         _activity={"const": GATE},

@@ -1,14 +1,14 @@
 """Fifty runs with long histories wait; all workers are killed, and one comes back.
 
-Each run is a chain of calls that has ended, beside one call that still runs, so that its history could not be cut by
-continue-as-new. The one worker that comes back has none of the runs in its cache: it replays every history, for the
-next workflow task of each. A task that takes longer than the server's limit of 10 s begins again from the start, so
-too many replays side by side would never end.
+Each run is a chain of calls that has ended. What it waits for decides how long its history is: beside a *call* that
+still runs, it could not continue as new; with nothing in flight, for an *approval*, it has. The one worker that comes
+back has none of the runs in its cache: it replays every history, for the next workflow task of each. A task that takes
+longer than the server's limit begins again from the start, so too many replays side by side would never end.
 
 Measured are the seconds from the start of that worker until every run has completed, and how many workflow tasks timed
 out on the way.
 
-    python -m benchmarks.comeback [--herd FOLDER [--prepare N]]
+    python -m benchmarks.comeback [--for call|approval] [--herd FOLDER [--prepare N]]
 
 Preparing takes much longer than measuring. With ``--herd``, the waiting runs are kept in a folder and each round works
 on a copy of it, with as many runs as it has; ``--prepare N`` adds N runs to it and measures nothing.
@@ -55,6 +55,8 @@ LIMIT_SECONDS: Final = 2 * TARGET_SECONDS
 # A chain of 2,500 calls takes a minute alone; fifty of them share two cores
 PREPARE_SECONDS: Final = 7_200.0
 POLL_SECONDS: Final = 0.5
+CALL: Final = "call"
+APPROVAL: Final = "approval"
 COLUMNS: Final = [
     "", "runs", "events of each", "first run completes, s", "half, s", "all, s", "tasks timed out",
     "worker CPU, s", "peak memory, MB",
@@ -69,6 +71,7 @@ class Herd:
     queue: str
     ids: list[str]
     events: int
+    awaited: str = CALL
 
 
 class Folder:
@@ -77,10 +80,10 @@ class Folder:
     def __init__(self, path: Path) -> None:
         self.path, self.state, self.gate = path, path / "state", path / "gate"
 
-    def read(self) -> Herd:
-        """The runs that wait in this folder."""
+    def read(self, awaited: str = CALL) -> Herd:
+        """The runs that wait in this folder; without any, none that wait for ``awaited``."""
         file = self.path / "herd.json"
-        return Herd(**json.loads(file.read_text("utf-8"))) if file.exists() else Herd(_new_queue(), [], 0)
+        return Herd(**json.loads(file.read_text("utf-8"))) if file.exists() else Herd(_new_queue(), [], 0, awaited)
 
     def write(self, herd: Herd) -> None:
         """Keep what has been prepared."""
@@ -100,14 +103,14 @@ def _new_queue() -> str:
     return f"comeback-{uuid.uuid4().hex[:8]}"
 
 
-def run(rounds: int | None = None, path: Path | None = None) -> Iterator[Table]:
-    """One table; the herd of ``path``, or one of its own."""
+def run(rounds: int | None = None, path: Path | None = None, awaited: str = CALL) -> Iterator[Table]:
+    """One table; the herd of ``path``, or one of its own that waits for ``awaited``."""
     table = Table("all workers are killed, and one comes back", COLUMNS, note=NOTE)
     with _temporary() as temporary:
         folder = Folder(path or temporary)
         if not folder.read().ids:
             print_progress("comeback: preparing the runs takes a quarter of an hour on two idle cores")
-            prepare(folder, RUNS)
+            prepare(folder, RUNS, awaited)
         for round_ in range(rounds or 1):
             print_progress(f"comeback: round {round_ + 1} of {rounds or 1}")
             with _temporary() as place:
@@ -124,34 +127,53 @@ def _temporary() -> Iterator[Path]:
         yield Path(name)
 
 
-def prepare(folder: Folder, runs: int, events: int = EVENTS) -> None:
+def prepare(folder: Folder, runs: int, awaited: str = CALL) -> None:
     """Start so many more runs, wait until each waits for its last call only, and kill the worker and the server."""
     folder.path.mkdir(parents=True, exist_ok=True)
-    folder.write(folder.on_server(lambda bench: _prepare(bench, folder, runs, events)))
+    folder.write(folder.on_server(lambda bench: _prepare(bench, folder, runs, awaited)))
 
 
-async def _prepare(bench: Bench, folder: Folder, runs: int, events: int) -> Herd:
-    herd, request = folder.read(), _request(events // EVENTS_PER_CALL)
+async def _prepare(bench: Bench, folder: Folder, runs: int, awaited: str) -> Herd:
+    herd = folder.read(awaited)
+    request = _request(EVENTS // EVENTS_PER_CALL, herd.awaited)
     with live.worker(bench.server.address, queue=herd.queue, BENCH_GATE=str(folder.gate)) as process:
         ids = [f"{herd.queue}/{len(herd.ids) + number}" for number in range(runs)]
         for id_ in ids:
             await bench.client.start_workflow(PLAN, request, id=id_, task_queue=herd.queue)
-        smallest = min(await asyncio.gather(*[_rest(bench, id_, events) for id_ in ids]))
+        rest = _rest if herd.awaited == CALL else _rest_for_approval
+        smallest = min(await asyncio.gather(*[rest(bench, id_) for id_ in ids]))
         os.kill(process.pid, signal.SIGKILL)
-    return Herd(herd.queue, [*herd.ids, *ids], min(smallest, herd.events or smallest))
+    return Herd(herd.queue, [*herd.ids, *ids], min(smallest, herd.events or smallest), herd.awaited)
 
 
-def _request(calls: int) -> dict[str, Any]:
-    """A chain, and a call beside it that lasts until the gate is open; the last call reads the ends of both."""
-    plan: list[dict[str, Any]] = [{"_tool": "gate", "inputs": [], "_outputPath": "†state.gate"}]
-    for i in range(calls):
-        plan.append({"_tool": "step", "inputs": [f"†state.c{i - 1}"] if i else [], "_outputPath": f"†state.c{i}"})
-    plan.append({"_tool": "step", "inputs": ["†state.gate", f"†state.c{calls - 1}"], "_outputPath": "†state.end"})
-    tools = [{"type": "tool", "tool": name} for name in ("gate", "step")]
-    return {"config": {}, "context": [*tools, {"type": "plan", "plan": plan}]}
+def _request(calls: int, awaited: str) -> dict[str, Any]:
+    """A chain; the last call reads its end, and waits for a call beside it, or for an approval."""
+    plan = [
+        {"_tool": "step", "inputs": [f"†state.c{i - 1}"] if i else [], "_outputPath": f"†state.c{i}"}
+        for i in range(calls)
+    ]
+    last, config = {"_tool": "step", "inputs": [f"†state.c{calls - 1}"], "_outputPath": "†state.end"}, {}
+    if awaited == APPROVAL:
+        last, config = {**last, "_tool": "confirm"}, {"approve": {"calls": ["confirm"]}}
+    else:
+        plan.insert(0, {"_tool": "gate", "inputs": [], "_outputPath": "†state.gate"})
+        last = {**last, "inputs": ["†state.gate", *last["inputs"]]}
+    tools = [{"type": "tool", "tool": name} for name in ("gate", "step", "confirm")]
+    return {"config": config, "context": [*tools, {"type": "plan", "plan": [*plan, last]}]}
 
 
-async def _rest(bench: Bench, id_: str, events: int) -> int:
+async def _rest_for_approval(bench: Bench, id_: str) -> int:
+    """Wait until a run has nothing but the decision to wait for; returns the events of its last part."""
+    handle = bench.client.get_workflow_handle(id_)
+    deadline = time.monotonic() + PREPARE_SECONDS
+    while time.monotonic() < deadline:
+        await asyncio.sleep(5)
+        if await handle.query("pending"):
+            return (await handle.describe()).history_length
+    raise RuntimeError(f"{id_} does not wait for its approval")
+
+
+async def _rest(bench: Bench, id_: str) -> int:
     """Wait until a history has stopped growing; returns its events. It also rests where it tries to continue as new."""
     handle = bench.client.get_workflow_handle(id_)
     deadline, before = time.monotonic() + PREPARE_SECONDS, 0
@@ -159,7 +181,7 @@ async def _rest(bench: Bench, id_: str, events: int) -> int:
         description = await handle.describe()
         pending = [a.activity_type.name for a in description.raw_description.pending_activities]
         is_at_rest = pending == ["bench.gate"] and description.history_length == before
-        if is_at_rest and before > REST_SHARE * events:
+        if is_at_rest and before > REST_SHARE * EVENTS:
             return before
         before = description.history_length
         await asyncio.sleep(5)
@@ -167,9 +189,11 @@ async def _rest(bench: Bench, id_: str, events: int) -> int:
 
 
 async def come_back(bench: Bench, folder: Folder, **environment: str) -> dict[str, Any]:
-    """Open the gate, start one worker, and wait for all runs."""
+    """Open the gate, approve, start one worker, and wait for all runs."""
     herd = folder.read()
     folder.gate.touch()
+    if herd.awaited == APPROVAL:
+        await asyncio.gather(*[bench.client.get_workflow_handle(id_).signal("approve", {}) for id_ in herd.ids])
     start = time.monotonic()
     with live.worker(bench.server.address, queue=herd.queue, BENCH_GATE=str(folder.gate), **environment) as process:
         ends = sorted(await asyncio.gather(*[_end(bench, id_, start) for id_ in herd.ids]))
@@ -209,15 +233,20 @@ def main() -> None:
     """The program."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.comeback")
     add_options(parser)
+    parser.add_argument("--for", dest="awaited", choices=[CALL, APPROVAL], default=CALL, help="what the runs wait for")
     parser.add_argument("--herd", type=Path, default=None, metavar="FOLDER", help="keep the waiting runs here")
     parser.add_argument("--prepare", type=int, default=0, metavar="N", help="add N runs to the folder, and end")
     arguments = parser.parse_args()
     if arguments.prepare and arguments.herd is None:
         parser.error("--prepare needs --herd")
     if arguments.prepare:
-        prepare(Folder(arguments.herd), arguments.prepare)
+        prepare(Folder(arguments.herd), arguments.prepare, arguments.awaited)
     else:
-        run_and_print({"comeback": lambda rounds: run(rounds, arguments.herd)}, arguments.rounds, arguments.json)
+        run_and_print(
+            {"comeback": lambda rounds: run(rounds, arguments.herd, arguments.awaited)},
+            arguments.rounds,
+            arguments.json,
+        )
 
 
 if __name__ == "__main__":

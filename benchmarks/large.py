@@ -173,12 +173,15 @@ async def _repeated(work: Any) -> AsyncIterator[None]:
 
 
 async def _ask_status(handle: WorkflowHandle[Any, Any], answers: list[float]) -> None:
+    began = time.monotonic()
     while True:
         start = time.monotonic()
         await handle.query("status", result_type=RawValue)
         answers.append(time.monotonic() - start)
         if answers[-1] > STATUS_TARGET:
-            print_progress(f"large: status took {answers[-1]:.1f} s")
+            print_progress(
+                f"large: status took {answers[-1]:.1f} s, asked {start - began:.0f} s after the start of the batch"
+            )
         await asyncio.sleep(STATUS_SECONDS)
 
 

@@ -8,7 +8,7 @@ import os
 import platform
 import statistics
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -114,12 +114,18 @@ Program = Callable[[int | None], Iterable[Table]]
 """Takes the number of rounds (None: its default) and yields one table after the other."""
 
 
-def run_program(name: str, run: Program) -> None:
-    """Run one program from the command line: ``[--rounds N] [--json FILE]``."""
+def run_program(name: str, run: Program, variants: Mapping[str, tuple[str, Program]] | None = None) -> None:
+    """Run one program from the command line: ``[--rounds N] [--json FILE]``.
+
+    ``variants``: flags that each choose another program in its place, with their help.
+    """
     parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{name}")
     add_options(parser)
+    parser.set_defaults(program=run)
+    for flag, (text, program) in (variants or {}).items():
+        parser.add_argument(flag, dest="program", action="store_const", const=program, help=text)
     arguments = parser.parse_args()
-    run_and_print({name: run}, arguments.rounds, arguments.json)
+    run_and_print({name: arguments.program}, arguments.rounds, arguments.json)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -146,6 +146,7 @@ class ContentDriver(StorageDriver):
             stored_at, claim = shared.stored.get((namespace, digest), (_NEVER, {}))
         if time.monotonic() - stored_at > STORED_SECONDS:
             claim = self.contents.put(namespace, digest, data)
+            self._log_return()
             with shared.lock:
                 shared.stored[namespace, digest] = time.monotonic(), claim
                 shared.stored.move_to_end((namespace, digest))
@@ -156,6 +157,7 @@ class ContentDriver(StorageDriver):
 
     def _get(self, claim: StorageDriverClaim) -> bytes:
         data, digest = self.contents.get(claim.claim_data), self.contents.read_digest(claim.claim_data)
+        self._log_return()
         if (found := sha256(data)) != digest:
             raise ContentCorrupt(
                 f"the value {digest} in {self.contents.describe()} has another content: {len(data):,} bytes with the "
@@ -169,7 +171,7 @@ class ContentDriver(StorageDriver):
         loop = asyncio.get_running_loop()
         while True:
             try:
-                result = await loop.run_in_executor(self._shared.threads, operation)
+                return await loop.run_in_executor(self._shared.threads, operation)
             except (StorageUnavailable, ContentMissing) as error:
                 is_missing = isinstance(error, ContentMissing)
                 patience = min(self._patience, MISSING_PATIENCE_SECONDS) if is_missing else self._patience
@@ -177,18 +179,19 @@ class ContentDriver(StorageDriver):
                     raise
                 if not is_missing:
                     self._log(error)
-            else:
-                self._log_return()
-                return result
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
     def _log(self, error: Exception) -> None:
+        if self._patience <= CLIENT_PATIENCE_SECONDS:
+            return  # a client fails in a moment, and says why
         if time.monotonic() - self._shared.logged_at > _LOG_SECONDS:
             self._shared.logged_at = time.monotonic()
             logger.warning("external storage: %s; it is tried again, and nothing is lost meanwhile", error)
 
     def _log_return(self) -> None:
-        if self._shared.logged_at != _NEVER:
-            self._shared.logged_at = _NEVER
+        """Only where the store itself has answered: what the cache holds says nothing of it."""
+        with self._shared.lock:
+            was_away, self._shared.logged_at = self._shared.logged_at != _NEVER, _NEVER
+        if was_away:
             logger.warning("external storage: %s is back", self.contents.describe())

@@ -31,6 +31,10 @@ class StorageUnavailable(StorageError):
     """The place cannot be reached or written to now; it may come back."""
 
 
+class StorageRefused(StorageUnavailable):
+    """The place answers, and refuses: credentials, permissions or the setting must be changed first."""
+
+
 class ContentMissing(StorageError):
     """The place is there, the content is not."""
 
@@ -65,6 +69,14 @@ class ContentStore(ABC):
     @abstractmethod
     def prepare(self, *, creates: bool) -> None:
         """Make the place usable, and create it where the caller ``creates``; raises StorageError where it cannot be."""
+
+    @abstractmethod
+    def verify(self, *, writes: bool) -> None:
+        """Ask the place itself whether content can be read, and written where the caller ``writes``.
+
+        Raises:
+            StorageRefused: it says no, and will until somebody changes something. StorageUnavailable: no answer.
+        """
 
     @abstractmethod
     def put(self, namespace: str, digest: str, data: bytes) -> dict[str, str]:

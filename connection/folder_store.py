@@ -83,6 +83,11 @@ class FolderStore(ContentStore):
         except OSError as error:
             raise StorageError(f"{self.describe()} cannot be used: {_reason(error)}") from error
 
+    def verify(self, *, writes: bool) -> None:  # noqa: ARG002 - ``prepare`` has tried to write
+        """Look for the marker."""
+        with self._explained("read"):
+            self._require_marker()
+
     def put(self, namespace: str, digest: str, data: bytes) -> dict[str, str]:
         """Keep the data: touch the file of this content, or write it."""
         path = self._path(namespace, digest)
@@ -110,7 +115,7 @@ class FolderStore(ContentStore):
             self._require_marker()
         raise ContentMissing(
             f"the value {digest} of namespace {claim['namespace']!r} is not in {self.describe()}: "
-            "it was deleted, or its writer has another ACTS_STORAGE"
+            "it was deleted, or its writer has another ACTS_STORAGE; restore it from a backup"
         )
 
     def list_contents(self, namespace: str) -> Iterator[StoredContent]:

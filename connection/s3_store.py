@@ -2,6 +2,7 @@
 
 ::
 
+    <prefix>/acts-storage.json                           written by each worker that starts: a test of its permissions
     <prefix>/ns/<namespace>/<week>/d/sha256/<sha256>     one value: a serialized Temporal ``Payload``
 
 Laws of this file
@@ -15,7 +16,9 @@ Laws of this file
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+import importlib.util
+import threading
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
@@ -24,6 +27,7 @@ from connection.content_store import (
     ContentMissing,
     ContentStore,
     StorageError,
+    StorageRefused,
     StorageUnavailable,
     StoredContent,
     is_digest,
@@ -33,13 +37,33 @@ from connection.content_store import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-# Seconds to connect, and between two bytes of an answer; with one more try, a workflow task still ends in time
+# Seconds to connect: with one more try, a workflow task still ends in its 10 s
 _CONNECT_SECONDS: Final = 2
+# Seconds between two bytes of an answer: a slow server takes some to write 64 MiB. A workflow task does not wait so
+# long: the server gives it up after 10 s, and begins it again
 _READ_SECONDS: Final = 10
 _TRIES: Final = 2
 # Connections at a time: as many as threads that store and load (``content_driver.THREADS``)
 _CONNECTIONS: Final = 16
 _NOT_THERE: Final = ("404", "NoSuchKey", "NotFound")
+_DENIED: Final = ("403", "AccessDenied", "AllAccessDisabled", "AccountProblem")
+_UNAUTHENTICATED: Final = (
+    "401", "InvalidAccessKeyId", "SignatureDoesNotMatch", "AuthorizationHeaderMalformed", "InvalidToken",
+    "ExpiredToken", "TokenRefreshRequired", "AuthFailure",
+)  # fmt: skip
+# What is done with the bucket -> the permission for it
+_PERMISSIONS: Final = {
+    "write to": "s3:PutObject",
+    "read": "s3:GetObject, and s3:ListBucket, without which what is missing is denied, too",
+    "list": "s3:ListBucket",
+    "delete from": "s3:DeleteObject",
+}
+# Answers below 500 by which a server asks for patience
+_BUSY: Final = ("408", "429", "RequestTimeout", "Throttling", "ThrottlingException", "TooManyRequests")
+_SERVER_ERROR: Final = 500
+_MARKER: Final = "acts-storage.json"
+_MARKER_DATA: Final = b'{"storage": "acts", "version": 1}\n'
+_BOTO3_MISSING: Final = "boto3 is not installed: pip install 'acts-engine[s3]'"
 
 
 class S3Store(ContentStore):
@@ -49,20 +73,32 @@ class S3Store(ContentStore):
 
     def __init__(self, bucket: str, prefix: str) -> None:
         self.bucket, self.prefix = bucket, prefix.strip("/")
+        self._lock = threading.Lock()
 
     def describe(self) -> str:
         """The address of bucket and prefix."""
         return f"s3://{self.bucket}/{self.prefix}".rstrip("/")
 
     def prepare(self, *, creates: bool) -> None:  # noqa: ARG002 - a bucket is created by its owner
-        """Look whether boto3 is installed; the bucket is first asked when something is stored."""
-        self._client  # noqa: B018 - it raises where it cannot be made
+        """Look whether boto3 is installed: to load it takes half a second, and many commands store nothing."""
+        if importlib.util.find_spec("boto3") is None:
+            raise StorageError(f"ACTS_STORAGE is {self.describe()}, but {_BOTO3_MISSING}")
+
+    def verify(self, *, writes: bool) -> None:
+        """Read the marker, and write it before where the caller ``writes``."""
+        key = f"{self.prefix}/{_MARKER}".removeprefix("/")
+        if writes:
+            with self._explained("write to"):
+                self._client.put_object(Bucket=self.bucket, Key=key, Body=_MARKER_DATA)
+        # A client may be here before the first worker: the bucket has answered
+        with suppress(ContentMissing), self._explained("read", key):
+            self._client.get_object(Bucket=self.bucket, Key=key)["Body"].read()
 
     def put(self, namespace: str, digest: str, data: bytes) -> dict[str, str]:
         """Keep the data, unless this week's object is there."""
         key = f"{self._folder(namespace)}{_week_of(datetime.now(UTC)):%Y-%m-%d}/d/sha256/{digest}"
         with self._explained("write to"):
-            if not self._has(key):
+            if not self._has(key, len(data)):
                 self._client.put_object(Bucket=self.bucket, Key=key, Body=data)
         return {"bucket": self.bucket, "key": key, "hash_algorithm": "sha256", "hash_value": digest}
 
@@ -105,52 +141,82 @@ class S3Store(ContentStore):
     def _folder(self, namespace: str) -> str:
         return f"{self.prefix}/ns/{path_segment(namespace)}/".removeprefix("/")
 
-    def _has(self, key: str) -> bool:
+    def _has(self, key: str, size: int) -> bool:
+        """Whether the object is there; one of another size is written anew: the writer has the right bytes."""
         from botocore.exceptions import ClientError
 
         try:
-            self._client.head_object(Bucket=self.bucket, Key=key)
+            answer = self._client.head_object(Bucket=self.bucket, Key=key)
         except ClientError as error:
-            if _code(error) in _NOT_THERE:
+            # Without s3:ListBucket, S3 says 403 of what is not there. If it means it, it says so to the writing, too
+            if _code(error) in (*_NOT_THERE, *_DENIED):
                 return False
             raise
-        return True
+        return bool(answer["ContentLength"] == size)
+
+    @property
+    def _client(self) -> Any:
+        with self._lock:  # a session of boto3 is for one thread, its clients are for all
+            return self._own_client
 
     @cached_property
-    def _client(self) -> Any:
-        try:
-            import boto3
-            from botocore.config import Config
-            from botocore.exceptions import BotoCoreError
-        except ImportError as error:
-            text = f"ACTS_STORAGE is {self.describe()}, but boto3 is not installed: pip install 'acts-engine[s3]'"
-            raise StorageError(text) from error
+    def _own_client(self) -> Any:
+        import boto3
+        from botocore.config import Config
+        from botocore.exceptions import BotoCoreError
+
         config = Config(
             connect_timeout=_CONNECT_SECONDS, read_timeout=_READ_SECONDS, max_pool_connections=_CONNECTIONS,
             retries={"total_max_attempts": _TRIES, "mode": "standard"},
         )  # fmt: skip
         try:
-            return boto3.client("s3", config=config)
-        except (BotoCoreError, ValueError) as error:
-            raise StorageError(f"{self.describe()} cannot be used: {error}") from error
+            return boto3.session.Session().client("s3", config=config)
+        except (BotoCoreError, ValueError) as error:  # a profile that is not there, an address that is none
+            raise StorageRefused(f"{self.describe()} cannot be used: {error}; check the AWS_* variables") from error
 
     @contextmanager
     def _explained(self, verb: str, key: str = "") -> Iterator[None]:
-        from botocore.exceptions import BotoCoreError, ClientError
+        from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, PartialCredentialsError
 
         try:
             yield
         except ClientError as error:
             if key and _code(error) in _NOT_THERE:
-                text = f"the value {key} is not in s3://{self.bucket}: it was deleted, or its bucket is another one"
+                text = (
+                    f"the value {key} is not in s3://{self.bucket}: it was deleted (by a lifecycle rule?), or its "
+                    "writer has another ACTS_STORAGE; restore it from a backup"
+                )
                 raise ContentMissing(text) from error
-            raise StorageUnavailable(f"cannot {verb} {self.describe()}: {error}") from error
+            text = f"cannot {verb} {self.describe()}: {error}"
+            if _is_busy(error):
+                raise StorageUnavailable(text) from error
+            raise StorageRefused(f"{text}; {self._hint(verb, _code(error))}") from error
+        except (NoCredentialsError, PartialCredentialsError) as error:
+            text = f"cannot {verb} {self.describe()}: {error}"
+            raise StorageRefused(f"{text}; {self._hint(verb, _UNAUTHENTICATED[0])}") from error
         except BotoCoreError as error:
             raise StorageUnavailable(f"cannot {verb} {self.describe()}: {error}") from error
+
+    def _hint(self, verb: str, code: str) -> str:
+        """What to do about an answer, and who gave it: a forgotten address means that AWS was asked."""
+        asked = f"the request went to {self._client.meta.endpoint_url} (AWS_ENDPOINT_URL)"
+        if code in _UNAUTHENTICATED:
+            names = "AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and AWS_REGION"
+            return f"check the credentials ({names}); {asked}"
+        if code in _DENIED:
+            return f"these credentials need {_PERMISSIONS[verb]} (docs/storage.md); {asked}"
+        if code == "NoSuchBucket":
+            return f"create the bucket, or correct ACTS_STORAGE; {asked}"
+        return asked
 
 
 def _code(error: Any) -> str:
     return str(error.response.get("Error", {}).get("Code", ""))
+
+
+def _is_busy(error: Any) -> bool:
+    status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    return status >= _SERVER_ERROR or _code(error) in _BUSY
 
 
 def _week_of(time: datetime) -> datetime:

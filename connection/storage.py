@@ -23,7 +23,7 @@ from connection.content_driver import (
     TASK_PATIENCE_SECONDS,
     ContentDriver,
 )
-from connection.content_store import StorageError
+from connection.content_store import StorageError, StorageRefused, StorageUnavailable
 from connection.folder_store import FolderStore
 from connection.s3_store import S3Store
 
@@ -70,6 +70,26 @@ def driver_from_environment(*, creates: bool = False) -> ContentDriver | None:
     driver = _driver(text)
     driver.contents.prepare(creates=creates)
     return driver
+
+
+def verify_storage(*, writes: bool) -> str:
+    """Ask the storage itself, where one is set: "" if it can be used, else why it does not answer now.
+
+    One that does not answer is waited for whenever it is needed; one that refuses stays of no use.
+
+    Raises:
+        StorageError: it refuses, or the setting is wrong.
+    """
+    driver = driver_from_environment(creates=writes)
+    if driver is None:
+        return ""
+    try:
+        driver.contents.verify(writes=writes)
+    except StorageRefused:
+        raise
+    except StorageUnavailable as error:
+        return str(error)
+    return ""
 
 
 def with_storage(converter: DataConverter, *, is_worker: bool = False) -> DataConverter:

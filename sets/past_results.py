@@ -1,4 +1,4 @@
-"""Reads the results files of earlier runs, for a run that resumes them: what became of which row.
+"""Reads the results of earlier runs, for a run that resumes them: what became of which row.
 
 Laws of this file:
 
@@ -12,24 +12,23 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import IO, TYPE_CHECKING, Any, Final
 
-from acts.language.wire import BAD_ROW, DUPLICATE_ID, RESULTS_UNAVAILABLE, RESUME_REFUSED
+from acts.language.wire import RESULTS_UNAVAILABLE, RESUME_REFUSED
+from acts.tree.set_rows import bad_row_number
 from sets.folder_paths import kind_of_file, open_parent
 from sets.results_file import confirmed_end
 from sets.set_errors import SetError, quote
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
+    from acts.tree.past_run import PastRow
     from sets.results_file import ResultsFile
 
-# Characters of a row number in an id: files have fewer than 1e15 lines
-_BAD_ROW_ID: Final = re.compile(r"line ([1-9][0-9]{0,14})")
 # Bytes of a line: 64 MiB is the largest state that a run keeps, and as JSON text it may double
 MAX_LINE: Final = 128 * 1024 * 1024
 _FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -51,6 +50,31 @@ class PastLine:
     ending: Ending
     id: str | None = None
     row_line: int | None = None
+
+
+class PastSpool:
+    """What the rows of an earlier run without a results file came to: ``write`` puts them into a temporary file."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+
+    def write(self, rows: Iterable[PastRow]) -> None:
+        """Append rows."""
+        for row in rows:
+            self._stream.write(json.dumps([row.id, row.status, row.isLine]).encode() + b"\n")
+
+    @property
+    def size(self) -> int:
+        """Its bytes."""
+        return self._stream.tell()
+
+    def lines(self) -> Iterator[PastLine]:
+        """Its rows."""
+        self._stream.seek(0)
+        for text in self._stream:
+            id_, status, is_line = json.loads(text)
+            number = bad_row_number(id_, None) if is_line else None
+            yield PastLine(ending_of(status), None if number else id_, number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +140,11 @@ class PastFile:
         return SetError(RESUME_REFUSED, f"the results file {quote(self.file.label)} of the earlier run {fault}")
 
 
+def ending_of(status: str) -> Ending:
+    """The ending that a status stands for."""
+    return {"completed": Ending.COMPLETED, "failed": Ending.FAILED}.get(status, Ending.ENDED)
+
+
 def parse_line(text: bytes) -> PastLine | None:
     """A line of a results file; None for what is none."""
     try:
@@ -125,14 +154,6 @@ def parse_line(text: bytes) -> PastLine | None:
     if not isinstance(line, dict) or not isinstance(line.get("id"), str) or not isinstance(line.get("status"), str):
         return None
     status, id_ = line["status"], line["id"]
-    ending = {"completed": Ending.COMPLETED, "failed": Ending.FAILED}.get(status, Ending.ENDED)
-    bad_row = _BAD_ROW_ID.fullmatch(id_)
-    if bad_row is not None and _is_of_row(line.get("errors")):
-        return PastLine(ending, row_line=int(bad_row[1]))
-    return PastLine(ending, id_)
-
-
-def _is_of_row(errors: Any) -> bool:
-    """True for the errors of a row that could not be used; a row may have an id like ``line 3``, too."""
-    error = errors[0] if isinstance(errors, list) and errors else None
-    return isinstance(error, dict) and error.get("call") is None and error.get("code") in (BAD_ROW, DUPLICATE_ID)
+    ending = ending_of(status)
+    row_line = bad_row_number(id_, line.get("errors", ()))
+    return PastLine(ending, id_) if row_line is None else PastLine(ending, row_line=row_line)

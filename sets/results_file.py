@@ -22,6 +22,7 @@ or the run that brings them: a reset or a repetition of any part of the run chan
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -31,7 +32,7 @@ from collections import defaultdict
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 from acts.language.wire import RESULTS_EXIST, RESULTS_REFUSED, RESULTS_UNAVAILABLE, RESUME_REFUSED
 from sets.folder_paths import check_name, kind_of_file, open_parent, resolve_below
@@ -47,6 +48,13 @@ _FLAGS: Final = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 LOCK_SECONDS: Final = 20.0
 _LOCK_PAUSE: Final = 0.005
 _CHUNK: Final = 1024 * 1024
+# What lets the next attempt succeed, by the reason for which one failed
+_HINTS: Final = {
+    errno.ENOSPC: "make room on that disk",
+    errno.EDQUOT: "make room in that quota",
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), f"let the worker write in that folder of {RESULTS}"),
+    errno.ENOENT: "put back the file, its hidden journal, or the folder",
+}
 # The first record of a journal: the identity of a run is a hash
 _HEADER_BYTES: Final = 4096
 _locks: Final[dict[str, threading.Lock]] = defaultdict(threading.Lock)
@@ -190,6 +198,47 @@ def confirmed_end(file: ResultsFile, run: str) -> int | None:
     return state.end
 
 
+def read_rows(file: ResultsFile, run: str, first: int, last: int) -> Iterator[dict[str, Any]]:
+    """The lines of the rows from ``first`` to ``last`` that count; an append has rows of one page alone.
+
+    Raises:
+        SetError: the file is that of another run, or cannot be read now.
+    """
+    try:
+        with open_parent(file.root, file.steps) as parent:
+            with _open_to_read(parent, file.journal) as journal:
+                places = _places_of_rows(journal, run, first, last)
+            if places is None:
+                raise SetError(RESULTS_REFUSED, f"the results file {quote(file.label)} has become that of another run")
+            with _open_to_read(parent, file.name) as results:
+                for begin, end in places:
+                    results.seek(begin)
+                    while results.tell() < end:
+                        yield json.loads(results.readline())
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else f"it is not what was written: {error}"
+        text = f"the results file {quote(file.label)} cannot be read: {reason}"
+        raise SetError(RESULTS_UNAVAILABLE, text) from error
+
+
+def _open_to_read(parent: int, name: str) -> IO[bytes]:
+    return os.fdopen(os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=parent), "rb")
+
+
+def _places_of_rows(journal: IO[bytes], run: str, first: int, last: int) -> list[tuple[int, int]] | None:
+    """Where the lines of these rows begin and end; None: the journal is that of another run."""
+    header = _read_record(journal.readline(_HEADER_BYTES))
+    if header is None or header.get("run") != run:
+        return None
+    out: list[tuple[int, int]] = []
+    begin = 0
+    while (record := _read_record(journal.readline())) is not None:
+        if any(low <= last and high >= first for low, high in record["rows"]):
+            out.append((begin, record["end"]))
+        begin = record["end"]
+    return out
+
+
 def _lock_key(file: ResultsFile) -> str:
     return f"{file.root}/{'/'.join(file.steps)}"
 
@@ -252,7 +301,8 @@ def _locked(file: ResultsFile, more_flags: int = 0) -> Iterator[tuple[int, int]]
                     os.close(journal)
     except OSError as error:
         text = f"the results file {quote(file.label)} cannot be written: {error.strerror or error}"
-        raise SetError(RESULTS_UNAVAILABLE, text) from error
+        hint = _HINTS.get(error.errno or 0)
+        raise SetError(RESULTS_UNAVAILABLE, text if hint is None else f"{text}; {hint}") from error
 
 
 def _is_current(journal: int, parent: int, name: str) -> bool:

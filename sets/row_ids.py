@@ -22,7 +22,7 @@ from sets.set_errors import SetError, quote
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from sets.past_results import PastFile, PastLine
+    from sets.past_results import PastFile, PastLine, PastSpool
 
 _HASH_BYTES: Final = 12
 _NUMBER_BYTES: Final = 8
@@ -67,23 +67,23 @@ class RowSelection:
 
 
 class PastRows:
-    """What earlier runs say of the rows: ``files`` are their results, the oldest first. The latest line counts.
+    """What earlier runs say of the rows: ``sources`` are their results, the oldest first. The latest line counts.
 
     ``selection`` is what follows.
     """
 
-    def __init__(self, files: Sequence[PastFile], selection: RowSelection) -> None:
-        self._files, self.selection = files, selection
+    def __init__(self, sources: Sequence[PastFile | PastSpool], selection: RowSelection) -> None:
+        self._sources, self.selection = sources, selection
 
     @property
     def size(self) -> int:
-        """The bytes of the files. Raises SetError where one cannot be read."""
-        return sum(file.size for file in self._files)
+        """The bytes of all. Raises SetError where one cannot be read."""
+        return sum(source.size for source in self._sources)
 
     def lines(self) -> Iterator[PastLine]:
         """The lines of all. Raises SetError where one cannot be read."""
-        for file in self._files:
-            yield from file.lines()
+        for source in self._sources:
+            yield from source.lines()
 
 
 class RowIds:

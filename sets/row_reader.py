@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from acts.language.errors import truncate
-from acts.language.strict_json import read_json
+from acts.language.strict_json import json_size, read_json
 from acts.language.values import defect, type_name
 from acts.language.wire import BAD_ROW, SET_INVALID
 from sets.set_errors import SetError, quote
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 # A row is a Message of its instance, in a payload of at most 2 MiB, beside the plan and the global data
 MAX_ROW_BYTES: Final = 1024 * 1024
+# A control character, one byte of a file, is six of JSON text (``\u0001``)
+_MOST_PER_BYTE: Final = 6
 # Characters of an id: it stands in workflow ids, in labels and in every line of the results
 MAX_ID: Final = 300
 JSON_LINES: Final = "jsonl"
@@ -54,6 +56,11 @@ class Dialect:
     delimiter: str = ","
     start: int = 0
     lines: int = 0
+
+    @property
+    def row_bytes(self) -> int:
+        """What a row of CSV has as JSON beside its fields: the names of all columns, quotes, a colon and a comma."""
+        return sum(json_size(column) + 4 for column in self.columns)
 
     def to_json(self) -> dict[str, Any]:
         """The dialect as JSON."""
@@ -205,11 +212,11 @@ def _json_row(text: bytes, size: int, row: Row) -> Row:
     if not isinstance(value, dict):
         return replace(row, code=BAD_ROW, message=f"a row is a JSON object, not {type_name(value)}")
     reason = defect(value)
-    return replace(row, data=value) if reason is None else replace(row, code=BAD_ROW, message=reason[1])
+    return _usable(row, value, size) if reason is None else replace(row, code=BAD_ROW, message=reason[1])
 
 
 def _csv_rows(lines: LineReader, dialect: Dialect, first_line: int) -> Iterator[Row]:
-    records = _CsvRecords(lines, dialect.delimiter)
+    records, row_bytes = _CsvRecords(lines, dialect.delimiter), dialect.row_bytes
     line, blank_bytes, blank_lines = first_line, 0, 0
     while (fields := records.read()) is not None:
         count, size = len(records.lines), sum(size for _, size in records.lines)
@@ -222,7 +229,7 @@ def _csv_rows(lines: LineReader, dialect: Dialect, first_line: int) -> Iterator[
         elif records.fault[0]:
             yield replace(row, code=records.fault[0], message=records.fault[1])
         else:
-            yield _csv_row(fields, row, dialect)
+            yield _csv_row(fields, row, dialect.columns, size + row_bytes)
         blank_bytes, blank_lines, line = 0, 0, line + count
 
 
@@ -262,18 +269,27 @@ class _CsvRecords:
             yield item[0].decode("utf-8", "surrogateescape")
 
 
-def _csv_row(fields: list[str], row: Row, dialect: Dialect) -> Row:
-    if len(fields) != len(dialect.columns):
-        text = f"it has {len(fields)} fields; the header has {len(dialect.columns)}"
+def _csv_row(fields: list[str], row: Row, columns: tuple[str, ...], size: int) -> Row:
+    if len(fields) != len(columns):
+        text = f"it has {len(fields)} fields; the header has {len(columns)}"
         return replace(row, code=BAD_ROW, message=text)
-    value = dict(zip(dialect.columns, fields, strict=True))
+    value = dict(zip(columns, fields, strict=True))
     if defect(value) is not None:
         return replace(row, code=BAD_ROW, message="it is not UTF-8")
-    return replace(row, data=value)
+    return _usable(row, value, size)
 
 
-def _too_large(row: Row, size: int) -> Row:
-    text = f"it has {size:,} bytes; at most {MAX_ROW_BYTES:,} (1 MiB) are allowed: keep large data outside"
+def _usable(row: Row, value: dict[str, Any], size: int) -> Row:
+    """The row with its data, unless that is too large as JSON. ``size`` is about what it has, escapes apart."""
+    if size * _MOST_PER_BYTE <= MAX_ROW_BYTES:
+        return replace(row, data=value)
+    size = json_size(value)
+    return replace(row, data=value) if size <= MAX_ROW_BYTES else _too_large(row, size, " as JSON")
+
+
+def _too_large(row: Row, size: int, form: str = "") -> Row:
+    limit = f"at most {MAX_ROW_BYTES:,} (1 MiB) are allowed"
+    text = f"it has {size:,} bytes{form}; {limit}: keep large data outside, and a reference to it in the row"
     return replace(row, code=BAD_ROW, message=text)
 
 

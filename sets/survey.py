@@ -81,7 +81,7 @@ def survey(
     total = 0
     size += past.size if past is not None else 0
     with RowIds(min(size // _PART_BYTES + 1, _MAX_PARTS), past) as ids:
-        page = _PageCounter()
+        page = _PageCounter(dialect.row_bytes)
         for row in iterate_rows(lines, dialect, dialect.lines + 1):
             if page.rows and not page.has_room(row, len(pages)):
                 pages.append(page.close())
@@ -117,9 +117,13 @@ def rows_of_page(number: int) -> int:
 
 
 class _PageCounter:
-    """The page that is being read. Its hash is that of the digests of its rows, in order."""
+    """The page that is being read. Its hash is that of the digests of its rows, in order.
 
-    def __init__(self) -> None:
+    ``row_bytes`` is what each row has as JSON beside its bytes in the file: it counts, too.
+    """
+
+    def __init__(self, row_bytes: int) -> None:
+        self._row_bytes = row_bytes
         self._reset()
 
     def _reset(self) -> None:
@@ -127,7 +131,8 @@ class _PageCounter:
         self._digests: list[bytes] = []
 
     def has_room(self, row: Row, number: int) -> bool:
-        return self.rows < rows_of_page(number) and self.bytes + row.size <= PAGE_BYTES
+        size = self.bytes + row.size + (self.rows + 1) * self._row_bytes
+        return self.rows < rows_of_page(number) and size <= PAGE_BYTES
 
     def add(self, row: Row) -> None:
         self.bytes, self.rows, self.lines = self.bytes + row.size, self.rows + 1, self.lines + row.lines
@@ -144,8 +149,8 @@ def page_hash(digests: Iterable[bytes]) -> str:
     return hashlib.blake2b(b"".join(digests), digest_size=DIGEST_BYTES).hexdigest()
 
 
-def read_page(stream: BinaryIO, dialect: Dialect, page: SetPage) -> list[Row]:
-    """The rows of a page, from a stream that is at its offset.
+def read_page(stream: BinaryIO, dialect: Dialect, page: SetPage, name: str) -> list[Row]:
+    """The rows of a page, from a stream that is at its offset. ``name`` is that of the file, for people.
 
     Raises:
         SetError: what is there now is not the page of the survey.
@@ -153,6 +158,6 @@ def read_page(stream: BinaryIO, dialect: Dialect, page: SetPage) -> list[Row]:
     rows = list(islice(iterate_rows(LineReader(stream), dialect, page.line), page.rows))
     if page_hash(row.digest for row in rows) != page.hash:
         last = page.line + page.lines - 1
-        text = f"it has changed since the run began: its lines {page.line:,} to {last:,} are not what they were"
-        raise SetError(SET_CHANGED, f"{text}; start another run, from a copy that nothing writes to")
+        text = f"{name} has changed since the run began: its lines {page.line:,} to {last:,} are not what they were"
+        raise SetError(SET_CHANGED, f"{text}; when nothing writes to it any more, acts retry runs the rest")
     return rows

@@ -1,7 +1,8 @@
 """Masks secrets in the log lines of this process: in each message, its arguments, and its traceback.
 
 Where payloads are encrypted, the SDK's lines about failures lose the failures' texts, too: those may hold any value,
-and are in the history for all who have the keys.
+and are in the history for all who have the keys. Errors that say all in their text lose their tracebacks: a storage
+that is away for a minute would fill the log with thousands of lines.
 
 Laws of this file: it knows no Tool and no file of secrets. It learns the secrets of a Call before the Call begins, and
 keeps them. Only the lines of Python's ``logging`` pass here; what a Tool prints itself does not.
@@ -34,10 +35,13 @@ class LogGuard:
     """The masks of a process, applied to each record that any logger makes.
 
     ``hides_failures``: of failures that the SDK logs, only types and places are left.
+    ``without_traceback``: errors of these types, and what they caused, are logged by their texts alone.
     """
 
-    def __init__(self, *, hides_failures: bool = False) -> None:
-        self.hides_failures = hides_failures
+    def __init__(
+        self, *, hides_failures: bool = False, without_traceback: tuple[type[BaseException], ...] = ()
+    ) -> None:
+        self.hides_failures, self._without_traceback = hides_failures, without_traceback
         self._lock = threading.Lock()
         self._secrets: dict[str, None] = {}
         self._masks = SecretMasks(())
@@ -86,7 +90,11 @@ class LogGuard:
         error = record.exc_info[1] if record.exc_info else None
         if error is None:
             return record
-        if self.hides_failures and record.name.startswith(_SDK):
+        cause = next((e for e in _causes(error) if isinstance(e, self._without_traceback)), None)
+        if cause is not None:
+            text = f"{type(cause).__name__}: {cause}"
+            record.exc_info, record.exc_text = None, masks.mask_text(text) if masks.is_in_text(text) else text
+        elif self.hides_failures and record.name.startswith(_SDK):
             record.exc_info, record.exc_text = None, _bare_traceback(error)
         else:
             trace = "".join(traceback.format_exception(error)).rstrip("\n")
@@ -98,10 +106,16 @@ class LogGuard:
 def _bare_traceback(error: BaseException | None) -> str:
     """Types and places of a failure and its causes, the first cause first, without their texts."""
     parts: list[str] = []
+    for cause in _causes(error):
+        name = getattr(cause, "type", None) or type(cause).__name__
+        parts.append(f"{''.join(traceback.format_tb(cause.__traceback__))}{name} (its text is in the history)")
+    return "\n".join(reversed(parts))
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """An error and what caused it, at most ``_MAX_CAUSES``."""
     for _ in range(_MAX_CAUSES):
         if error is None:
-            break
-        name = getattr(error, "type", None) or type(error).__name__
-        parts.append(f"{''.join(traceback.format_tb(error.__traceback__))}{name} (its text is in the history)")
+            return
+        yield error
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
-    return "\n".join(reversed(parts))

@@ -4,7 +4,8 @@ One interpreter computes one thing at a time, and the server gives up a task tha
 default), so that its work is lost. Fifty replays side by side would all be given up, again and again; one after the
 other, each is done in time. The SDK's own limit counts cheap and expensive tasks alike.
 
-* A task of a run that is in the cache (*sticky*) takes milliseconds; a few at a time keep the interpreter busy.
+* A task of a run that is in the cache (*sticky*) takes milliseconds. As long as each is done soon, many are accepted:
+  the server would hand them out in the order of their arrival, ``task_threads.py`` asks whose they are.
 * Any other task may have to replay a long history. One at a time is accepted at first, one more after each that was
   quick, and one at a time again after each that was not.
 * A task that only waits for local Activities needs no interpreter, and is not counted.
@@ -26,8 +27,12 @@ if TYPE_CHECKING:
 
     from temporalio.worker import SlotMarkUsedContext, SlotReleaseContext, SlotReserveContext
 
-# Sticky tasks at once: enough that the next one is there when one ends, while its answer is on its way
-MAX_STICKY: Final = 8
+# Sticky tasks at once, at first and after one that took long: enough that the next one is there when one ends
+MIN_STICKY: Final = 8
+# … and at most: more than the Activities that a tree has in flight by default (100), each of which brings one
+MAX_STICKY: Final = 128
+# From its arrival until its answer has been sent: a fifth of the server's timeout
+LATE_SECONDS: Final = 2.0
 # Others at once: first tasks of new runs take some milliseconds, most of them for the way to the server and back
 MAX_OTHERS: Final = 8
 # Above this a task was a long replay: with eight at once, each would take eight times as long, near the server's 10 s
@@ -54,7 +59,7 @@ class TaskSlots(CustomSlotSupplier):
         self._is_closed = False
         # Weak: a slot that the SDK asked for and no longer wants, as when it stops, is dropped and not released
         self._sticky_polls: WeakSet[Permit] = WeakSet()
-        self._max_others = 1
+        self._max_others, self._max_sticky = 1, MIN_STICKY
         self._loop: asyncio.AbstractEventLoop | None = None
         self._queues: dict[bool, deque[asyncio.Future[None]]] = {True: deque(), False: deque()}
 
@@ -91,10 +96,16 @@ class TaskSlots(CustomSlotSupplier):
         self._sticky_polls.discard(permit)
         with self._lock:
             self._in_use[permit.is_sticky] -= 1
-            if not permit.is_sticky and permit.start is not None:
-                is_slow = time.monotonic() - permit.start > SLOW_SECONDS
-                self._max_others = 1 if is_slow else min(self._max_others + 1, MAX_OTHERS)
+            if permit.start is not None:
+                self._adjust(time.monotonic() - permit.start, is_sticky=permit.is_sticky)
         self.wake_all()
+
+    def _adjust(self, seconds: float, *, is_sticky: bool) -> None:
+        """Accept one more after a task that was quick, and few again after one that was not."""
+        if is_sticky:
+            self._max_sticky = MIN_STICKY if seconds > LATE_SECONDS else min(self._max_sticky + 1, MAX_STICKY)
+        else:
+            self._max_others = 1 if seconds > SLOW_SECONDS else min(self._max_others + 1, MAX_OTHERS)
 
     def close(self) -> None:
         """Give no more slots: the worker stops."""
@@ -116,7 +127,7 @@ class TaskSlots(CustomSlotSupplier):
 
     def _take(self, is_sticky: bool) -> bool:  # noqa: FBT001 - the SDK's flag
         with self._lock:
-            most = MAX_STICKY if is_sticky else self._max_others
+            most = self._max_sticky if is_sticky else self._max_others
             if self._is_closed or self._in_use[is_sticky] >= most + self._count_waiting():
                 return False
             self._in_use[is_sticky] += 1

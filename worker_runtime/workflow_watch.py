@@ -26,7 +26,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -101,6 +101,7 @@ class WorkflowWatch:
         self.slow_count = 0
         self.lost_threads = 0
         self.on_wait: Callable[[], None] = lambda: None
+        self.on_look: Callable[[], None] = lambda: None
         self._waiting = 0
         self._running: dict[int, RunningTask] = {}
         self._offences: Counter[str] = Counter()
@@ -203,15 +204,20 @@ class WorkflowWatch:
         if not task.instance.is_lost:
             self._running.pop(task.thread_id, None)
 
-    def run_with_outcome(self, outcome: Future[Any], function: Callable[..., Any], *args: Any) -> None:
-        """Run a function of the SDK in this thread; its result goes to ``outcome``, unless that has one already."""
+    def run_with_outcome(self, outcome: Future[Any], function: Callable[..., Any], *args: Any) -> int:
+        """Run a function of the SDK in this thread; its result goes to ``outcome``, unless that has one already.
+
+        Returns how many commands the result has for the server.
+        """
         self._local.outcome = outcome
         try:
             result = function(*args)
         except BaseException as error:  # noqa: BLE001 - what it is, the SDK decides
             _settle(outcome, error=error)
+            return 0
         else:
             _settle(outcome, result=result)
+            return len(result.successful.commands) if result is not None else 0
         finally:
             self._local.outcome = None
 
@@ -219,6 +225,7 @@ class WorkflowWatch:
 
     def look(self, now: float | None = None) -> None:
         """Judge every task that runs."""
+        self.on_look()
         now = time.monotonic() if now is None else now
         for task in list(self._running.values()):
             if now - task.started > 1:
@@ -299,20 +306,6 @@ class WorkflowWatch:
             "place with the plan",
             type=TASK_STUCK, non_retryable=True,
         )  # fmt: skip
-
-
-class TaskThreads(ThreadPoolExecutor):
-    """The threads of workflow tasks. A result may come from the watch instead of from the thread."""
-
-    def __init__(self, watch: WorkflowWatch, max_workers: int) -> None:
-        super().__init__(max_workers, thread_name_prefix="workflow")
-        self._watch = watch
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Run ``fn`` in a thread; the future may be settled by the watch."""
-        outcome: Future[Any] = Future()
-        super().submit(self._watch.run_with_outcome, outcome, fn, *args, **kwargs)
-        return outcome
 
 
 def _settle(outcome: Future[Any], *, result: Any = None, error: BaseException | None = None) -> None:

@@ -87,9 +87,11 @@ LOAD_DELEGATE: Final = "acts.delegate"
 # The rows of a set: how many there are and where its pages begin, and the rows of one page,
 SURVEY_SET: Final = "acts.surveySet"
 READ_PAGE: Final = "acts.readPage"
-# … and the file that takes the results: created, and appended to
+# … the file that takes the results: created, and appended to,
 CREATE_RESULTS: Final = "acts.createResults"
 APPEND_RESULTS: Final = "acts.appendResults"
+# … and the rows of a page whose Batch has ended without a word of them
+CLOSE_PAGE: Final = "acts.closePage"
 
 # The server refuses a payload above 2 MiB (limit.blobSize.error); the rest is room for its envelope
 MAX_PAYLOAD_BYTES: Final = 2 * 1024 * 1024 - 64 * 1024
@@ -181,5 +183,7 @@ EACH_FAILED: Final = "eachFailed"
 # Of a row of a set that cannot be used, and of one whose id an earlier row has
 BAD_ROW: Final = "badRow"
 DUPLICATE_ID: Final = "duplicateId"
+# … and of one whose Batch was terminated, or failed, before it reported the row
+BATCH_LOST: Final = "BatchLost"
 BUDGET_SPENT: Final = "BudgetExceeded"
 INVALID_ANSWER: Final = "InvalidAnswer"

@@ -1,8 +1,8 @@
-"""What the Batch of a page is started with. A function over the run; nothing of it changes."""
+"""What the Batch of a page is started with, and what its rows are read with. Nothing of the run changes here."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from acts.tree.set_records import BatchInput, SetPage, SetSource
 from acts.tree.set_rows import shared_request
@@ -30,3 +30,14 @@ def page_input(run: SetRun, name: str, page: SetPage, share: int) -> BatchInput:
         repeated=run.progress.repeated_on(page), skipped=run.progress.skipped_on(page),
         results=config.results, run=run.position.identity,
     )  # fmt: skip
+
+
+def page_query(run: SetRun, page: SetPage) -> dict[str, Any]:
+    """What an activity of this run reads the rows of a page with."""
+    message, survey = run.setup.message, run.progress.survey or {}
+    query = {
+        "source": message.source, "id": message.id_field, "dialect": survey["dialect"], "page": page.to_json(),
+        "repeated": list(run.progress.repeated_on(page)), **run.address(),
+    }  # fmt: skip
+    skipped = run.progress.skipped_on(page)
+    return {**query, "skipped": list(skipped)} if skipped else query

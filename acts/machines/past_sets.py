@@ -1,7 +1,8 @@
 """A run over a set that resumes another one: what it reads of that one, and what the next one reads of it.
 
-Laws of this file: rows are known by the lines of results files, which only an activity reads. Here is which files those
-are, and the identity that the ``_id``s of the rows derive from; a row that runs again has the ``_id``s that it had.
+Laws of this file: what rows have come to is in results files, or in histories of runs without one, which only an
+activity reads. Here is which those are, and the identity that the ``_id``s of the rows derive from; a row that runs
+again has the ``_id``s that it had.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from acts.language.errors import InvalidRequest, Problem
-from acts.tree.past_run import PastResults, PastRun, PastSet
+from acts.tree.past_run import PastHistory, PastResults, PastRow, PastRun, PastSet
 from acts.tree.set_records import ResumedSet
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ def resumed_set(resume: Resume, past: PastRun, message: SetData) -> ResumedSet:
     """What a run over a set takes over from an earlier one.
 
     Raises:
-        InvalidRequest: that one is over no set, or nobody knows which of its rows completed.
+        InvalidRequest: that one is over no set, or its rows have other ids.
     """
     earlier, name = past.set, past.workflowId
     if earlier is None and past.prompt:
@@ -30,10 +31,6 @@ def resumed_set(resume: Resume, past: PastRun, message: SetData) -> ResumedSet:
     if earlier is None:
         text = f"{name} ended before it began, so it says nothing of its rows"
         raise _refusal(text, "name the run that it was to resume, or start the plan without config.resume")
-    if earlier.results is None:
-        text = f"{name} had no results file (config.results), so nobody knows which of its rows completed"
-        hint = "start the plan without config.resume, from a file of the rows that are to run"
-        raise _refusal(text, hint)
     if earlier.id != message.id_field:
         own, other = (
             f'the field "{id_}"' if id_ else "the number of the row" for id_ in (message.id_field, earlier.id)
@@ -61,25 +58,25 @@ def _refusal(text: str, hint: str) -> InvalidRequest:
 
 
 def past_query(resumed: ResumedSet | None) -> dict[str, Any]:
-    """What the survey is asked besides: ``{past: {run, files, only?}}``. ``run`` is for people."""
+    """What the survey is asked besides: ``{past: {run, results, only?}}``. ``run`` is for people."""
     if resumed is None:
         return {}
-    query: dict[str, Any] = {"run": resumed.source["workflowId"], "files": [r.to_json() for r in resumed.results]}
+    query: dict[str, Any] = {"run": resumed.source["workflowId"], "results": [r.to_json() for r in resumed.results]}
     only = resumed.source.get("only")
     return {"past": query if only is None else {**query, "only": only}}
 
 
 def read_set_facts(run: SetRun, run_id: str, events: int) -> PastRun:
     """What a run that resumes this one has to know. ``run_id`` is that of the run, ``events`` what was read of it."""
-    resumed, results = run.setup.resumed, run.config.results
-    files = () if resumed is None else resumed.results
+    resumed, progress = run.setup.resumed, run.progress
+    results = () if resumed is None else resumed.results
     identity = run.position.identity if resumed is None else resumed.identity or run.position.identity
-    own: tuple[PastResults, ...] | None = files
-    if run.has_results and results is not None:
-        own = (*files, PastResults(file=results, run=run.position.identity))
-    elif results is None and run.progress.survey is not None:
-        own = None  # its rows have run, and no file says what they came to
-    facts = PastSet(identity=identity, id=run.setup.message.id_field, results=own)
+    if run.config.results is None and progress.survey is not None:
+        results = (*results, PastHistory(workflowId=run.own, runId=run_id))
+    elif run.config.results is not None and run.has_results:
+        results = (*results, PastResults(file=run.config.results, run=run.position.identity))
+    rows = tuple(PastRow(id=id_, status=status, isLine=is_line) for id_, status, is_line in progress.rows)
+    facts = PastSet(identity=identity, id=run.setup.message.id_field, results=results, rows=rows)
     return PastRun(workflowId=run.own, runId=run_id, events=events, provided=tuple(run.provided), set=facts)
 
 

@@ -8,7 +8,7 @@ from acts.language.errors import CallError
 from acts.language.wire import BUDGET_SPENT
 from acts.tree.row_numbers import count_between, numbers_between, unpack_numbers
 from acts.tree.set_records import SetCursor, SetPage
-from acts.tree.set_rows import MAX_FAILURES
+from acts.tree.set_rows import MAX_FAILURES, bad_row_number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,13 +17,18 @@ if TYPE_CHECKING:
 
 
 class SetProgress:
-    """``survey`` is what the survey returned, None before; ``failures`` are the first ``{id, status, errors}``."""
+    """``survey`` is what the survey returned, None before; ``failures`` are the first ``{id, status, errors}``.
+
+    ``rows`` are those that ended in this run of the workflow, where no results file has them: id, status, and whether
+    the id is ``line`` and a number. They are read when another run resumes this one, and not carried over.
+    """
 
     def __init__(self) -> None:
         self.survey: Mapping[str, Any] | None = None
         self.cursor = SetCursor()
         self.completed = self.failed = 0
         self.failures: list[dict[str, Any]] = []
+        self.rows: list[tuple[str, str, bool]] = []
         self.stopped: CallError | None = None
         self._repeated = self._skipped = b""
 
@@ -108,6 +113,8 @@ class SetProgress:
         self.completed += report["completed"]
         self.failed += report["failed"]
         self.failures += list(report.get("failures") or ())[: MAX_FAILURES - len(self.failures)]
+        for id_, item in (report.get("instances") or {}).items():
+            self.rows.append((id_, item["status"], bad_row_number(id_, item.get("errors")) is not None))
 
     def stop(self, error: CallError) -> None:
         """No further Batch starts, for this reason; the first one counts."""

@@ -10,7 +10,6 @@ Each Batch is started with its share of ``maxParallel``, and keeps it for its pa
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from acts.language.errors import CallError, DecisionRefused, truncate
@@ -20,7 +19,6 @@ from acts.language.wire import (
     CANCELLED,
     CREATE_RESULTS,
     EDIT,
-    ENGINE_ERROR,
     PAUSE,
     PROVIDE,
     REJECT,
@@ -39,6 +37,16 @@ from acts.machines.events import (
     StartsHeld,
     StartsReleased,
 )
+from acts.machines.file_waits import FileWaits
+from acts.machines.lost_batches import (
+    CLOSE,
+    LostBatch,
+    close_page,
+    find_lost,
+    is_stopping,
+    note_of,
+    reports_of,
+)
 from acts.machines.page_input import page_input
 from acts.machines.past_sets import past_query
 from acts.machines.plan_run import asks_for_plan
@@ -46,21 +54,18 @@ from acts.machines.queue_watch import foreign_queues
 from acts.machines.run_commands import Finish, SignalChildren, StartBatch, StartSetActivity
 from acts.machines.run_machine import RunMachine
 from acts.machines.set_progress import SetProgress
-from acts.tree.records import PermitLease
 from acts.tree.set_records import FileWait, SetPage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from acts.language.config import Config
-    from acts.language.messages import SetData
     from acts.machines.approval_effects import Decided
     from acts.machines.budget import BudgetRefused, Granted
     from acts.machines.events import Event
-    from acts.plan.validate import ValidatedPlan
+    from acts.machines.set_setup import SetSetup
     from acts.tree.decisions import Decision
-    from acts.tree.records import Capabilities, TreePosition
-    from acts.tree.set_records import ResumedSet, SetState
+    from acts.tree.set_records import SetState
     from acts.tree.signal_records import TreeSignal
 
 # Batches at once: fewer leave the worker idle while one reads or writes; more only hold more instances in its memory.
@@ -76,28 +81,11 @@ BATCHES_WITH_RESULTS: Final = 30
 BATCHES_OF_CRON: Final = 3_500
 SURVEY: Final = "survey"
 RESULTS: Final = "results"
-# Files that cannot be read or written now, of which status tells
-MAX_WAITS: Final = 3
-
-
-@dataclass(frozen=True, slots=True)
-class SetSetup:
-    """What a run over a set knows before it begins. ``raw`` is its Request as JSON."""
-
-    raw: dict[str, Any]
-    prepared: ValidatedPlan
-    message: SetData
-    capabilities: Capabilities
-    position: TreePosition
-    lease: PermitLease | None = None
-    resumed: ResumedSet | None = None
-    provided: tuple[Any, ...] = ()
 
 
 class SetRun(RunMachine):
-    """``running`` are the Batches in flight, by name, with how many rows each runs; ``provided`` are messages as JSON.
-
-    ``has_results``: its results file is there.
+    """``running`` are the pages of the Batches in flight, by the Batch's name, with those of lost Batches that are
+    not closed yet. ``provided`` are messages as JSON. ``has_results``: its results file is there.
     """
 
     def __init__(self, own: str, setup: SetSetup, *, is_cron: bool = False) -> None:
@@ -107,12 +95,13 @@ class SetRun(RunMachine):
         self.progress = SetProgress()
         self.is_approved = not asks_for_plan(setup.prepared)
         self.failure: CallError | None = None
-        self.running: dict[str, int] = {}
+        self.running: dict[str, SetPage] = {}
+        self._lost: dict[str, LostBatch] = {}
         self.provided, self.has_results = list(setup.provided), False
         self._activity: str | None = None
         self._is_paused = self._is_held = False
         self._started, self._most = 0, _most_batches(self.config.results, is_cron=is_cron)
-        self._waits: dict[str, FileWait] = {}
+        self._waits = FileWaits()
         self.notes += [p.text() for p in setup.prepared.warnings if p.code == "limitLowered"]
 
     # -- the run ------------------------------------------------------------------------------
@@ -124,7 +113,7 @@ class SetRun(RunMachine):
 
     @property
     def in_flight(self) -> int:
-        """The Batches, and the activity before them."""
+        """The Batches, the pages that are being closed, and the activity before them."""
         return len(self.running) + (self._activity is not None)
 
     @property
@@ -161,11 +150,7 @@ class SetRun(RunMachine):
     @property
     def all_notes(self) -> list[str]:
         """Remarks, and which file is waited for."""
-        waits = [
-            f"waiting for a file: {truncate(wait.reason, 200)}, next try at {wait.nextTry[11:19]} UTC"
-            for wait in list(self._waits.values())[:MAX_WAITS]
-        ]
-        return [*super().all_notes, *waits]
+        return [*super().all_notes, *self._waits.notes()]
 
     def react(self, event: Event, now: str) -> list[Any]:
         """The effects of an event."""
@@ -182,17 +167,19 @@ class SetRun(RunMachine):
         message = self.setup.message
         self._activity = SURVEY
         past = past_query(self.setup.resumed)
-        argument = {"source": message.source, "id": message.id_field, **past, **self._address()}
+        argument = {"source": message.source, "id": message.id_field, **past, **self.address()}
         return [StartSetActivity(SURVEY, SURVEY_SET, argument, f"survey {truncate(message.source, 150)}")]
 
-    def _address(self) -> dict[str, Any]:
+    def address(self) -> dict[str, Any]:
         """Whom an activity tells that it waits for a file."""
         return {"root": self.position.ancestors[0] if self.position.ancestors else self.own,
                 "token": self.position.token}  # fmt: skip
 
     def _activity_ended(self, event: SetActivityEnded, _now: str) -> list[Any]:
+        self._waits.forget(self.own)
+        if event.key.startswith(CLOSE):
+            return self._page_closed(event)
         self._activity = None
-        self._waits.pop(self.own, None)
         if event.error is not None:
             return self._end_early(event.error)
         self.has_results = event.key == RESULTS
@@ -200,7 +187,7 @@ class SetRun(RunMachine):
             self.progress.begin(event.value)
             if self.config.results is not None:
                 self._activity = RESULTS
-                argument = {"file": self.config.results, "run": self.position.identity, **self._address()}
+                argument = {"file": self.config.results, "run": self.position.identity, **self.address()}
                 label = f"create {truncate(self.config.results, 150)}"
                 return [StartSetActivity(RESULTS, CREATE_RESULTS, argument, label)]
         return self._fill()
@@ -236,7 +223,7 @@ class SetRun(RunMachine):
         name, share = f"batch-{self.progress.cursor.page + 1}", max(1, self.permits.limit // self._batches)
         if not self.permits.reserve(name, share):
             return None
-        self.running[name] = self.progress.rows_to_run(page)
+        self.running[name] = page
         self.progress.take_page()
         self._started += 1
         label = f"rows {page.row:,} to {page.row + page.rows - 1:,}"
@@ -253,21 +240,36 @@ class SetRun(RunMachine):
         return True
 
     def _batch_ended(self, event: ChildEnded, _now: str) -> list[Any]:
-        rows = self.running.pop(event.key, None)
-        if rows is None:
+        page, report = self.running.get(event.key), event.report or {}
+        if page is None:
             return []
-        for run in [run for run in self._waits if f"/{event.key}" in run]:
-            del self._waits[run]
-        report = event.report or {}
-        if "completed" in report:
-            self.progress.add(report)
-        elif event.error is not None and event.error.code != CANCELLED:
-            self.progress.stop(event.error)
-        elif not self.is_cancelling:
-            text = f"the Batch {event.key}, of {rows} rows, was stopped and reported nothing"
-            self.progress.stop(event.error or CallError(ENGINE_ERROR, text))
+        self._waits.forget_batch(event.key)
         if report.get("spent"):
             self.progress.stop(CallError(BUDGET_SPENT, str(report["spent"])))
+        lost = find_lost(self, event, page)
+        if lost is not None:
+            self._lost[event.key] = lost
+            return [close_page(self, lost), *self._fill()]
+        del self.running[event.key]
+        if "completed" in report:
+            self.progress.add(report)
+        if event.error is not None and is_stopping(event):
+            self.progress.stop(event.error)
+        return self._fill()
+
+    def _page_closed(self, event: SetActivityEnded) -> list[Any]:
+        """Count the rows of a lost Batch. What was cancelled with this run is done again: no line is written twice."""
+        name, error = event.key.removeprefix(CLOSE), event.error
+        lost = self._lost[name]
+        if error is not None and error.code == CANCELLED:
+            return [close_page(self, lost)]
+        del self._lost[name], self.running[name]
+        for report in reports_of(self, lost, None if error is not None else event.value):
+            self.progress.add(report)
+        if error is not None:
+            self.progress.stop(error)
+        elif lost.line is not None:
+            self.note(note_of(self, lost))
         return self._fill()
 
     def _finish_if_done(self) -> list[Any]:
@@ -326,9 +328,7 @@ class SetRun(RunMachine):
     def on_record(self, record: TreeSignal, now: str) -> list[Any]:
         """A file is waited for, or is so no more."""
         if isinstance(record, FileWait):
-            self._waits.pop(record.workflowId, None)
-            if record.reason:
-                self._waits[record.workflowId] = record
+            self._waits.record(record)
         return super().on_record(record, now)
 
     def on_history_full(self, error: CallError, now: str) -> list[Any]:

@@ -81,17 +81,33 @@ class PastResults(Record):
     run: str
 
 
+class PastHistory(Record):
+    """An earlier run over a set without a results file: what its rows have come to is in its history."""
+
+    workflowId: str
+    runId: str
+
+
+class PastRow(Record):
+    """What a row came to. ``isLine``: it could not be used, so its id is ``line`` and its line in the set."""
+
+    id: str
+    status: str
+    isLine: bool = False
+
+
 class PastSet(Record):
     """What an earlier run over a set had done.
 
     ``identity`` is what the ``_id``s of its rows derive from, ``id`` the field with the ids of its rows. ``results``
-    are the results files with what its rows have come to: those of the runs that it resumed, the oldest first, then
-    its own. None: it kept no results, so nobody knows which rows completed.
+    say what its rows have come to: those of the runs that it resumed, the oldest first, then its own. ``rows`` are
+    those that ended in this run of the workflow, if it has no results file.
     """
 
     identity: str
     id: str | None = None
-    results: tuple[PastResults, ...] | None = ()
+    results: tuple[PastResults | PastHistory, ...] = ()
+    rows: tuple[PastRow, ...] = ()
 
 
 class PastRun(VersionedRecord):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from acts.tree.past_run import PastResults
+from acts.tree.past_run import PastHistory, PastResults
 from acts.tree.records import Capabilities, PermitLease, PlanInput, TreePosition
 from acts.tree.signal_records import TreeSignal
 from acts.tree.wire_format import Record, VersionedRecord
@@ -54,12 +54,12 @@ class BatchInput(PlanInput):
 class ResumedSet(Record):
     """The earlier run that a run over a set resumes, as far as it was read.
 
-    ``source`` is how the result names it, ``results`` are the files with what its rows have come to (the latest last).
+    ``source`` is how the result names it, ``results`` say what its rows have come to (the latest last).
     ``identity`` is what the ``_id``s of the rows derive from; None: that of the run itself.
     """
 
     source: dict[str, Any]
-    results: tuple[PastResults, ...] = ()
+    results: tuple[PastResults | PastHistory, ...] = ()
     identity: str | None = None
 
 

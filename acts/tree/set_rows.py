@@ -6,9 +6,11 @@ named by its line in the file, since its id is unknown or that of another row.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 from acts.language.errors import truncate
+from acts.language.wire import BAD_ROW, DUPLICATE_ID
 from acts.tree.set_records import BatchInput
 
 if TYPE_CHECKING:
@@ -21,6 +23,8 @@ MAX_FAILURES: Final = 100
 MAX_ERRORS: Final = 3
 # Characters of the message of each: 100 failures are at most 300 kB in the state that the run carries over
 MAX_ERROR: Final = 1_000
+# Digits of a line number in an id: files have fewer than 1e15 lines
+_BAD_ROW_ID: Final = re.compile(r"line ([1-9][0-9]{0,14})")
 # Instances of a set that one child walks, unless the Request says otherwise: see docs/sets.md
 INSTANCES_PER_CHILD: Final = 25
 # Settings that hold for the whole set: a Batch has its own, or none
@@ -53,15 +57,42 @@ def line_of(id_: str, report: Mapping[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def failed_line(id_: str, code: str, message: str) -> dict[str, Any]:
-    """The line of a row that did not run."""
-    return line_of(id_, {"status": "failed", "errors": [{"call": None, "code": code, "message": message}]})
+def failed_line(id_: str, code: str, message: str, status: str = "failed") -> dict[str, Any]:
+    """The line of a row that did not run, or of which nothing is known."""
+    return line_of(id_, {"status": status, "errors": [{"call": None, "code": code, "message": message}]})
+
+
+def count_lines(lines: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """``{completed, failed, failures}`` of some lines: what the run over the set adds."""
+    completed = failed = 0
+    failures: list[dict[str, Any]] = []
+    for line in lines:
+        if line["status"] == "completed":
+            completed += 1
+            continue
+        failed += 1
+        if len(failures) < MAX_FAILURES:
+            failures.append(failure_of(line))
+    return {"completed": completed, "failed": failed, "failures": failures}
 
 
 def bad_row_line(source: str, bad: Sequence[Any]) -> dict[str, Any]:
     """The line of a row that cannot be used: ``[number, line, code, message]``."""
     _, line, code, message = bad
     return failed_line(f"line {line}", code, f"line {line:,} of {source}: {message}")
+
+
+def bad_row_number(id_: str, errors: Any) -> int | None:
+    """The line in the set of a row that could not be used, by its id and its errors; None for any other row.
+
+    A row may have an id like ``line 3``, too. ``errors`` None: they are not known.
+    """
+    match = _BAD_ROW_ID.fullmatch(id_)
+    if match is None:
+        return None
+    error = errors[0] if isinstance(errors, list) and errors else None
+    is_of_row = isinstance(error, dict) and error.get("call") is None and error.get("code") in (BAD_ROW, DUPLICATE_ID)
+    return int(match[1]) if is_of_row or errors is None else None
 
 
 def failure_of(line: Mapping[str, Any]) -> dict[str, Any]:

@@ -34,7 +34,7 @@ class SetView:
         progress = self._run.progress
         return {
             "total": progress.total, "completed": progress.completed, "failed": progress.failed,
-            "running": sum(self._run.running.values()),
+            "running": sum(map(progress.rows_to_run, self._run.running.values())),
         }  # fmt: skip
 
     def status(self) -> dict[str, Any]:

@@ -91,7 +91,9 @@ async def status(id: str) -> Answer:  # noqa: A002 - the name of the tool's para
 
 async def _running(reader: RunReader) -> Answer:
     progress = await read_progress(reader)
-    note = {} if progress is not None else {"note": f"no worker answers: {server.START_WORKER}"}
+    note = {}
+    if progress is None:
+        note["note"] = await reader.obstacle() or f"no worker answers: {server.START_WORKER}"
     return {"id": reader.id, "status": "running", "progress": progress, **note}
 
 

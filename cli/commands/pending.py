@@ -49,7 +49,8 @@ async def pending(id_: str | None, filters: PendingFilters, *, as_json: bool) ->
         unanswered = report.unanswered
         more = f" and {len(unanswered) - _MAX_NAMES} more" if len(unanswered) > _MAX_NAMES else ""
         text = f"no worker answered for {', '.join(clean(i, 100) for i in unanswered[:_MAX_NAMES])}{more}"
-        print_blocks([message(text, hint=server.START_WORKER, severity="warning")])
+        hint = f"{server.START_WORKER}; if one runs, `acts show ID` says what keeps it from answering"
+        print_blocks([message(text, hint=hint, severity="warning")])
     return EXIT_DONE
 
 

@@ -91,6 +91,7 @@ async def start_and_wait(request: Json, workflow: str, run_id: str, source: Sour
     """Start a run and wait for its end, as the options say; the exit code says how it ended."""
     target = server.find_target()
     client = await server.connect(target)
+    await _warn_about_storage()
     queue = server.task_queue()
     if not await server.has_pollers(client, queue):
         text = f'no worker serves the task queue "{queue}" at {target.address} yet'
@@ -105,6 +106,15 @@ async def start_and_wait(request: Json, workflow: str, run_id: str, source: Sour
     print_err(f"{workflow} {clean(run_id)} at {target.address}{link}", "dim")
     watches = options.watch or (names_set(request) and not options.as_json)
     return await _finish(started, workflow, source, options, watches=watches)
+
+
+async def _warn_about_storage() -> None:
+    """Raises StorageError for a storage that refuses: the result of the run could not be read."""
+    from connection.storage import verify_storage
+
+    if away := await asyncio.to_thread(verify_storage, writes=False):
+        hint = "the run starts; values above 128 KiB wait until the storage is back"
+        print_blocks([message(clean(away), hint=hint, severity="warning")])
 
 
 async def start(

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from acts.views.set_counts import named_instances, set_counts
-from cli.command_errors import EXIT_DONE, CommandError, command_error
+from cli.command_errors import EXIT_DONE, CommandError, command_error, message
 from cli.commands.run import watch_run
 from cli.console import clean, console, print_blocks, print_err, print_json
 from cli.render.cut_lines import cut_lines
@@ -39,9 +39,10 @@ async def show(id_: str, run_id: str | None, instance: str | None = None, *, as_
     elif (outcome := await run.outcome()) is None:
         status = await read_progress(run)
         if as_json:
-            print_json({**_facts(info), "progress": status})
+            obstacle = await run.obstacle() if status is None else ""
+            print_json({**_facts(info), "progress": status, **({"obstacle": obstacle} if obstacle else {})})
         else:
-            _print_running(info, status)
+            _print_running(info, status, await run.obstacle() if status is None else "")
     else:
         await _show_ended(run, info, outcome, as_json=as_json)
     return EXIT_DONE
@@ -73,12 +74,16 @@ async def _show_ended(run: RunReader, info: WorkflowExecutionDescription, outcom
     print_forecast(title, table)
 
 
-def _print_running(info: WorkflowExecutionDescription, status: dict[str, Any] | None) -> None:
+def _print_running(info: WorkflowExecutionDescription, status: dict[str, Any] | None, obstacle: str) -> None:
     screen = console()
     phase = str(status.get("phase")) if status else "running"
     tick = f"tick {status['tick']}" if status and status.get("tick") else ""
     duration = f"for {_duration(info)}"
     screen.print(headline(phase, info.id, info.workflow_type, tick, duration, f"run {info.run_id}"))
+    if status is None and obstacle:
+        hint = "the server begins a failed workflow task again, as long as it takes; the worker's log says more"
+        print_blocks([message(obstacle, hint=hint)])
+        return
     if status is None:
         print_err("no worker answers, so its calls are unknown; it continues as soon as one runs: `acts dev`")
         return

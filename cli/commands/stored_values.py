@@ -69,7 +69,9 @@ async def check(*, as_json: bool) -> int:
         claim = store.put(client.namespace, sha256(data), data)
         if store.get(claim) != data:
             raise command_error(f"{store.describe()} returns other bytes than were stored")
-        own = next(c for c in store.list_contents(client.namespace) if c.digest == sha256(data))
+        own = next((c for c in store.list_contents(client.namespace) if c.digest == sha256(data)), None)
+        if own is None:
+            raise command_error(f"{store.describe()} does not list what was stored a moment ago")
         # Nobody else refers to it, whenever it was stored
         store.delete(replace(own, last_use=datetime.min.replace(tzinfo=UTC)), datetime.max.replace(tzinfo=UTC))
 

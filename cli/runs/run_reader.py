@@ -34,6 +34,7 @@ from cli.command_errors import EXIT_NO_SERVER, CommandError, command_error
 from cli.console import clean
 from cli.runs import server
 from cli.runs.run_outcome import Outcome, wait_for_outcome
+from cli.runs.task_failures import last_task_failure
 
 if TYPE_CHECKING:
     from temporalio.api.workflow.v1 import PendingActivityInfo
@@ -81,6 +82,7 @@ class RunReader:
         self.id = id_
         self.handle = client.get_workflow_handle(id_, run_id=run_id)
         self.query_timeout = QUERY_TIMEOUT
+        self._query_failure = ""
         self._answers: dict[str, Any] = {}
 
     def fresh(self) -> RunReader:
@@ -230,8 +232,19 @@ class RunReader:
             # the SDK retries after its own timeout, so the wait is bounded here too
             answer = self.handle.query(name, args=list(args), rpc_timeout=self.query_timeout)
             return await asyncio.wait_for(answer, self.query_timeout.total_seconds())
-        except (RPCError, WorkflowQueryFailedError, WorkflowQueryRejectedError, TimeoutError):
+        except WorkflowQueryFailedError as error:
+            self._query_failure = str(error)
             return None
+        except (RPCError, WorkflowQueryRejectedError, TimeoutError):
+            return None
+
+    @_once
+    async def obstacle(self) -> str:
+        """What keeps the run's workers from answering, such as a value that they cannot read; "" if none is known."""
+        if self._query_failure:
+            return f"the worker cannot answer: {clean(self._query_failure, 500)}"
+        failure = await last_task_failure(self.client, self.id, self.handle.run_id)
+        return f"its last workflow task failed: {clean(failure, 500)}" if failure else ""
 
     async def allow_replay_time(self) -> None:
         """Give the worker enough time per query to replay the whole history of the run."""
@@ -288,6 +301,7 @@ class RunReader:
         """No worker answers for this run, so ``effect`` (by default: it cannot be read)."""
         queue = f'the queue "{clean((await self.describe()).task_queue, 100)}"'
         cause = f"the workers of {queue} do not answer" if await self.has_worker() else f"no worker serves {queue}"
+        cause = await self.obstacle() or cause
         effect = effect or f'"{clean(self.id, 200)}" cannot be read'
         return command_error(f"{cause}, so {effect}", hint=hint, code=EXIT_NO_SERVER)
 

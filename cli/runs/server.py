@@ -172,12 +172,22 @@ def run_async(work: Coroutine[Any, Any, T]) -> T:
     try:
         return asyncio.run(for_run("", work))
     except StorageError as error:
-        raise command_error(clean(error), hint="ACTS_STORAGE here is what the worker has") from None
+        raise command_error(clean(error), hint=_storage_hint(error)) from None
     except RuntimeError as error:
         if _STORAGE_NEEDED not in str(error):
             raise
         hint = "set ACTS_STORAGE to what the worker has"
         raise command_error("a value of this run is in external storage, which is not set here", hint=hint) from None
+
+
+def _storage_hint(error: Exception) -> str:
+    from connection.content_store import StorageRefused, StorageUnavailable
+
+    if isinstance(error, StorageRefused):
+        return ""  # it says itself what to change
+    if isinstance(error, StorageUnavailable):
+        return "nothing is lost: runs wait for it, and so can you"
+    return "ACTS_STORAGE must be here what the worker has"
 
 
 async def for_run(run: str, request: Awaitable[T]) -> T:

@@ -135,6 +135,20 @@ def test_with_encrypted_payloads_the_sdk_logs_no_text_of_a_failure(caplog: pytes
     assert "planted-text" in own
 
 
+def test_errors_that_say_all_in_their_text_are_logged_without_a_traceback(caplog: pytest.LogCaptureFixture) -> None:
+    guard = LogGuard(hides_failures=True, without_traceback=(ConnectionError,))
+    with guard.watch():
+        guard.announce(["secret-of-ours"])
+        try:
+            try:
+                raise ConnectionResetError("the disk with secret-of-ours is away")
+            except ConnectionError as error:
+                raise RuntimeError("planted") from error
+        except RuntimeError:
+            logging.getLogger("temporalio.worker").exception("Failed decoding")
+    assert caplog.text.splitlines()[1:] == [f"ConnectionResetError: the disk with {MASK} is away"]
+
+
 def test_only_parameters_that_a_tool_fixes_are_filled() -> None:
     fixed = secret_parameters(TOOL)
     assert set(fixed) == {"apiKey", "headers"}

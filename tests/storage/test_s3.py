@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
@@ -17,42 +19,37 @@ from temporalio.converter import (
 
 from connection import s3_store
 from connection.content_driver import ContentDriver
-from connection.content_store import ContentMissing, StorageUnavailable, sha256
+from connection.content_store import ContentMissing, StorageRefused, StorageUnavailable, sha256
 from connection.s3_store import S3Store
+from connection.storage import verify_storage
+from tests.storage.s3_server import CREDENTIALS, S3Server, contents
 
-boto3 = pytest.importorskip("boto3")
-moto_server = pytest.importorskip("moto.server")
 STORE = StorageDriverStoreContext(StorageDriverWorkflowInfo(namespace="default", id="run"))
 RETRIEVE = StorageDriverRetrieveContext()
 BUCKET = "values"
 
 
 @pytest.fixture(scope="module")
-def address() -> Iterator[str]:
-    server = moto_server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
+def s3_server() -> Iterator[S3Server]:
+    server = S3Server()
+    yield server
     server.stop()
 
 
 @pytest.fixture
-def s3(address: str, monkeypatch: pytest.MonkeyPatch) -> Any:
+def s3(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A client of the server, with an empty bucket."""
-    for name, value in {
-        "AWS_ENDPOINT_URL_S3": address, "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test",
-        "AWS_DEFAULT_REGION": "us-east-1",
-    }.items():  # fmt: skip
+    for name, value in s3_server.environment.items():
         monkeypatch.setenv(name, value)
-    client = boto3.client("s3")
+    client = s3_server.client()
     client.create_bucket(Bucket=BUCKET)
-    for item in client.list_objects_v2(Bucket=BUCKET).get("Contents", ()):
-        client.delete_object(Bucket=BUCKET, Key=item["Key"])
+    for key in contents(client, BUCKET):
+        client.delete_object(Bucket=BUCKET, Key=key)
     return client
 
 
 def keys(s3: Any) -> list[str]:
-    return [item["Key"] for item in s3.list_objects_v2(Bucket=BUCKET).get("Contents", ())]
+    return list(contents(s3, BUCKET))
 
 
 def payload(data: bytes) -> Payload:
@@ -132,8 +129,89 @@ def test_errors_say_what_is_missing(s3: Any, monkeypatch: pytest.MonkeyPatch) ->
         store.get(claim)
     with pytest.raises(ContentMissing, match="the bucket 'elsewhere'"):
         store.get({**claim, "bucket": "elsewhere"})
-    with pytest.raises(StorageUnavailable, match=r"NoSuchBucket|Not Found"):
+    with pytest.raises(StorageRefused, match=r"NoSuchBucket.* create the bucket, or correct ACTS_STORAGE"):
         S3Store("no-such-bucket", "").put("default", sha256(b"1"), b"1")
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:9")
-    with pytest.raises(StorageUnavailable, match="cannot write to s3://values"):
+    with pytest.raises(StorageUnavailable, match="cannot write to s3://values") as error:
         S3Store(BUCKET, "").put("default", sha256(b"1"), b"1")
+    assert not isinstance(error.value, StorageRefused), "it may come back"
+
+
+def test_an_object_that_was_cut_is_written_again(s3: Any) -> None:
+    store, digest = S3Store(BUCKET, ""), sha256(b"value")
+    claim = store.put("default", digest, b"value")
+    s3.put_object(Bucket=BUCKET, Key=claim["key"], Body=b"val")
+    assert store.get(store.put("default", digest, b"value")) == b"value"
+
+
+def test_a_worker_verifies_that_it_can_write_and_a_client_that_it_can_read(
+    s3: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ACTS_STORAGE", f"s3://{BUCKET}/verified")
+    assert verify_storage(writes=False) == ""
+    assert keys(s3) == [], "a client writes nothing"
+    assert verify_storage(writes=True) == ""
+    assert keys(s3) == ["verified/acts-storage.json"]
+    assert list(S3Store(BUCKET, "verified").list_contents("default")) == []
+
+
+@pytest.mark.parametrize("writes", [True, False])
+def test_what_refuses_says_what_to_change_and_what_is_away_is_waited_for(
+    s3: Any, monkeypatch: pytest.MonkeyPatch, *, writes: bool
+) -> None:
+    monkeypatch.setenv("ACTS_STORAGE", f"s3://no-such-bucket/{writes}")
+    with pytest.raises(StorageRefused, match="create the bucket"):
+        verify_storage(writes=writes)
+    monkeypatch.setenv("ACTS_STORAGE", f"s3://{BUCKET}/away-{writes}")
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:9")
+    assert "Could not connect" in verify_storage(writes=writes)
+    monkeypatch.setenv("ACTS_STORAGE", f"s3://{BUCKET}/nobody-{writes}")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_CONFIG_FILE", "/none")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/none")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    with pytest.raises(StorageRefused, match="AWS_PROFILE, or AWS_ACCESS_KEY_ID"):
+        verify_storage(writes=writes)
+
+
+ANSWERS = {"denied": (403, "AccessDenied"), "no-key": (403, "InvalidAccessKeyId"), "busy": (503, "SlowDown")}
+
+
+class Refusing(BaseHTTPRequestHandler):
+    """Answers each request with what the name of the bucket says."""
+
+    def do_PUT(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        status, code = ANSWERS[self.path.split("/")[1]]
+        body = f"<Error><Code>{code}</Code></Error>".encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the library's name
+        """Nothing."""
+
+
+@pytest.mark.parametrize(
+    ("bucket", "is_refused", "text"),
+    [
+        ("denied", True, "these credentials need s3:PutObject"),
+        ("no-key", True, "check the credentials"),
+        ("busy", False, "SlowDown"),
+    ],
+)
+def test_an_answer_of_the_server_is_told_apart_from_its_silence(
+    monkeypatch: pytest.MonkeyPatch, bucket: str, text: str, *, is_refused: bool
+) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Refusing) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        for name, value in CREDENTIALS.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", f"http://127.0.0.1:{server.server_port}")
+        with pytest.raises(StorageUnavailable, match=text) as error:
+            S3Store(bucket, "").verify(writes=True)
+        server.shutdown()
+    assert isinstance(error.value, StorageRefused) == is_refused
+    assert f"127.0.0.1:{server.server_port}" in str(error.value) or not is_refused

@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from acts.tree.past_run import PastRow
 from acts.tree.row_numbers import count_between, numbers_between, pack_numbers, unpack_numbers
 from sets import survey as survey_module
-from sets.past_results import Ending, PastFile, parse_line
+from sets.past_results import Ending, PastFile, PastSpool, parse_line
 from sets.results_file import append, create, find_results
 from sets.row_ids import PastRows, RowSelection
 from sets.set_errors import SetError
@@ -38,7 +39,16 @@ def write(folder: Path, name: str, *lines: dict[str, Json]) -> PastFile:
     return PastFile(find_results([folder], name), name)
 
 
-def select(data: bytes, *files: PastFile, only_failed: bool = False, id_field: str | None = "id") -> dict[str, Json]:
+def spool(*lines: dict[str, Json]) -> PastSpool:
+    """What the history of a run without a results file says."""
+    found = PastSpool(io.BytesIO())
+    found.write(PastRow(id=item["id"], status=item["status"], isLine=bool(item["errors"])) for item in lines)
+    return found
+
+
+def select(
+    data: bytes, *files: PastFile | PastSpool, only_failed: bool = False, id_field: str | None = "id"
+) -> dict[str, Json]:
     past = PastRows(files, RowSelection("order-7", only_failed=only_failed))
     return survey(io.BytesIO(data), "a.jsonl", len(data), id_field, lambda: None, past).to_json()
 
@@ -88,7 +98,8 @@ def test_the_latest_line_of_a_row_decides_whether_it_runs(
         if status == "failed" or (not only_failed and status != "completed"):
             expected.append(number)
     data, folder = rows(*ids), tmp_path_factory.mktemp("past")
-    files = [write(folder, f"{n}.jsonl", *run) for n, run in enumerate(runs)]
+    # Every other run had no results file
+    files = [spool(*run) if n % 2 else write(folder, f"{n}.jsonl", *run) for n, run in enumerate(runs)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(survey_module, "_PART_BYTES", max(1, len(data) // parts))
         if only_failed and not expected:

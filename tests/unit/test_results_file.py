@@ -114,6 +114,33 @@ def test_a_full_disk_changes_nothing_and_the_next_attempt_goes_on(
     assert ids(file) == ["1", "2"]
 
 
+@pytest.mark.parametrize(
+    ("code", "advice"),
+    [
+        (errno.EROFS, "let the worker write in that folder of ACTS_RESULTS"),
+        (errno.EACCES, "let the worker write in that folder of ACTS_RESULTS"),
+        (errno.ENOSPC, "make room on that disk"),
+    ],
+)
+def test_a_folder_that_cannot_be_written_is_waited_for_and_the_error_says_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, advice: str
+) -> None:
+    opened, own = os.open, find_results([tmp_path], "out.jsonl")
+
+    def refusing(path: Any, flags: int, *args: Any, **more: Any) -> int:
+        if flags & os.O_CREAT:
+            raise OSError(code, os.strerror(code))
+        return opened(path, flags, *args, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", refusing)
+        with pytest.raises(SetError, match=f"'out.jsonl' cannot be written: {os.strerror(code)}; {advice}") as error:
+            create(own, "run-1")
+    assert (error.value.type, list(tmp_path.iterdir())) == ("ResultsUnavailable", [])
+    create(own, "run-1")
+    assert ids(own) == []
+
+
 def test_a_file_that_exists_is_refused_unless_it_is_that_of_the_run(tmp_path: Path, file: ResultsFile) -> None:
     append(file, "run-1", lines(1))
     create(file, "run-1")  # an attempt that is repeated

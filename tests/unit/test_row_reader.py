@@ -44,7 +44,7 @@ def rows_of(data: bytes, name: str = "a.jsonl") -> list[Row]:
     for page in pages_of(found):
         stream = io.BytesIO(data)
         stream.seek(page.offset)
-        out += read_page(stream, found.dialect, page)
+        out += read_page(stream, found.dialect, page, name)
     assert len(out) == found.total
     return out
 
@@ -93,6 +93,8 @@ def test_a_csv_file_that_a_program_wrote_is_read_as_it_was_written(cells: list[l
         ("a.jsonl", b'{"a": "' + b"x" * 3_000_000 + b'"}\n{"a": 2}\n', {1: "3,000,010 bytes"}),
         ("a.csv", b'\xef\xbb\xbfa;b\n1;2\n3\n"4;\n5;6\n', {3: "1 fields; the header has 2", 4: "not CSV"}),
         ("a.csv", b"a,b\n1,\xff\n3,4\n", {2: "not UTF-8"}),
+        ("a.csv", b"a\n" + b"\x01" * 200_000 + b"\n3\n", {2: "1,200,008 bytes as JSON; at most"}),
+        ("a.jsonl", b'{"a": [' + b"1e15," * 100_000 + b'1]}\n{"a": 2}\n', {1: "bytes as JSON; at most"}),
         ("a.csv", b'a,b\n"1\n2",3\n4,5\n', {}),
         (
             "a.csv",
@@ -149,7 +151,7 @@ def test_a_page_that_has_changed_is_refused_and_rows_that_were_appended_are_not_
     def read(content: bytes) -> list[Row]:
         stream = io.BytesIO(content)
         stream.seek(page.offset)
-        return read_page(stream, found.dialect, page)
+        return read_page(stream, found.dialect, page, "a.jsonl")
 
     assert len(read(data + b'{"id": 100}\n')) == page.rows
     with pytest.raises(SetError, match=f"its lines {page.line} to {page.line + page.lines - 1} are not what they were"):
@@ -160,6 +162,19 @@ def test_a_page_that_has_changed_is_refused_and_rows_that_were_appended_are_not_
 
 def test_pages_begin_small_and_stay_bounded() -> None:
     assert [rows_of_page(n) for n in (0, 7, 8, 71, 72, 10_000)] == [25, 25, 50, 225, 250, 250]
+
+
+def test_pages_of_a_wide_file_are_bounded_as_json() -> None:
+    names = [f"a column with a long name, {n}" for n in range(300)]
+    header = ",".join(f'"{name}"' for name in names)
+    data = (header + "\n" + (",".join("1" * 300) + "\n") * 100).encode()
+    found = examine(data, "wide.csv")
+    for page in pages_of(found):
+        stream = io.BytesIO(data)
+        stream.seek(page.offset)
+        rows = read_page(stream, found.dialect, page, "wide.csv")
+        assert len(json.dumps([row.data for row in rows], ensure_ascii=False)) < 1.1 * survey_module.PAGE_BYTES
+    assert len(found.pages) > 100 * len(header) // survey_module.PAGE_BYTES
 
 
 @pytest.mark.parametrize(

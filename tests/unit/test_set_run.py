@@ -27,7 +27,8 @@ from acts.machines.events import (
 )
 from acts.machines.past_sets import read_set_facts, resumed_set
 from acts.machines.run_commands import Finish, SignalChildren, StartBatch, StartSetActivity
-from acts.machines.set_run import SetRun, SetSetup
+from acts.machines.set_run import SetRun
+from acts.machines.set_setup import SetSetup
 from acts.plan.validate import validate, validate_parsed
 from acts.tree.past_run import PastResults, PastRun, PastSet
 from acts.tree.records import Accounting, Capabilities, TreePosition
@@ -234,8 +235,8 @@ def test_a_batch_whose_instances_met_a_spent_budget_stops_the_run() -> None:
     assert (world.finish, len(world.batches)) == ("partial", 2)
 
 
-@pytest.mark.parametrize("code", ["SetChanged", "SetNotFound", "TaskStuck"])
-def test_a_batch_that_fails_lets_the_others_end_and_fails_the_run(code: str) -> None:
+@pytest.mark.parametrize("code", ["SetChanged", "SetNotFound", "ResultsRefused", "InvalidRequest"])
+def test_a_set_that_cannot_be_used_any_more_lets_the_other_batches_end_and_fails_the_run(code: str) -> None:
     world = World(request(), [25] * 9)
     world.begin()
     world.end("batch-2", CallError(code, "it is another one now"))

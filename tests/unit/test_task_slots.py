@@ -9,7 +9,15 @@ from typing import Any
 
 import pytest
 
-from worker_runtime.task_slots import MAX_OTHERS, MAX_STICKY, SLOW_SECONDS, Permit, TaskSlots
+from worker_runtime.task_slots import (
+    LATE_SECONDS,
+    MAX_OTHERS,
+    MAX_STICKY,
+    MIN_STICKY,
+    SLOW_SECONDS,
+    Permit,
+    TaskSlots,
+)
 
 NEW: Any = SimpleNamespace(is_sticky=False)
 STICKY: Any = SimpleNamespace(is_sticky=True)
@@ -32,7 +40,7 @@ def take_all(slots: TaskSlots, context: Any) -> list[Any]:
 def test_at_first_one_task_outside_the_cache_is_accepted() -> None:
     slots = TaskSlots()
     assert len(take_all(slots, NEW)) == 1
-    assert len(take_all(slots, STICKY)) == MAX_STICKY
+    assert len(take_all(slots, STICKY)) == MIN_STICKY
 
 
 @pytest.mark.parametrize(
@@ -44,6 +52,17 @@ def test_each_quick_task_lets_in_one_more_and_a_slow_one_only_one(seconds: list[
     for taken in seconds:
         run_task(slots, slots.try_reserve_slot(NEW), taken)
     assert len(take_all(slots, NEW)) == accepted
+
+
+@pytest.mark.parametrize(
+    ("seconds", "accepted"),
+    [([0.01], MIN_STICKY + 1), ([0.01] * 999, MAX_STICKY), ([0.01] * 999 + [2 * LATE_SECONDS], MIN_STICKY)],
+)
+def test_many_tasks_of_cached_runs_are_accepted_while_each_is_done_soon(seconds: list[float], accepted: int) -> None:
+    slots = TaskSlots()
+    for taken in seconds:
+        run_task(slots, slots.try_reserve_slot(STICKY), taken)
+    assert len(take_all(slots, STICKY)) == accepted
 
 
 def test_a_poll_without_a_task_says_nothing_about_tasks() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import uuid
 from collections import Counter
@@ -12,7 +13,9 @@ import pytest
 from temporalio import activity
 from temporalio.client import WorkflowFailureError
 from temporalio.exceptions import ApplicationError, CancelledError
+from temporalio.testing import ActivityEnvironment
 
+from activities.read_past_run import PastRuns
 from tests.support import assert_eventually
 from tests.workflow.foreign import Foreign, call, ended, failure, of_type, phase, result_of_failed, status
 from tests.workflow.tools import ONCE, Gate, echo
@@ -106,7 +109,7 @@ async def test_a_bad_row_and_a_repeated_id_fail_alone_and_are_named_by_their_lin
         "line 3": "badRow", "line 4": "duplicateId", "line 5": "badRow", "line 7": "badRow",
     }  # fmt: skip
     assert "not JSON" in failed["line 3"]["message"]
-    assert failed["line 4"]["message"] == f'line 4 of {source}: an earlier row has its id, "a"'
+    assert failed["line 4"]["message"] == f'line 4 of {source}: an earlier row, which runs, has its id, "a"'
     assert 'no field "id"' in failed["line 5"]["message"]
     assert "at most 1,048,576" in failed["line 7"]["message"]
     assert sorted(line["id"] for line in files.lines() if line["status"] == "completed") == ["7", "a"]
@@ -178,7 +181,7 @@ async def test_a_set_that_changes_stops_the_run_and_it_says_how_far_it_came(fore
     assert (cause.type, result["status"]) == ("SetChanged", "failed")
     counts = result["instances"]
     assert counts["completed"] == len(files.lines()) == 100
-    assert "it has changed since the run began: its lines 1" in cause.message
+    assert " has changed since the run began: its lines 1" in cause.message
     assert "100 of 150 rows have ended (100 completed, 0 failed), 50 did not run to their end" in cause.message
 
 
@@ -346,14 +349,11 @@ async def test_a_run_that_resumes_another_runs_the_rows_that_failed_with_the_sam
 async def test_what_a_run_over_a_set_cannot_resume_is_refused(foreign: Foreign, files: Files) -> None:
     source = files.rows(2)
     async with foreign.serving(weigh, echo):
-        kept = await foreign.start(request(foreign, source))
-        await ended(kept)
         numbered = await foreign.start(request(foreign, source, results=files.results, id_field=None))
         await ended(numbered)
         plain = await foreign.start(foreign.request(call("echo", "†state.a", value=1)))
         await ended(plain)
         for id_, message in (
-            (kept.id, "had no results file"),
             (numbered.id, 'the id of a row is the field "id" here, and was the number of the row'),
             (plain.id, "was not a run over a set"),
         ):
@@ -368,3 +368,103 @@ async def test_what_a_run_over_a_set_cannot_resume_is_refused(foreign: Foreign, 
         resume = {"workflowId": numbered.id, "only": "failed"}
         error = await failure(await foreign.start(request(foreign, source, resume=resume, id_field=None)))
         assert (error.type, "no row of" in error.message) == ("InvalidRequest", True), error.message
+
+
+async def test_a_run_whose_history_is_gone_and_that_had_no_results_file_is_refused(foreign: Foreign) -> None:
+    async def rows() -> None:
+        async for _ in PastRuns(no_replay).rows("orders-7", str(uuid.uuid4())):
+            pass
+
+    with pytest.raises(ApplicationError, match=r"is not there any more.* a file \(config\.results\) stays") as error:
+        await ActivityEnvironment(client=foreign.client).run(rows)
+    assert (error.value.type, error.value.non_retryable) == ("ResumeRefused", True)
+
+
+async def no_replay(*_: Any) -> None:
+    raise AssertionError("there is no history")
+
+
+class HeldScale(Scale):
+    """Calls for some weights wait until ``opened``."""
+
+    def __init__(self, held: set[Json]) -> None:
+        super().__init__()
+        self.held, self.opened = held, asyncio.Event()
+
+    @activity.defn(name="weigh")
+    async def weigh(self, call: dict[str, Json], _tool: dict[str, Json], _context: list[Json]) -> Json:
+        if call["value"] in self.held:
+            self.ids.setdefault(call["value"], []).append(call["_id"])
+            await self.opened.wait()
+            return call["value"]
+        return await super().weigh(call, _tool, _context)
+
+
+async def test_rows_of_a_batch_that_is_terminated_or_cancelled_alone_have_lines_and_run_again_with_their_ids(
+    foreign: Foreign, files: Files
+) -> None:
+    source, scale = files.rows(75), HeldScale({*range(6, 26), *range(31, 51)})
+    async with foreign.serving(scale.weigh, echo, max_concurrent_activities=200):
+        handle = await foreign.start(request(foreign, source, results=files.results, instancesPerChild=5))
+
+        async def has_written() -> bool:
+            return files.path(files.results).exists() and len(files.lines()) == 35 and len(scale.ids) == 75
+
+        await assert_eventually(has_written, why="the lines of the rows that nothing holds")
+        await foreign.client.get_workflow_handle(f"{handle.id}/batch-1").terminate("by hand")
+        await foreign.client.get_workflow_handle(f"{handle.id}/batch-2").cancel()
+        result = await ended(handle)
+        assert (result["status"], result["instances"]) == (
+            "partial", {"total": 75, "completed": 35, "failed": 40, "running": 0},
+        )  # fmt: skip
+        by_id = {line["id"]: line for line in files.lines()}
+        assert len(files.lines()) == len(by_id) == 75
+        assert Counter(line["status"] for line in by_id.values()) == {"completed": 35, "failed": 20, "cancelled": 20}
+        (error,) = by_id["o6"]["errors"]
+        assert (error["code"], "batch-1 was terminated before it reported this row" in error["message"]) == (
+            "BatchLost", True,
+        )  # fmt: skip
+        assert f"acts retry {handle.id} --only-failed" in error["message"]
+
+        scale.held.clear()
+        scale.opened.set()
+        resume = {"workflowId": handle.id, "only": "failed"}
+        again = await foreign.start(request(foreign, source, results=f"2.{files.results}", resume=resume))
+        result = await ended(again)
+    assert result["instances"] == {"total": 20, "completed": 20, "failed": 0, "running": 0}
+    assert result["resumedFrom"]["instances"] == {"takenOver": 35, "leftOut": 20}
+    again_by_number = {n: (len(ids), len(set(ids))) for n, ids in scale.ids.items() if len(ids) > 1}
+    assert again_by_number == dict.fromkeys(range(6, 26), (2, 1))
+
+
+async def test_a_run_without_a_results_file_is_resumed_by_what_its_batches_reported(
+    foreign: Foreign, files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("acts.machines.set_run.BATCHES_WITH_RESULTS", 2)
+    texts = [json.dumps({"id": f"o{n}", "weight": n}) for n in range(1, 111)]
+    source, scale = files.write("\n".join([*texts[:20], "{", *texts[21:]])), HeldScale({30})
+    scale.broken = {7, 60}
+    async with foreign.serving(scale.weigh, echo):
+        first = await foreign.start(request(foreign, source))
+
+        async def is_held() -> bool:
+            return 30 in scale.ids
+
+        await assert_eventually(is_held, why="a row of the second Batch runs")
+        await foreign.client.get_workflow_handle(f"{first.id}/batch-2").terminate("by hand")
+        result = await ended(first)
+        assert result["instances"] == {"total": 110, "completed": 82, "failed": 28, "running": 0}
+        scale.broken, scale.held = {60}, set()
+        scale.opened.set()
+        files.path(source).write_text("\n".join(texts))  # line 21 is corrected
+        resume = {"workflowId": first.id, "only": "failed"}
+        second = await foreign.start(request(foreign, source, resume=resume))
+        result = await ended(second)
+        assert result["instances"] == {"total": 28, "completed": 27, "failed": 1, "running": 0}
+        assert result["resumedFrom"]["instances"] == {"takenOver": 82, "leftOut": 0}
+        assert {n: len(set(scale.ids[n])) for n in (7, 30, 60)} == {7: 1, 30: 1, 60: 1}
+        scale.broken = set()
+        resume = {"workflowId": second.id}
+        result = await ended(await foreign.start(request(foreign, source, results=files.results, resume=resume)))
+    assert (result["instances"]["total"], result["resumedFrom"]["instances"]) == (1, {"takenOver": 109})
+    assert [line["id"] for line in files.lines()] == ["o60"]

@@ -134,38 +134,6 @@ async def test_a_chain_carries_large_values_into_new_runs_children_delegates_and
     assert latest.input.payloads[0].external_payloads[0].size_bytes > LARGE // 2, "its state is compressed, and stored"
 
 
-async def test_a_storage_that_is_away_is_waited_for_and_no_call_runs_twice(
-    storing: Foreign, folder: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Once while an Activity of the engine returns a large value, once while the run passes one on."""
-    first, second = Gate(), Gate()
-    away = folder.with_name("away")
-    big = tool("countedBig", activity="countedBig")
-
-    async def waited_for() -> bool:
-        return "external storage: " in caplog.text
-
-    async with storing.serving(first.activity("first"), second.activity("second"), length):
-        plan = [
-            call("first", "†data.first"),
-            call("countedBig", "†data.x", n="†data.n", first="†data.first"),
-            call("second", "†data.second", value="†data.x.runs"),
-            call("length", "†state.n", value="†data.x.text", second="†data.second"),
-        ]
-        n = {"type": "data", "data": {"n": LARGE}}
-        handle = await storing.start(storing.request(*plan, context=[big, n]))
-        for gate in (first, second):
-            await gate.reached()
-            caplog.clear()
-            folder.rename(away)
-            gate.opened.set()
-            await assert_eventually(waited_for)
-            away.rename(folder)
-        result = await ended(handle)
-    assert result["state"] == {"n": LARGE}
-    assert merged(result["context"])["x"]["runs"] == 1
-
-
 async def test_whether_a_run_has_storage_is_decided_at_its_start_and_read_from_history_ever_after(
     storing: Foreign, foreign: Foreign, folder: Path
 ) -> None:

@@ -13,7 +13,14 @@ from temporalio import workflow
 from temporalio.common import RawValue, RetryPolicy
 
 from acts.language.config import Options
-from acts.language.wire import APPEND_RESULTS, CREATE_RESULTS, NON_RETRYABLE_TYPES, READ_PAGE, SURVEY_SET
+from acts.language.wire import (
+    APPEND_RESULTS,
+    CLOSE_PAGE,
+    CREATE_RESULTS,
+    NON_RETRYABLE_TYPES,
+    READ_PAGE,
+    SURVEY_SET,
+)
 from acts.machines.events import SetActivityEnded
 from acts.machines.run_commands import StartSetActivity
 from workflows.runtime.activity_calls import call_error
@@ -26,7 +33,9 @@ if TYPE_CHECKING:
 
 # One attempt: a survey reads about 50,000 rows a second, a page may have to be fetched together with the whole file,
 # and an append waits for a lock of 20 s and for a disk
-_SECONDS: Final[Mapping[str, float]] = {SURVEY_SET: 3600, READ_PAGE: 1800, CREATE_RESULTS: 60, APPEND_RESULTS: 60}
+_SECONDS: Final[Mapping[str, float]] = {
+    SURVEY_SET: 3600, READ_PAGE: 1800, CREATE_RESULTS: 60, APPEND_RESULTS: 60, CLOSE_PAGE: 1800,
+}  # fmt: skip
 # Five times the activities' own rhythm; a dead worker is missed after this long
 HEARTBEAT_SECONDS: Final = 15.0
 # A full disk is looked at again after 1, 2, 4 … 30 s, for as long as it takes

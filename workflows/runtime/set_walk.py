@@ -10,7 +10,8 @@ from temporalio import workflow
 from acts.language.messages import INSTANCES, read_request
 from acts.language.wire import MAX_PAYLOAD_BYTES
 from acts.machines.past_sets import resumed_set
-from acts.machines.set_run import SetRun, SetSetup
+from acts.machines.set_run import SetRun
+from acts.machines.set_setup import SetSetup
 from acts.plan.validate import validate_parsed
 from acts.tree.records import TreePosition
 from acts.tree.set_records import SetState

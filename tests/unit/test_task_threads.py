@@ -1,0 +1,201 @@
+"""Whose workflow task computes next: no tree of runs makes another wait for more than what computes now."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from worker_runtime.task_threads import LONG_SECONDS, MAX_PAUSE_SECONDS, PAUSE_SECONDS, FairTurns, Turn, find_tree
+from worker_runtime.tree_loads import AT_WORK_SECONDS, BUSY_SECONDS, HALF_LIFE_SECONDS, MAX_TREES, TreeLoads
+
+
+class Bench:
+    """Turns that end when the test says so."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.running: list[Turn] = []
+        self.turns = FairTurns(self.running.append, lambda: self.now)
+
+    def add(self, *trees: str) -> None:
+        for tree in trees:
+            self.turns.add(Turn(tree, lambda: 0))
+
+    def end(self, computed: float = 0.003, commands: int = 0) -> str:
+        """End the turn that has run longest; its tree."""
+        turn = self.running.pop(0)
+        self.now += computed
+        self.pause = self.turns.end(turn, computed, commands)
+        return str(turn.tree)
+
+    def make_busy(self, tree: str) -> None:
+        self.add(tree)
+        while self.running:
+            self.end(2 * BUSY_SECONDS)
+
+    @property
+    def trees(self) -> list[str]:
+        return [str(turn.tree) for turn in self.running]
+
+
+def test_one_task_computes_at_a_time() -> None:
+    bench = Bench()
+    bench.add(*["batch"] * 9)
+    for _ in range(9):
+        assert bench.trees == ["batch"]
+        bench.end()
+    assert bench.trees == []
+
+
+def test_the_tasks_of_one_tree_keep_their_order() -> None:
+    bench = Bench()
+    turns = [Turn("batch", lambda: 0) for _ in range(20)]
+    for turn in turns:
+        bench.turns.add(turn)
+    order: list[Turn] = []
+    while bench.running:
+        order.append(bench.running[0])
+        bench.end()
+    assert order == turns
+
+
+def test_a_small_tree_waits_for_what_computes_and_not_for_what_waits() -> None:
+    bench = Bench()
+    bench.add(*["batch"] * 100)
+    for _ in range(10):
+        bench.add("small")
+        assert bench.trees == ["batch"]
+        bench.end()
+        assert bench.trees == ["small"]
+        bench.end()
+
+
+def test_two_large_trees_share_alike_by_what_their_tasks_compute() -> None:
+    bench = Bench()
+    bench.add(*["cheap"] * 400, *["dear"] * 400)
+    seconds = {"cheap": 0.0, "dear": 0.0}
+    for _ in range(200):
+        cost = 0.003 if bench.running[0].tree == "cheap" else 0.03
+        seconds[bench.end(cost)] += cost
+    assert seconds["cheap"] == pytest.approx(seconds["dear"], rel=0.2)
+
+
+def test_a_tree_that_was_idle_gains_nothing_from_it() -> None:
+    bench = Bench()
+    bench.add(*["early"] * 1000)
+    for _ in range(500):
+        bench.end()
+    bench.add(*["late"] * 1000)
+    ended = [bench.end() for _ in range(200)]
+    assert 80 <= ended.count("early") <= 120
+
+
+def test_a_task_that_computes_for_long_does_not_hold_up_the_others() -> None:
+    bench = Bench()
+    bench.add("replay", "small")
+    assert bench.trees == ["replay"]
+    bench.now += 2 * LONG_SECONDS
+    bench.turns.advance()
+    assert bench.trees == ["replay", "small"]
+
+
+def test_nothing_remains_of_trees_that_have_ended() -> None:
+    bench = Bench()
+    bench.add(*[f"tree {n % 50}" for n in range(200)])
+    while bench.running:
+        bench.end()
+    assert (bench.turns._served, bench.turns._waiting, bench.turns._running) == ({}, {}, set())
+
+
+# -- courtesy ------------------------------------------------------------------------------
+
+
+def test_a_busy_tree_pauses_while_a_quiet_one_is_at_work() -> None:
+    bench = Bench()
+    bench.make_busy("batch")
+    bench.add("small", "batch", "batch")
+    assert bench.end() == "small"
+    assert bench.end(commands=3) == "batch"
+    assert bench.pause == pytest.approx(3 * PAUSE_SECONDS)
+    assert bench.trees == []  # its next task waits
+    bench.add("small")
+    assert bench.trees == ["small"]  # nobody else does
+    bench.end()
+    bench.now += bench.pause + 3 * PAUSE_SECONDS
+    bench.turns.advance()
+    assert bench.trees == ["batch"]
+
+
+def test_a_pause_has_a_limit() -> None:
+    bench = Bench()
+    bench.make_busy("batch")
+    bench.add("small", "batch")
+    bench.end()
+    bench.end(commands=2_000)
+    assert bench.pause == MAX_PAUSE_SECONDS
+
+
+@pytest.mark.parametrize("others", [[], ["large"]])
+def test_nobody_pauses_alone_or_beside_a_busy_tree(others: list[str]) -> None:
+    bench = Bench()
+    for tree in ["batch", *others]:
+        bench.make_busy(tree)
+    bench.now += AT_WORK_SECONDS
+    for tree in ["batch", *others]:
+        bench.add(tree)
+        bench.end(2 * BUSY_SECONDS, commands=3)
+        assert bench.pause == 0
+
+
+def test_a_task_that_sends_nothing_to_the_server_needs_no_pause() -> None:
+    bench = Bench()
+    bench.make_busy("batch")
+    bench.add("small", "batch")
+    bench.end()
+    bench.end(commands=0)
+    assert bench.pause == 0
+
+
+def test_the_quiet_are_at_work_for_a_while_after_each_task() -> None:
+    loads = TreeLoads()
+    loads.add("batch", 10 * BUSY_SECONDS, 0.0)
+    assert not loads.is_courteous("batch", 0.0)
+    loads.arrive("small", 0.0)
+    assert loads.is_courteous("batch", 0.9 * AT_WORK_SECONDS)
+    assert not loads.is_courteous("small", 0.0)
+    assert not loads.is_courteous("batch", AT_WORK_SECONDS)
+
+
+def test_a_tree_that_rests_is_quiet_again() -> None:
+    loads = TreeLoads()
+    loads.add("batch", 1.5 * BUSY_SECONDS, 0.0)
+    loads.arrive("small", HALF_LIFE_SECONDS)
+    assert not loads.is_courteous("batch", HALF_LIFE_SECONDS)
+
+
+def test_trees_at_rest_are_forgotten() -> None:
+    loads = TreeLoads()
+    for n in range(3 * MAX_TREES):
+        loads.add(n, 0.01, n * HALF_LIFE_SECONDS)
+    assert len(loads._loads) <= MAX_TREES
+
+
+# -- whose task it is --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("root", "tree"), [(None, "order-7/i3"), (SimpleNamespace(workflow_id="order-7", run_id="r"), "order-7")]
+)
+def test_a_run_belongs_to_the_tree_of_its_root(root: Any, tree: str) -> None:
+    info = SimpleNamespace(root=root, workflow_id="order-7/i3")
+    running = SimpleNamespace(instance=SimpleNamespace(get_info=lambda: info))
+
+    class Activation:
+        instance = running.instance
+
+        def activate(self) -> None: ...
+
+    assert find_tree(Activation().activate) == tree
+    assert find_tree(print) is None

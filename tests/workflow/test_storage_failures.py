@@ -1,0 +1,199 @@
+"""A storage that fails a run in its middle, as a folder and as a bucket: it goes away, it loses what it had."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+from temporalio.client import Client
+from typer.testing import CliRunner
+
+from cli.dev.temporal_server import DevServer
+from cli.main import app
+from cli.runs import run_reader
+from connection import content_driver
+from connection.converter import client_converter
+from tests.storage.s3_server import S3Server, contents
+from tests.support import assert_eventually
+from tests.workflow.conftest import engine_on
+from tests.workflow.foreign import Foreign, call, ended, of_type, tool
+from tests.workflow.tools import Gate
+
+Json = Any
+LARGE = 3_000_000  # characters; the server takes 2 MiB
+BUCKET = "failing"
+
+
+async def length(call: Json, tool: Json, context: list[Json]) -> int:
+    return len(call["value"])
+
+
+class Place(Protocol):
+    """Where values are. ``settings``: names of the same place, each with a cache of its own in a process."""
+
+    settings: tuple[str, str]
+    environment: dict[str, str]
+
+    def take_away(self) -> None: ...
+    def bring_back(self) -> None: ...
+    def lose_values(self) -> Callable[[], None]: ...
+
+
+class Folder:
+    """A folder that is renamed, and whose files are."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._away = path, path.with_name("away")
+        self.settings, self.environment = (f"file:{path}", f"file://{path}"), dict[str, str]()
+
+    def take_away(self) -> None:
+        self._path.rename(self._away)
+
+    def bring_back(self) -> None:
+        self._away.rename(self._path)
+
+    def lose_values(self) -> Callable[[], None]:
+        values, lost = self._path / "values", self._path.with_name("lost")
+        values.rename(lost)
+
+        def restore() -> None:
+            for path in [path for path in lost.rglob("*") if path.is_file()]:
+                to = values / path.relative_to(lost)
+                to.parent.mkdir(parents=True, exist_ok=True)
+                path.rename(to)
+
+        return restore
+
+
+class Bucket:
+    """A prefix of a bucket, whose server is stopped, and whose objects are deleted."""
+
+    def __init__(self, server: S3Server, prefix: str) -> None:
+        self._server, self._s3 = server, server.client()
+        self._s3.create_bucket(Bucket=BUCKET)
+        self.settings = f"s3://{BUCKET}/{prefix}", f"s3://{BUCKET}/{prefix}/"
+        self.environment = server.environment
+
+    def take_away(self) -> None:
+        self._server.stop()
+
+    def bring_back(self) -> None:
+        self._server.start()
+
+    def lose_values(self) -> Callable[[], None]:
+        lost = {}
+        for key in contents(self._s3, BUCKET):
+            lost[key] = self._s3.get_object(Bucket=BUCKET, Key=key)["Body"].read()
+            self._s3.delete_object(Bucket=BUCKET, Key=key)
+
+        def restore() -> None:
+            for key, data in lost.items():
+                self._s3.put_object(Bucket=BUCKET, Key=key, Body=data)
+
+        return restore
+
+
+@pytest.fixture(scope="module")
+def s3_server() -> Iterator[S3Server]:
+    server = S3Server()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(params=["file", "s3"])
+def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, task_queue: str) -> Place:
+    place: Place
+    if request.param == "file":
+        place = Folder(tmp_path / "storage")
+    else:
+        place = Bucket(request.getfixturevalue("s3_server"), task_queue)
+    for name, value in place.environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("ACTS_STORAGE", place.settings[0])
+    return place
+
+
+@asynccontextmanager
+async def storing(server: DevServer, task_queue: str, folder: Path) -> AsyncIterator[Foreign]:
+    """A worker of the engine with the storage of the environment, and a user who shares it."""
+    async with engine_on(server, f"engine-{task_queue}", folder) as engine:
+        client = await Client.connect(server.address, namespace=server.namespace, data_converter=client_converter())
+        yield Foreign(client, engine, task_queue)
+
+
+def merged(messages: list[Json]) -> dict[str, Json]:
+    """What data messages hold together."""
+    return {k: v for m in messages if m["type"] == "data" for k, v in m.get("data", {}).items()}
+
+
+async def test_a_storage_that_is_away_is_waited_for_and_no_call_runs_twice(
+    place: Place, server: DevServer, task_queue: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Once while an Activity of the engine returns a large value, once while the run passes one on."""
+    first, second = Gate(), Gate()
+    big = tool("countedBig", activity="countedBig")
+
+    async def waited_for() -> bool:
+        return "external storage: " in caplog.text
+
+    async with (
+        storing(server, task_queue, tmp_path) as user,
+        user.serving(first.activity("first"), second.activity("second"), length),
+    ):
+        plan = [
+            call("first", "†data.first"),
+            call("countedBig", "†data.x", n="†data.n", first="†data.first"),
+            call("second", "†data.second", value="†data.x.runs"),
+            call("length", "†state.n", value="†data.x.text", second="†data.second"),
+        ]
+        n = {"type": "data", "data": {"n": LARGE}}
+        handle = await user.start(user.request(*plan, context=[big, n]))
+        for gate in (first, second):
+            await gate.reached()
+            caplog.clear()
+            place.take_away()
+            gate.opened.set()
+            await assert_eventually(waited_for)
+            assert "is back" not in caplog.text
+            place.bring_back()
+        result = await ended(handle)
+    assert result["state"] == {"n": LARGE}
+    assert merged(result["context"])["x"]["runs"] == 1
+
+
+async def test_a_run_whose_values_have_vanished_says_so_and_goes_on_when_they_are_restored(
+    place: Place, server: DevServer, task_queue: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(content_driver, "MISSING_PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr(run_reader, "QUERY_TIMEOUT", timedelta(seconds=0.5))
+    gate = Gate()
+    async with storing(server, task_queue, tmp_path) as user, user.serving(gate.activity(), length):
+        x = {"type": "data", "data": {"x": "x" * LARGE}}
+        plan = [call("wait", "†data.waited"), call("length", "†state.n", value="†data.x", after="†data.waited")]
+        # From the second failure of a task on, the next attempt begins when its time is over
+        handle = await user.start(user.request(*plan, context=[x]), task_timeout=timedelta(seconds=2))
+        await gate.reached()
+    restore = place.lose_values()
+    monkeypatch.setenv("ACTS_STORAGE", place.settings[1])
+
+    async def has_failed() -> bool:
+        return bool(await of_type(handle, "WORKFLOW_TASK_FAILED"))
+
+    monkeypatch.setenv("TEMPORAL_ADDRESS", server.address)
+    monkeypatch.setenv("TEMPORAL_CONFIG_FILE", os.devnull)
+    async with storing(server, task_queue, tmp_path) as user, user.serving(gate.activity(), length):
+        gate.opened.set()
+        await assert_eventually(has_failed)
+        with ThreadPoolExecutor(1) as thread:  # the command runs an event loop of its own
+            shown = thread.submit(CliRunner().invoke, app, ["show", handle.id]).result()
+        restore()
+        assert shown.exit_code == 0
+        assert "it was deleted" in shown.stderr.replace("\n", " "), shown.stderr
+        result = await ended(handle)
+    assert result["state"] == {"n": LARGE}
