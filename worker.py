@@ -90,9 +90,6 @@ TASK_POLLS: Final = 20
 # Workflows in the cache, half of the SDK's number, which is the only bound it knows. One that waits takes about 85 kB,
 # one in mid-plan with thousands of Calls some tens of megabytes; a run that was evicted costs a replay
 CACHED_WORKFLOWS: Final = 500
-# How long a thread computes before another may. Python's 5 ms are longer than most workflow tasks: the event loop would
-# wait for whole tasks, several times for each call
-SWITCH_SECONDS: Final = 0.0005
 # New objects after which the garbage collector looks for cycles; the default is 700
 OBJECTS_PER_COLLECTION: Final = 10_000
 
@@ -340,7 +337,6 @@ def main() -> int:
         for line in check_tools(registry.tools, settings.secrets):
             announce(f"acts worker: warning: {line}; calls of it wait until it is there", telemetry, logging.WARNING)
         freeze_imports()
-        sys.setswitchinterval(SWITCH_SECONDS)
         LoopThread(settings, registry).run()
     except (SettingsError, RegistryError, SecretSettingsError, TelemetryError) as error:
         announce(f"acts worker: {error}", telemetry, logging.ERROR)

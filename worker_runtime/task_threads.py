@@ -42,10 +42,11 @@ MAX_PAUSE_SECONDS: Final = 0.1
 
 @dataclass(slots=True, eq=False)
 class Turn:
-    """A task that waits for its turn, or has it since ``start``."""
+    """A task that waits for its turn, or has it since ``start``. An eviction is no work of its tree."""
 
     tree: Hashable
     task: Callable[[], int]
+    is_work: bool = True
     start: float = 0.0
 
 
@@ -68,7 +69,8 @@ class FairTurns:
         with self._lock:
             self._waiting.setdefault(turn.tree, deque()).append(turn)
             self._served.setdefault(turn.tree, self._level)
-            self._loads.arrive(turn.tree, self._clock())
+            if turn.is_work:
+                self._loads.arrive(turn.tree, self._clock())
         self.advance()
 
     def end(self, turn: Turn, computed: float, commands: int) -> float:
@@ -129,7 +131,7 @@ class TaskThreads(ThreadPoolExecutor):
         """Run ``fn`` in a thread when its turn comes; the future may be settled by the watch."""
         outcome: Future[Any] = Future()
         run = partial(self._watch.run_with_outcome, outcome, fn, *args, **kwargs)
-        self._turns.add(Turn(find_tree(fn), run))
+        self._turns.add(Turn(find_tree(fn), run, is_work=not (args and is_eviction(args[0]))))
         return outcome
 
     def _start(self, turn: Turn) -> None:
@@ -146,10 +148,16 @@ class TaskThreads(ThreadPoolExecutor):
             self._turns.advance()
 
 
+def is_eviction(act: Any) -> bool:
+    """True for an activation that only removes a run from the cache."""
+    jobs = getattr(act, "jobs", ())
+    return len(jobs) == 1 and bool(jobs[0].HasField("remove_from_cache"))
+
+
 def find_tree(activate: Callable[..., Any]) -> Hashable:
     """The id of the root of the run whose activation this is; None if the SDK calls something else."""
     instance = getattr(getattr(activate, "__self__", None), "instance", None)
     if instance is None:
         return None
     info = instance.get_info()
-    return info.root.workflow_id if info.root is not None else info.workflow_id
+    return str(info.root.workflow_id if info.root is not None else info.workflow_id)

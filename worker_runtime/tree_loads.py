@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -24,12 +25,15 @@ class TreeLoads:
 
     def __init__(self) -> None:
         self._loads: dict[Hashable, tuple[float, float]] = {}
-        self._quiet_until = float("-inf")
+        # When a task of a tree came last; the latest is at the end
+        self._arrivals: OrderedDict[Hashable, float] = OrderedDict()
 
     def arrive(self, tree: Hashable, now: float) -> None:
         """A task of a tree has come."""
-        if not self._is_busy(tree, now):
-            self._quiet_until = now + AT_WORK_SECONDS
+        self._arrivals[tree] = now
+        self._arrivals.move_to_end(tree)
+        if len(self._arrivals) > MAX_TREES:
+            self._arrivals.popitem(last=False)
 
     def add(self, tree: Hashable, computed: float, now: float) -> None:
         """A task of a tree has computed for so long."""
@@ -39,7 +43,14 @@ class TreeLoads:
 
     def is_courteous(self, tree: Hashable, now: float) -> bool:
         """True for a busy tree while a quiet one is at work."""
-        return now < self._quiet_until and self._is_busy(tree, now)
+        if not self._is_busy(tree, now):
+            return False
+        for other, arrival in reversed(self._arrivals.items()):
+            if now - arrival >= AT_WORK_SECONDS:
+                return False
+            if other != tree and not self._is_busy(other, now):
+                return True
+        return False
 
     def _is_busy(self, tree: Hashable, now: float) -> bool:
         return self._load(tree, now) > BUSY_SECONDS

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from temporalio.worker import UnsandboxedWorkflowRunner, WorkflowInstance, WorkflowRunner
 
 from acts.language.wire import MAX_PAYLOAD_BYTES
+from worker_runtime.task_threads import is_eviction
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -73,7 +74,7 @@ class WatchedInstance(WorkflowInstance):
                 self._require_storage(completion)
             return completion
         finally:
-            if len(act.jobs) == 1 and act.jobs[0].HasField("remove_from_cache"):
+            if is_eviction(act):
                 self._memory.remove(act.run_id)
             else:
                 self._memory.end(act.run_id, is_busy=bool(self.local_running))

@@ -168,6 +168,23 @@ def test_the_quiet_are_at_work_for_a_while_after_each_task() -> None:
     assert not loads.is_courteous("batch", AT_WORK_SECONDS)
 
 
+def test_a_tree_does_not_give_way_to_itself() -> None:
+    loads = TreeLoads()
+    loads.arrive("batch", 0.0)
+    loads.add("batch", 2 * BUSY_SECONDS, 0.0)
+    assert not loads.is_courteous("batch", 0.0)
+
+
+def test_an_eviction_is_no_work() -> None:
+    bench = Bench()
+    bench.make_busy("batch")
+    bench.turns.add(Turn("ended", lambda: 0, is_work=False))
+    bench.add("batch")
+    bench.end()
+    bench.end(commands=3)
+    assert bench.pause == 0
+
+
 def test_a_tree_that_rests_is_quiet_again() -> None:
     loads = TreeLoads()
     loads.add("batch", 1.5 * BUSY_SECONDS, 0.0)
