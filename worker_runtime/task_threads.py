@@ -150,7 +150,7 @@ class TaskThreads(ThreadPoolExecutor):
 
 def is_eviction(act: Any) -> bool:
     """True for an activation that only removes a run from the cache."""
-    jobs = getattr(act, "jobs", ())
+    jobs: Any = getattr(act, "jobs", ())
     return len(jobs) == 1 and bool(jobs[0].HasField("remove_from_cache"))
 
 
