@@ -85,7 +85,9 @@ TASK_THREADS: Final = 100
 # Local Activities at once: the SDK's own default
 LOCAL_ACTIVITIES: Final = 100
 # Polls for workflow tasks at once. With the SDK's five, a hundred tasks that are accepted at once come one by one: each
-# poll takes a way to the server and back
+# poll takes a way to the server and back. One of them is for runs outside the cache, as by default: the server spreads
+# these polls over the parts of a task queue together with those for Activities, and it lists only what polls the first
+# part. Of a worker that joined with four of them, it knew nothing for fifty seconds
 TASK_POLLS: Final = 20
 # Workflows in the cache, half of the SDK's number, which is the only bound it knows. One that waits takes about 85 kB,
 # one in mid-plan with thousands of Calls some tens of megabytes; a run that was evicted costs a replay
@@ -145,6 +147,7 @@ def build(
         workflow_task_executor=TaskThreads(watches.tasks, TASK_THREADS),
         tuner=slot_tuner(settings, slots),
         max_concurrent_workflow_task_polls=TASK_POLLS,
+        nonsticky_to_sticky_poll_ratio=1 / TASK_POLLS,
         max_cached_workflows=CACHED_WORKFLOWS,
         # The SDK would fail, for ever, each task in which it has to refuse an update of more than 2 MB: it sends
         # the whole update back. The server drops such an update alone. All else that we send is measured before
