@@ -125,6 +125,7 @@ class Batch:
             if node.instance is not None:
                 self._nodes.setdefault(node.instance, []).append(node)
         self._shared: list[Json] | None = None
+        self._template_paths: TouchedPaths | None = None
 
     def request_for(
         self, instances: Sequence[str], provided: Sequence[Data] = ()
@@ -142,12 +143,22 @@ class Batch:
         else:
             nodes = sorted((n for i in instances for n in self._nodes.get(i, ())), key=lambda n: n.index)
             calls = [n.planned for n in nodes]
-        touched = [TouchedPaths(() if self._is_editable else nodes)]
+        touched = [self._touched_paths(nodes)]
         context = [*self._common_messages(nodes), *(m for i in instances for m in self._instance_messages(i, touched))]
         context += [m.raw for m in provided if m.instance is None or m.instance in instances]
         context.append({"type": "plan", "plan": calls, **({"mode": mode} if mode != "eager" else {})})
         indices = None if self._template else tuple(n.index for n in nodes)
         return {"config": self._config, "context": context}, indices
+
+    def _touched_paths(self, nodes: Sequence[PlannedCall]) -> TouchedPaths:
+        """Those of the Calls of one child; every child of a template has the same."""
+        if self._is_editable:
+            return TouchedPaths()
+        if not self._template:
+            return TouchedPaths(nodes)
+        if self._template_paths is None:
+            self._template_paths = TouchedPaths(nodes)
+        return self._template_paths
 
     def _common_messages(self, nodes: Sequence[PlannedCall]) -> list[Json]:
         """The Tools and the global data; every child of a template has the same."""
