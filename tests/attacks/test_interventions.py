@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Callable
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ from temporalio.client import WorkflowUpdateFailedError
 from temporalio.service import RPCError
 
 from tests.attacks.tree import Saved, Spy, delegating, own, state
-from tests.support import assert_eventually
+from tests.support import PATIENCE, assert_eventually
 from tests.workflow.agents import Agents
 from tests.workflow.foreign import Foreign, Handle, call, came_to, cancelled, ended, of_type, states, tool
 from tests.workflow.tools import echo, refuse
@@ -21,7 +20,7 @@ from tests.workflow.tools import echo, refuse
 Json = Any
 PAYS = {"approve": {"calls": ["pay"]}}
 DECLINED = {"code": "declined", "message": "no funds", "details": {"balance": 3}}
-SOON = timedelta(seconds=10)
+SOON = PATIENCE
 TWO = [own("a", text="a"), own("b", text="b")]
 PAY, LATER = call("pay", "†state.x", value="†state.text"), call("echo", "†state.y", value="†state.x || †state.text")
 
@@ -46,7 +45,7 @@ async def waits(handle: Handle, **wanted: Json) -> dict[str, Json]:
         fit = [w for w in await handle.query("pending") if wanted.items() <= w.items()]
         return fit[0] if len(fit) == 1 else None
 
-    out: dict[str, Json] = await assert_eventually(found, within=timedelta(seconds=6), why=f"{wanted} waits")
+    out: dict[str, Json] = await assert_eventually(found, within=SOON, why=f"{wanted} waits")
     return out
 
 

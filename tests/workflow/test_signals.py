@@ -48,7 +48,11 @@ async def test_at_most_max_parallel_calls_run_and_they_start_in_plan_order(forei
             foreign.request(*[call("wait", f"†state.n{i}", value=i) for i in range(7)], maxParallel=2)
         )
         await gate.reached(2)
-        assert list(states(await status(handle)).values()) == ["running"] * 2 + ["ready"] * 5
+
+        async def are_shown() -> bool:
+            return list(states(await status(handle)).values()) == ["running"] * 2 + ["ready"] * 5
+
+        await assert_eventually(are_shown)
         assert len(await of_type(handle, "ACTIVITY_TASK_SCHEDULED")) == 2
         gate.opened.set()
         result = await ended(handle)
