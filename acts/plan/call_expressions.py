@@ -40,6 +40,8 @@ MAX_ELEMENTS: Final = 10_000
 MAX_ELEMENT_EXPRESSIONS: Final = 256
 # Parts of the lists and objects that are copied for each element: 80 kB of memory, 2,000 times
 MAX_ELEMENT_COPY: Final = 10_000
+# Malformed expressions of a Call that are reported, each with a place and a hint: nobody reads more
+MAX_MALFORMED: Final = 100
 
 
 class Report(Protocol):
@@ -54,6 +56,7 @@ class CallExpressions:
     def __init__(self, call: Mapping[str, Json], report: Report) -> None:
         self._call, self._report = call, report
         self.embedded: list[EmbeddedReference] = []
+        self._malformed = 0
 
     @property
     def _is_each(self) -> bool:
@@ -117,6 +120,8 @@ class CallExpressions:
 
     def _read_strings(self, value: Json, key: str, uses: list[ReferenceUse], escapes: list[Escape]) -> None:
         for at, text in scan_marked(value, key):
+            if self._malformed > MAX_MALFORMED:
+                return
             try:
                 tree = parse_marked(text)
                 for part in (
@@ -124,7 +129,12 @@ class CallExpressions:
                 ):
                     count_alternatives(part)
             except ExpressionError as error:
-                self._report_malformed(error, text, *at)
+                self._malformed += 1
+                if self._malformed <= MAX_MALFORMED:
+                    self._report_malformed(error, text, *at)
+                else:
+                    others = f"more than {MAX_MALFORMED} expressions of this call are invalid; the others were not read"
+                    self._report("invalidExpression", others)
                 continue
             self.embedded += find_embedded(at, text, tree)
             if isinstance(tree, str):

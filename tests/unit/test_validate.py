@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from acts.language.config import MAX_PARALLEL
 from acts.language.errors import MAX_PROBLEMS_REPORTED, InvalidRequest, Problem, summary
+from acts.plan.call_expressions import MAX_MALFORMED
 from acts.plan.validate import MAX_CALLS, validate, validate_request
 from tests.cases import ROWS, Row, call, own, state, thought, tool
 from tests.property.drive import NOW, identify
@@ -237,6 +238,13 @@ def test_ten_thousand_problems_make_a_message_that_can_be_sent() -> None:
     assert len(caught.value.to_json()) == MAX_PROBLEMS_REPORTED
     assert len(json.dumps(caught.value.to_json())) < 400_000
     assert "more" in str(caught.value)
+
+
+def test_of_a_call_with_thousands_of_malformed_expressions_some_are_reported() -> None:
+    plan = [call("echo", value=[f"†state.a ||| {n}" for n in range(5_000)]), call("echo", value="†state.b |||")]
+    problems = fatal(request(*plan))
+    assert [p.call for p in problems] == ["1:echo"] * (MAX_MALFORMED + 1) + ["2:echo"]
+    assert "more than 100 expressions of this call" in problems[MAX_MALFORMED].message
 
 
 def test_errors_come_before_warnings_in_a_summary() -> None:
