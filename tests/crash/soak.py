@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 import logging
 import re
+import shutil
 import sys
 import tempfile
 import time
@@ -23,6 +24,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, TypeVar
 
+from temporalio.api.enums.v1 import WorkflowTaskFailedCause
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError
 from temporalio.exceptions import ApplicationError
 from temporalio.runtime import Runtime, TelemetryConfig
@@ -249,12 +251,17 @@ class Soak:
         async for run in runs_of(self.client, self.world.queue):
             if run.status in OVER:
                 handle = self.client.get_workflow_handle(run.id, run_id=run.run_id)
-                last = [type_of(e) async for e in handle.fetch_history_events()][-6:]
-                self.summary.problems.append(f"{run.id} ({run.run_id}) hangs; its last events: {last}")
+                events = [event async for event in handle.fetch_history_events()]
+                last, failure = [type_of(event) for event in events[-6:]], failure_of(events)
+                self.summary.problems.append(f"{run.id} ({run.run_id}) hangs; its last events: {last}{failure}")
 
     async def write_histories(self, folder: Path) -> None:
-        """The histories of every tree that a problem names, as JSON that ``acts replay`` and the Web UI read."""
+        """The histories of every tree that a problem names, as JSON that ``acts replay`` and the Web UI read, and the
+        logs of all programs.
+        """
         folder.mkdir(parents=True, exist_ok=True)
+        for log in self.world.folder.glob("*.log"):
+            shutil.copy(log, folder)
         wrong = {root for root in self.runs for problem in self.summary.problems if re.search(rf"{root}\b", problem)}
         for root in sorted(wrong):
             async for run in runs_of(self.client, root):
@@ -301,6 +308,16 @@ class Soak:
                 problems.append(f"{id_}: {counts[id_]} calls, not {chosen.calls}")
 
 
+def failure_of(events: list[Any]) -> str:
+    """Why the last workflow task that failed did so; a reset fails one, too."""
+    for event in reversed(events):
+        if type_of(event) == "WORKFLOW_TASK_FAILED":
+            failed = event.workflow_task_failed_event_attributes
+            cause = WorkflowTaskFailedCause.Name(failed.cause)
+            return f"; the last failure of a task: {cause}: {failed.failure.message[:300]}"
+    return ""
+
+
 def two_engines(world: World) -> None:
     """A second worker of the engine: one goes on while the other is dead."""
     env = world.programs["engine"].env
@@ -328,7 +345,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--kinds", nargs="+", choices=[kind.__name__ for kind in KINDS], help="only these")
-    parser.add_argument("--histories", type=Path, help="a folder for the histories of the runs that went wrong")
+    parser.add_argument("--histories", type=Path, help="a folder for the histories of wrong runs, and logs")
     given = parser.parse_args()
     logging.disable(logging.WARNING)  # the SDK tells of every kill
     with tempfile.TemporaryDirectory() as folder:
