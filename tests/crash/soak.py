@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -33,6 +33,7 @@ from temporalio.service import RPCError
 from tests.crash.resets import keys_of, reset, reset_points, runs_of, type_of
 from tests.crash.soak_runs import KINDS, Scenario, write_files
 from tests.crash.test_kill import Program, World
+from worker import build_replayer
 
 Json = Any
 T = TypeVar("T")
@@ -239,6 +240,7 @@ class Soak:
         helpers[1].cancel()
         await asyncio.gather(*helpers, return_exceptions=True)
         await self.check_runs()
+        await self.check_replays()
         self.check_ledger()
         return self.summary
 
@@ -268,6 +270,18 @@ class Soak:
                 handle = self.client.get_workflow_handle(run.id, run_id=run.run_id)
                 name = f"{run.id.partition('/')[2].replace('/', '_')}.{run.start_time:%H%M%S.%f}.{run.run_id}.json"
                 (folder / name).write_text((await handle.fetch_history()).to_json(), "utf-8")
+
+    async def check_replays(self) -> None:
+        """Each history must replay, also those that no kill made a worker replay."""
+        replayer = build_replayer()
+        async for run in runs_of(self.client, self.world.queue):
+            history = await self.client.get_workflow_handle(run.id, run_id=run.run_id).fetch_history()
+            if is_reset_at_first_task(history.events):
+                continue  # the replayer gives it the run id of the first run, as if it had not been reset
+            result = await replayer.replay_workflow(history, raise_on_replay_failure=False)
+            if result.replay_failure is not None:
+                failure = str(result.replay_failure)[:500]
+                self.summary.problems.append(f"{run.id} ({run.run_id}) does not replay: {failure}")
 
     async def check_runs(self) -> None:
         for id_, chosen in self.runs.items():
@@ -316,6 +330,16 @@ def failure_of(events: list[Any]) -> str:
             cause = WorkflowTaskFailedCause.Name(failed.cause)
             return f"; the last failure of a task: {cause}: {failed.failure.message[:300]}"
     return ""
+
+
+def is_reset_at_first_task(events: Sequence[Any]) -> bool:
+    """True for a run that was reset before it had decided anything."""
+    for event in events:
+        if type_of(event) == "WORKFLOW_TASK_COMPLETED":
+            return False
+        if type_of(event) == "WORKFLOW_TASK_FAILED" and event.workflow_task_failed_event_attributes.base_run_id:
+            return True
+    return False
 
 
 def two_engines(world: World) -> None:

@@ -274,24 +274,6 @@ async def test_a_run_below_that_an_earlier_run_supersedes_is_started_again_by_th
     each_call_has_one_key_and_one_effect(world, handle.id, KINDS["delegates"][2])
 
 
-async def test_a_run_that_was_superseded_and_is_reset_makes_way_for_its_successor_once_more(
-    world: World, client: Client, gate: Path
-) -> None:
-    """The server ends the successor, and repeats to the new run the message that the old one was superseded."""
-    handle = await start(client, world, "delegates", "stale")
-    await gated_calls_begin(world, handle.id, 1)
-    below = client.get_workflow_handle(f"{handle.id}/1:outer")
-    old = (await below.describe()).run_id
-    again = await reset(client, handle.id, await last_point_before(handle, "START_CHILD_WORKFLOW_EXECUTION_INITIATED"))
-    await gated_calls_begin(world, handle.id, 2)
-    point = (await reset_points(client.get_workflow_handle(below.id, run_id=old)))[0]
-    await reset(client, below.id, point, old)
-    gate.touch()
-    assert (await ended(again))["status"] == "completed"
-    await all_is_over(client, handle.id)
-    each_call_has_one_key_and_one_effect(world, handle.id, KINDS["delegates"][2])
-
-
 async def is_pending(handle: Handle, call: str | None) -> bool:
     return any(wait.get("call") == call for wait in await handle.query("pending"))
 
