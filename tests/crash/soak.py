@@ -13,16 +13,18 @@ import asyncio
 import contextlib
 import logging
 import re
+import shutil
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import Any, TypeVar
 
+from temporalio.api.enums.v1 import WorkflowTaskFailedCause
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError
 from temporalio.exceptions import ApplicationError
 from temporalio.runtime import Runtime, TelemetryConfig
@@ -31,6 +33,7 @@ from temporalio.service import RPCError
 from tests.crash.resets import keys_of, reset, reset_points, runs_of, type_of
 from tests.crash.soak_runs import KINDS, Scenario, write_files
 from tests.crash.test_kill import Program, World
+from worker import build_replayer
 
 Json = Any
 T = TypeVar("T")
@@ -237,6 +240,7 @@ class Soak:
         helpers[1].cancel()
         await asyncio.gather(*helpers, return_exceptions=True)
         await self.check_runs()
+        await self.check_replays()
         self.check_ledger()
         return self.summary
 
@@ -249,18 +253,35 @@ class Soak:
         async for run in runs_of(self.client, self.world.queue):
             if run.status in OVER:
                 handle = self.client.get_workflow_handle(run.id, run_id=run.run_id)
-                last = [type_of(e) async for e in handle.fetch_history_events()][-6:]
-                self.summary.problems.append(f"{run.id} ({run.run_id}) hangs; its last events: {last}")
+                events = [event async for event in handle.fetch_history_events()]
+                last, failure = [type_of(event) for event in events[-6:]], failure_of(events)
+                self.summary.problems.append(f"{run.id} ({run.run_id}) hangs; its last events: {last}{failure}")
 
     async def write_histories(self, folder: Path) -> None:
-        """The histories of every tree that a problem names, as JSON that ``acts replay`` and the Web UI read."""
+        """The histories of every tree that a problem names, as JSON that ``acts replay`` and the Web UI read, and the
+        logs of all programs.
+        """
         folder.mkdir(parents=True, exist_ok=True)
+        for log in self.world.folder.glob("*.log"):
+            shutil.copy(log, folder)
         wrong = {root for root in self.runs for problem in self.summary.problems if re.search(rf"{root}\b", problem)}
         for root in sorted(wrong):
             async for run in runs_of(self.client, root):
                 handle = self.client.get_workflow_handle(run.id, run_id=run.run_id)
                 name = f"{run.id.partition('/')[2].replace('/', '_')}.{run.start_time:%H%M%S.%f}.{run.run_id}.json"
                 (folder / name).write_text((await handle.fetch_history()).to_json(), "utf-8")
+
+    async def check_replays(self) -> None:
+        """Each history must replay, also those that no kill made a worker replay."""
+        replayer = build_replayer()
+        async for run in runs_of(self.client, self.world.queue):
+            history = await self.client.get_workflow_handle(run.id, run_id=run.run_id).fetch_history()
+            if is_reset_at_first_task(history.events):
+                continue  # the replayer gives it the run id of the first run, as if it had not been reset
+            result = await replayer.replay_workflow(history, raise_on_replay_failure=False)
+            if result.replay_failure is not None:
+                failure = str(result.replay_failure)[:500]
+                self.summary.problems.append(f"{run.id} ({run.run_id}) does not replay: {failure}")
 
     async def check_runs(self) -> None:
         for id_, chosen in self.runs.items():
@@ -301,6 +322,26 @@ class Soak:
                 problems.append(f"{id_}: {counts[id_]} calls, not {chosen.calls}")
 
 
+def failure_of(events: list[Any]) -> str:
+    """Why the last workflow task that failed did so; a reset fails one, too."""
+    for event in reversed(events):
+        if type_of(event) == "WORKFLOW_TASK_FAILED":
+            failed = event.workflow_task_failed_event_attributes
+            cause = WorkflowTaskFailedCause.Name(failed.cause)
+            return f"; the last failure of a task: {cause}: {failed.failure.message[:300]}"
+    return ""
+
+
+def is_reset_at_first_task(events: Sequence[Any]) -> bool:
+    """True for a run that was reset before it had decided anything."""
+    for event in events:
+        if type_of(event) == "WORKFLOW_TASK_COMPLETED":
+            return False
+        if type_of(event) == "WORKFLOW_TASK_FAILED" and event.workflow_task_failed_event_attributes.base_run_id:
+            return True
+    return False
+
+
 def two_engines(world: World) -> None:
     """A second worker of the engine: one goes on while the other is dead."""
     env = world.programs["engine"].env
@@ -328,7 +369,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--kinds", nargs="+", choices=[kind.__name__ for kind in KINDS], help="only these")
-    parser.add_argument("--histories", type=Path, help="a folder for the histories of the runs that went wrong")
+    parser.add_argument("--histories", type=Path, help="a folder for the histories of wrong runs, and logs")
     given = parser.parse_args()
     logging.disable(logging.WARNING)  # the SDK tells of every kill
     with tempfile.TemporaryDirectory() as folder:

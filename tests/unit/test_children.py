@@ -107,11 +107,30 @@ async def test_a_child_that_went_with_another_run_is_started_again(
     assert parent.starts == 2
 
 
-@pytest.mark.parametrize("cause", [SUPERSEDED, CANCELLED])
-async def test_a_child_of_a_run_that_was_not_reset_is_not_started_again(
-    monkeypatch: pytest.MonkeyPatch, cause: Exception
+async def test_a_child_that_was_superseded_is_started_again_by_a_run_that_was_not_reset(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    parent = Parent(monkeypatch, cause)
+    """Its end is no outcome of its Call: it may have been reset from a run that had been superseded."""
+    monkeypatch.setattr(children.workflow, "patched", lambda _: True)
+    parent = Parent(monkeypatch, SUPERSEDED)
+    assert await parent.run() == "done"
+    assert parent.starts == 2
+
+
+async def test_a_history_in_which_a_superseded_child_failed_its_call_is_replayed_alike(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(children.workflow, "patched", lambda _: False)
+    parent = Parent(monkeypatch, SUPERSEDED)
+    with pytest.raises(ChildWorkflowError):
+        await parent.run()
+    assert parent.starts == 1
+
+
+async def test_a_child_that_was_cancelled_is_not_started_again_by_a_run_that_was_not_reset(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    parent = Parent(monkeypatch, CANCELLED)
     with pytest.raises(ChildWorkflowError):
         await parent.run()
     assert parent.starts == 1

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from temporalio import workflow
 from temporalio.common import RawValue
@@ -34,6 +34,10 @@ if TYPE_CHECKING:
     from workflows.runtime.outbox import Outbox, Target
 
     Handle = workflow.ChildWorkflowHandle[Any, Any]
+
+
+# Histories of before it have the failure of the Call instead
+_RESTART_PATCH: Final = "acts-restart-superseded"
 
 
 @dataclass(slots=True)
@@ -134,7 +138,8 @@ class Children:
                     result: RawValue = await child.handle
                 except ChildWorkflowError as error:
                     is_replaced = self._running.get((type_, name)) is not child  # its end comes late: do not start two
-                    if is_replaced or self._lifeline.lineage == lineage or not _ended_with_other_run(error):
+                    was_reset = self._lifeline.lineage != lineage
+                    if is_replaced or not _ended_with_other_run(error, was_reset=was_reset):
                         raise
                     child = self._running[type_, name] = _Child(type_, signals=child.signals)
                 else:
@@ -171,11 +176,13 @@ class Children:
         self._outbox.send(target, signal, args, outcome)
 
 
-def _ended_with_other_run(error: ChildWorkflowError) -> bool:
-    """True for a child that was stopped, but not by this run, which was reset since it started the child.
+def _ended_with_other_run(error: ChildWorkflowError, *, was_reset: bool) -> bool:
+    """True for a child that was stopped, but not by this run; ``was_reset``: since it started the child.
 
     When a run is reset from one that is not its latest, the server ends the latest, and cancels its children: among
-    them those that the new run still waits for. They may also have been superseded by it.
+    them those that the new run still waits for. They may also have been superseded by it. A child that was superseded
+    is never the outcome of its Call, even where this run was not reset: the child itself may have been, from a run
+    that had been superseded, and the server has repeated that message.
     """
     task = asyncio.current_task()
     if task is not None and task.cancelling():
@@ -183,8 +190,9 @@ def _ended_with_other_run(error: ChildWorkflowError) -> bool:
     cause: BaseException | None = error
     while isinstance(cause, ChildWorkflowError):
         cause = cause.__cause__
-    is_superseded = isinstance(cause, ApplicationError) and cause.type == SUPERSEDED_RUN
-    return is_superseded or is_cancelled_exception(error)
+    if isinstance(cause, ApplicationError) and cause.type == SUPERSEDED_RUN:
+        return was_reset or workflow.patched(_RESTART_PATCH)
+    return was_reset and is_cancelled_exception(error)
 
 
 def failure_detail(error: BaseException) -> Any:

@@ -243,8 +243,9 @@ class TasksInFlight:
         """What the task comes to is an event, which only a new workflow task brings; None: it goes on as another."""
 
         def ended(task: Task) -> None:
-            if self.in_flight.get(key) is not task:
-                return  # nobody waits for it any more
+            if self.in_flight.get(key) is not task:  # nobody waits for it any more
+                _ = task.cancelled() or task.exception()  # else asyncio logs a failure as lost
+                return
             self.in_flight.pop(key)
             self._sends.pop(key, None)
             self.held_bytes -= self._held.pop(key, 0)
