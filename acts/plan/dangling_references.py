@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 # Of the Calls that write near a reference, so many are compared with it: a hint is short, and its cost bounded
 _WRITERS_COMPARED: Final = 50
 _WRITES_LISTED: Final = 6
+# Of the end of each path: a comparison takes the product of the lengths
+_CHARACTERS_COMPARED: Final = 60
 # Expressions of one string, and paths of one of them, that a problem names
 _PATHS_LISTED: Final = 20
 # Strings that read nothing: of more, the check says no more, as of Calls with errors
@@ -86,7 +88,12 @@ class ReferenceCheck:
         context_depth, names, text = self._context_near(path, instance)
         write_depth, writes = self._writes_near(path, position)
         if writes:
-            listed = sorted(writes, key=lambda w: SequenceMatcher(None, str(w), str(path)).ratio(), reverse=True)
+            end = str(path)[-_CHARACTERS_COMPARED:]
+            listed = sorted(
+                writes,
+                key=lambda w: SequenceMatcher(None, str(w)[-_CHARACTERS_COMPARED:], end).ratio(),
+                reverse=True,
+            )
             more = f", … ({len(writes)} in all)" if len(writes) > _WRITES_LISTED else ""
             text += f"; the plan writes: {', '.join(map(str, listed[:_WRITES_LISTED]))}{more}"
         offers = [(write_depth, [_tokens(w)[write_depth] for w in writes]), (context_depth, names)]
