@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from temporalio import workflow
 from temporalio.common import RawValue
@@ -34,10 +34,6 @@ if TYPE_CHECKING:
     from workflows.runtime.outbox import Outbox, Target
 
     Handle = workflow.ChildWorkflowHandle[Any, Any]
-
-
-# Histories of before it have the failure of the Call instead
-_RESTART_PATCH: Final = "acts-restart-superseded"
 
 
 @dataclass(slots=True)
@@ -191,7 +187,7 @@ def _ended_with_other_run(error: ChildWorkflowError, *, was_reset: bool) -> bool
     while isinstance(cause, ChildWorkflowError):
         cause = cause.__cause__
     if isinstance(cause, ApplicationError) and cause.type == SUPERSEDED_RUN:
-        return was_reset or workflow.patched(_RESTART_PATCH)
+        return True
     return was_reset and is_cancelled_exception(error)
 
 
