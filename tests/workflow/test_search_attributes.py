@@ -42,9 +42,12 @@ async def test_a_run_that_waits_is_found_and_one_that_ended_has_its_phase(foreig
         async def is_awaiting() -> bool:
             return await attributes(handle) == {"ActsPhase": "awaiting", "ActsWaiting": 2, **root}
 
+        async def is_listed() -> bool:
+            filters = RunFilters(is_waiting=True, tool="echo")
+            return handle.id in {row["id"] async for row in list_runs(foreign.client, filters, 1000)}
+
         await assert_eventually(is_awaiting)
-        rows = [row async for row in list_runs(foreign.client, RunFilters(is_waiting=True, tool="echo"), 1000)]
-        assert handle.id in {row["id"] for row in rows}
+        await assert_eventually(is_listed, why="a list is a moment behind")
         for id_ in ("1:echo", "2:echo"):
             await handle.signal("approve", {"call": id_})
         await ended(handle)
