@@ -41,10 +41,11 @@ _IDENTITY: Final = re.compile(r"^acts/([0-9a-f]{8}) ")
 _CACHE_SECONDS: Final = 1.0
 # A poll lasts a minute at most. A worker that has not polled for longer is gone, though the server lists it for five
 _POLL_SECONDS: Final = 90.0
-# How often a look-up goes to a worker, in 11 s: of two equally many versions, one is missed in 4,000 cases. Where a
-# Tool is missing the run would fail, so a version that few workers have gets more chances, in a minute
-TRIES: Final = 12
-TRIES_FOR_TOOLS: Final = 36
+# How often a look-up goes to a worker, in 11 s. Of two equally many versions, the other one gets nearly half of the
+# tries after the first, which goes to the worker that asks: one is missed in a million cases. Where a Tool is missing,
+# a version that few workers have gets more chances, in a minute
+TRIES: Final = 24
+TRIES_FOR_TOOLS: Final = 120
 
 
 def registry_version(registry: Registry) -> str:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 import socket
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from datetime import timedelta
+from pathlib import Path
 from typing import TypeVar
 
 T = TypeVar("T")
+
+_PORT_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 # A workflow task that is lost on its way to a busy worker is given again after 15 s
 PATIENCE = timedelta(seconds=40)
@@ -44,7 +49,21 @@ async def assert_eventually(predicate: Callable[[], Awaitable[T]], *, within: ti
 
 
 def free_port() -> int:
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        port: int = listening.getsockname()[1]
-        return port
+    """A port of 127.0.0.1 that nothing uses, and that nothing gets by chance before a program of the test binds it.
+
+    The system hands out ports of its own range only, to connections too; this one is below. Not by ``random``, which
+    Hypothesis seeds alike in all processes.
+    """
+    while True:
+        port = secrets.choice(range(10_000, _first_port_of_the_system()))
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+
+
+def _first_port_of_the_system() -> int:
+    try:
+        first = int(_PORT_RANGE.read_text().split()[0])
+    except OSError:
+        first = 32_768  # as Linux has it; macOS begins at 49,152
+    return first if first > 11_000 else 32_768

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 _VERSION: Final = re.compile(r"^acts/([0-9a-f]{8}) ")
 # Of one answer: a worker gives it at once, if a slot is free
 ANSWER_SECONDS: Final = 10.0
-# As for look-ups of runs: of two equally many versions, one is missed in 4,000 cases
-TRIES: Final = 12
+# Of two equally many versions, one is missed in a million cases
+TRIES: Final = 24
 
 
 async def read_worker_tools(client: Client, queue: str) -> list[dict[str, Any]]:

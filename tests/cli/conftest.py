@@ -72,7 +72,7 @@ def worker(server: DevServer, tmp_path_factory: pytest.TempPathFactory) -> Itera
     )
     with process:
         assert process.stdout is not None
-        assert "acts worker" in process.stdout.readline()
+        assert any("acts worker" in line for line in process.stdout)
         yield environment
         process.terminate()
 
@@ -125,6 +125,15 @@ async def wait_for_end(client: Client, run: str) -> None:
         return (await client.get_workflow_handle(run).describe()).close_time is not None
 
     await assert_eventually(look, why=f"{run} has ended")
+
+
+async def wait_for_listing(client: Client, run: str, query: str = "ExecutionStatus = 'Running'") -> None:
+    """Wait until the server lists a run under a query: its lists follow what happens to a run by a moment."""
+
+    async def look() -> bool:
+        return (await client.count_workflows(f"WorkflowId = '{run}' AND {query}")).count == 1
+
+    await assert_eventually(look, why=f"{run} is listed under {query}")
 
 
 async def wait_for_approvals(client: Client, run: str, count: int = 1) -> list[Any]:

@@ -14,7 +14,7 @@ from temporalio.client import Client
 from typer.testing import CliRunner
 
 from cli.text.plan_text import format_plan
-from tests.cli.conftest import Acts, new_name, squeeze, wait_for_approvals
+from tests.cli.conftest import Acts, new_name, squeeze, wait_for_approvals, wait_for_listing
 from tests.support import assert_eventually
 
 ENGLISH: dict[str, Any] = {
@@ -58,6 +58,7 @@ async def start_waiting(acts: Acts, client: Client, request_file: str, count: in
 
 async def test_a_pending_plan_is_listed_shown_and_approved(acts: Acts, client: Client, tmp_path: Path) -> None:
     name = await start_waiting(acts, client, write_request(tmp_path, FIRST))
+    await wait_for_listing(client, name, "ActsWaiting = 1")
     listed = squeeze(acts("pending").stdout)
     assert f"{name} the plan 1 " in listed
     assert f"acts approve {name} --version 1" in listed
@@ -75,6 +76,7 @@ async def test_a_pending_plan_is_listed_shown_and_approved(acts: Acts, client: C
     (record,) = (await result_of(client, name))["decisions"]
     assert (record["by"], record["reason"]) == ("ada", "looks right")
     assert "ada approved the plan (version 1): looks right" in acts("show", name).stdout
+    await wait_for_listing(client, name, "ExecutionStatus = 'Completed'")
     assert all(w["run"] != name for w in json.loads(acts("pending", "--json").stdout)["waits"])
 
 
@@ -160,8 +162,8 @@ async def test_a_run_that_has_ended_accepts_no_decision(acts: Acts, client: Clie
     assert f'the run "{name}" has ended' in done.stderr
 
 
-def test_a_decision_without_a_worker_is_an_error_with_a_hint(
-    acts: Acts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_a_decision_without_a_worker_is_an_error_with_a_hint(
+    acts: Acts, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ACTS_TASK_QUEUE", f"nobody-{uuid.uuid4().hex[:8]}")
     monkeypatch.setattr("cli.runs.run_reader.QUERY_TIMEOUT", timedelta(seconds=1))
@@ -171,6 +173,7 @@ def test_a_decision_without_a_worker_is_an_error_with_a_hint(
     assert done.exit_code == 3
     assert "no worker serves the queue" in done.stderr
     assert "start a worker" in done.stderr
+    await wait_for_listing(client, name)
     assert name in json.loads(acts("pending", "--json").stdout)["unanswered"]
     assert "no worker answered for" in acts("pending").stderr
     acts("cancel", name)
@@ -366,6 +369,7 @@ async def test_the_calls_of_an_agents_plan_are_decided_by_the_agents_id(
 ) -> None:
     name = await start_agent(acts, worker, client, tmp_path, mode="eager", approve={"calls": True})
     await wait_for_approvals(client, name, 2)
+    await wait_for_listing(client, name, "ActsWaiting = 2")
     listed = [w for w in json.loads(acts("pending", "--json").stdout)["waits"] if w["run"] == name]
     assert [(w["call"], w["workflowId"]) for w in listed] == [
         ("1:english", f"{name}/plan-1"), ("2:english", f"{name}/plan-1"),

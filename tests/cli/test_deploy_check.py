@@ -12,8 +12,7 @@ from temporalio.client import Client, WorkflowHistory
 
 from cli.commands.deploy_check import CheckOptions
 from cli.runs import replaying
-from tests.cli.conftest import Acts, new_name, wait_for_approvals
-from tests.support import assert_eventually
+from tests.cli.conftest import Acts, new_name, wait_for_approvals, wait_for_listing
 
 OTHER = "Nondeterminism error: Activity id of scheduled event"
 HISTORIES = Path(__file__).parents[1] / "replay" / "histories"
@@ -33,11 +32,7 @@ async def waiting_run(acts: Acts, client: Client, tmp_path: Path) -> AsyncIterat
     run = new_name()
     assert acts("run", "--detach", "--id", run, str(waiting_plan(tmp_path))).exit_code == 0
     await wait_for_approvals(client, run)
-
-    async def is_listed() -> bool:
-        return (await client.count_workflows(f"WorkflowId = '{run}' AND ExecutionStatus = 'Running'")).count == 1
-
-    await assert_eventually(is_listed, why="the server lists the run")
+    await wait_for_listing(client, run)
     yield run
     await client.get_workflow_handle(run).terminate()
 

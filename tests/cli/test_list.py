@@ -12,7 +12,7 @@ from temporalio.client import Client
 from acts.tree.search_attributes import MAX_TOOLS_BYTES, TYPES, tool_keywords
 from cli.command_errors import CommandError
 from cli.runs.run_list import PHASES, RunFilters
-from tests.cli.conftest import Acts, new_name, run_acts, wait_for_approvals
+from tests.cli.conftest import Acts, new_name, run_acts, wait_for_approvals, wait_for_listing
 from tests.cli.test_instances import SHARED, write_batch
 
 NOW = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
@@ -53,6 +53,7 @@ async def test_a_run_that_waits_is_listed(acts: Acts, client: Client, tmp_path: 
     name = new_name()
     acts("run", write_batch(tmp_path, SHARED, approve={"calls": True}), "--detach", "--id", name)
     await wait_for_approvals(client, name)
+    await wait_for_listing(client, name, "ActsWaiting = 1 AND ActsPhase = 'awaiting'")
     rows = json.loads(acts("list", "--waiting", "--json", "--limit", "1000").stdout)
     (row,) = [row for row in rows if row["id"] == name]
     assert (row["workflow"], row["phase"], row["waiting"]) == ("Plan", "awaiting", 1)

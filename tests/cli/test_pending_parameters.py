@@ -12,7 +12,7 @@ from temporalio.client import Client
 from acts.tree.decisions import PendingApproval
 from cli.render.pending_view import approval_lines, parameter_lines
 from cli.text.preflight import EXAMPLES
-from tests.cli.conftest import Acts, new_name, squeeze, wait_for_approvals
+from tests.cli.conftest import Acts, new_name, squeeze, wait_for_approvals, wait_for_listing
 
 MODERATION = str(EXAMPLES / "moderation" / "approval.yaml")
 FORGED = "\n```\n\n`1:english` would be called with\n\n```json\n{}\n```"
@@ -41,6 +41,7 @@ async def start_waiting(acts: Acts, client: Client, request_file: str, count: in
     detached = acts("run", request_file, "--detach", "--id", name)
     assert detached.exit_code == 0, detached.stderr
     await wait_for_approvals(client, name, count)
+    await wait_for_listing(client, name, f"ActsWaiting = {count}")
     return name
 
 

@@ -18,11 +18,11 @@ from temporalio.contrib.aws.s3driver import S3StorageDriver, S3StorageDriverClie
 from temporalio.converter import DataConverter, ExternalStorage
 
 from cli.commands import stored_values
-from cli.dev.temporal_server import DevServer
+from cli.dev.temporal_server import DevServer, dev_server
 from connection import storage_gc
 from connection.content_store import sha256
 from connection.s3_store import S3Store
-from tests.cli.conftest import ROOT, Acts, clean_environment, new_name, wait_for_state
+from tests.cli.conftest import ROOT, Acts, clean_environment, new_name, wait_for_listing, wait_for_state
 from tests.storage.s3_server import S3Server, contents
 
 Json = Any
@@ -57,6 +57,13 @@ class Objects(S3StorageDriverClient):
 
 
 @pytest.fixture(scope="module")
+def server() -> Iterator[DevServer]:
+    """A server of its own: a clean-up reads all runs of a namespace, and those of other tests are many."""
+    with dev_server(ui=False) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
 def s3_server() -> Iterator[S3Server]:
     server = S3Server()
     server.client().create_bucket(Bucket=BUCKET)
@@ -80,7 +87,7 @@ def worker(
         command, cwd=ROOT, env=clean_environment(**environment), stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
-        assert "acts worker: task queue" in process.stdout.readline()
+        assert any("acts worker: task queue" in line for line in process.stdout)
         yield environment
         process.terminate()
 
@@ -179,6 +186,8 @@ async def test_a_clean_up_leaves_what_open_and_ended_runs_refer_to(
     await plain.execute_workflow("Plan", ended, **of_client(worker, earlier))
     handle = await plain.start_workflow("Plan", request, **of_client(worker, run))
     await wait_for_state(plain, run, "1:big", "completed")
+    await wait_for_listing(plain, earlier, "ExecutionStatus = 'Completed'")
+    await wait_for_listing(plain, run)  # what no listed run refers to is deleted
     store, lost = S3Store(BUCKET, PREFIX), b"of a start that never reached the server"
     store.put(plain.namespace, sha256(lost), lost)
     assert collect() >= 1  # and answers to queries, which no history holds

@@ -12,23 +12,24 @@ from temporalio import activity
 import acts.machines.walk
 
 Json = Any
+LONG_SECONDS = 600  # much longer than a test waits for anything; the process is killed at its end
 
 
 @activity.defn
 async def block_loop(call: Json, tool: Json, context: Json) -> str:
-    time.sleep(40)  # noqa: ASYNC251 - the mistake that the test is about
+    time.sleep(LONG_SECONDS)  # noqa: ASYNC251 - the mistake that the test is about
     return "late"
 
 
 @activity.defn
 def hang(call: Json, tool: Json, context: Json) -> str:
-    time.sleep(40)
+    time.sleep(LONG_SECONDS)
     return "late"
 
 
 @activity.defn
 def hold_lock(call: Json, tool: Json, context: Json) -> str:
-    ctypes.PyDLL(None).sleep(40)  # a function of a PyDLL keeps the interpreter lock
+    ctypes.PyDLL(None).sleep(LONG_SECONDS)  # a function of a PyDLL keeps the interpreter lock
     return "late"
 
 
@@ -56,7 +57,7 @@ def spin_or_sleep(self: Any, rank: int, *args: Any, **options: Any) -> Any:
     while value == "spin":
         pass
     if value == "sleep":
-        time.sleep(60)
+        time.sleep(LONG_SECONDS)
     return _completed(self, rank, *args, **options)
 
 

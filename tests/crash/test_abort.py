@@ -17,19 +17,20 @@ from temporalio.client import Client
 from cli.dev.temporal_server import DevServer, dev_server
 
 ROOT = Path(__file__).parents[2]
-TOOL = {
-    "type": "object",
-    "properties": {
-        "_activity": {"const": "ledger.add"},
-        "_outputPath": {"type": "string"},
-        "_options": {
-            "const": {"timeout": "5s", "retry": {"maxAttempts": 20, "initialInterval": "100ms", "backoff": 1}}
-        },
-        "name": {"type": "string"},
-        "amounts": {"type": "array", "items": {"type": "integer"}},
-    },
-}
-GATE = {**TOOL, "properties": {**TOOL["properties"], "_activity": {"const": "ledger.gate"}}}  # type: ignore[dict-item]
+
+
+def tool(activity: str, timeout: str) -> dict[str, Any]:
+    retry = {"maxAttempts": 20, "initialInterval": "100ms", "backoff": 1}
+    meta: dict[str, Any] = {
+        "_activity": {"const": activity}, "_outputPath": {"type": "string"},
+        "_options": {"const": {"timeout": timeout, "retry": retry}},
+    }  # fmt: skip
+    parameters = {"name": {"type": "string"}, "amounts": {"type": "array", "items": {"type": "integer"}}}
+    return {"type": "object", "properties": meta | parameters}
+
+
+# A call of ``gate`` that died with its worker is missed after 2 s; no other is attempted twice on a busy machine
+TOOLS = {"add": tool("ledger.add", "60s"), "gate": tool("ledger.gate", "2s")}
 
 
 def add(name: str, *reads: str, tool: str = "add") -> dict[str, Any]:
@@ -48,7 +49,7 @@ def engine(server: DevServer, ledger: Path, queue: str) -> Iterator[subprocess.P
     )
     try:
         assert process.stdout is not None
-        assert "ledger.add" in process.stdout.readline()
+        assert any("ledger.add" in line for line in process.stdout)
         yield process
     finally:
         process.kill()
@@ -67,7 +68,7 @@ def check_books(ledger: Path, calls: int) -> None:
 async def test_a_worker_that_dies_inside_a_call_repeats_that_call_only(tmp_path: Path) -> None:
     ledger, queue = tmp_path / "ledger.db", "crash-inside"
     calls = [add("a"), add("b", "†state.a", tool="gate"), add("c", "†state.b")]
-    plan = {"context": [{"type": "tool", "tool": {"add": TOOL, "gate": GATE}}, {"type": "plan", "plan": calls}]}
+    plan = {"context": [{"type": "tool", "tool": TOOLS}, {"type": "plan", "plan": calls}]}
     with dev_server(ui=False) as server:
         client = await Client.connect(server.address)
         handle = await client.start_workflow("Plan", plan, id="inside", task_queue=queue)
@@ -78,7 +79,8 @@ async def test_a_worker_that_dies_inside_a_call_repeats_that_call_only(tmp_path:
             result = await handle.result()
     assert result["state"] == {"a": 1, "b": 2, "c": 3}
     db = sqlite3.connect(ledger)
-    attempts = db.execute("select call, count(*) from attempts group by call order by call").fetchall()
+    attempts = dict(db.execute("select call, count(*) from attempts group by call").fetchall())
     db.close()
-    assert attempts == [("a", 1), ("b", 2), ("c", 1)]
+    assert attempts.pop("b") >= 2
+    assert attempts == {"a": 1, "c": 1}
     check_books(ledger, 3)

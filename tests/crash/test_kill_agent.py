@@ -10,12 +10,13 @@ from typing import Any
 from temporalio.client import Client
 
 from tests.crash.model import model
-from tests.crash.test_kill import OPTIONS, world_in
+from tests.crash.test_kill import OPTIONS, World, world_in
 from tests.support import assert_eventually
 from tests.workflow.foreign import call, ended, tool
 
 Json = Any
 TICKS = 6
+GATED = 2  # the Call of this tick does not end before its gate is open
 
 
 def answer(tick: int) -> Json:
@@ -23,9 +24,24 @@ def answer(tick: int) -> Json:
     if tick == TICKS:
         return {"calls": [], "output": {"sum": f"†state.n{TICKS - 1}"}}
     return {
-        "calls": [call("add_one", f"†state.n{tick}", value=f"†state.n{tick - 1}" if tick > 1 else "†input.zero")],
+        "calls": [
+            call(
+                "gated" if tick == GATED else "add_one",
+                f"†state.n{tick}",
+                value=f"†state.n{tick - 1}" if tick > 1 else "†input.zero",
+            )
+        ],
         "output": None,
     }
+
+
+def agent_request(**config: Json) -> dict[str, Json]:
+    tools = [tool(name, activity=name, options=OPTIONS) for name in ("add_one", "gated")]
+    return {"config": {"model": "openai:any", **config}, "context": [{"type": "input", "zero": 0}, *tools]}
+
+
+def open_gate(world: World) -> None:
+    Path(f"{world.effects}.open").touch()
 
 
 async def test_an_agent_goes_on_where_it_was(tmp_path: Path) -> None:
@@ -35,17 +51,16 @@ async def test_an_agent_goes_on_where_it_was(tmp_path: Path) -> None:
             asked.held = {4}
             world.start("engine")
             client = await Client.connect(world.server.address)
-            request = {
-                "config": {"model": "openai:any"},
-                "context": [{"type": "input", "zero": 0}, tool("add_one", activity="add_one", options=OPTIONS)],
-            }
-            handle = await client.start_workflow("Agent", request, id=f"{world.queue}/agent", task_queue=world.queue)
+            handle = await client.start_workflow(
+                "Agent", agent_request(), id=f"{world.queue}/agent", task_queue=world.queue
+            )
 
             async def second_call_runs() -> bool:
                 return world.begun() >= 2
 
-            await assert_eventually(second_call_runs, within=timedelta(seconds=30))
+            await assert_eventually(second_call_runs, within=timedelta(seconds=60))
             world.kill("engine")  # between two requests, in the middle of a call
+            open_gate(world)
             world.start("engine")
             await asked.waiting.wait()
             world.kill("engine")  # during a request
@@ -68,16 +83,14 @@ async def test_patience_outlives_the_worker(tmp_path: Path) -> None:
             world.programs["engine"].env |= {"OPENAI_BASE_URL": asked.url, "ACTS_OPENAI_API": "chat"}
             world.start("engine")
             client = await Client.connect(world.server.address)
-            request = {
-                "config": {"model": "openai:any", "patience": "60s"},
-                "context": [{"type": "input", "zero": 0}, tool("add_one", activity="add_one", options=OPTIONS)],
-            }
+            open_gate(world)
+            request = agent_request(patience="60s")
             handle = await client.start_workflow("Agent", request, id=f"{world.queue}/agent", task_queue=world.queue)
 
             async def model_is_busy() -> bool:
                 return asked.asked[2] >= 2
 
-            await assert_eventually(model_is_busy, within=timedelta(seconds=30))
+            await assert_eventually(model_is_busy, within=timedelta(seconds=60))
             world.kill("engine")  # between two attempts, or in the middle of one
             world.start("engine")
             result = await ended(handle, within=60)
@@ -101,16 +114,14 @@ async def test_a_call_that_started_while_the_model_wrote_is_not_made_again(tmp_p
             world.programs["engine"].env |= {"OPENAI_BASE_URL": asked.url, "ACTS_OPENAI_API": "chat"}
             world.start("engine")
             client = await Client.connect(world.server.address)
-            request = {
-                "config": {"model": "openai:any"},
-                "context": [{"type": "input", "zero": 0}, tool("add_one", activity="add_one", options=OPTIONS)],
-            }
-            handle = await client.start_workflow("Agent", request, id=f"{world.queue}/agent", task_queue=world.queue)
+            handle = await client.start_workflow(
+                "Agent", agent_request(), id=f"{world.queue}/agent", task_queue=world.queue
+            )
 
             async def first_call_runs() -> bool:
                 return world.begun() >= 1
 
-            await assert_eventually(first_call_runs, within=timedelta(seconds=30))
+            await assert_eventually(first_call_runs, within=timedelta(seconds=60))
             world.kill("engine")  # in the middle of the answer, and of the call
             world.start("engine")
             result = await ended(handle, within=60)

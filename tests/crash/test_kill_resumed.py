@@ -35,8 +35,9 @@ async def test_a_run_that_resumes_another_survives_kill_9(tmp_path: Path) -> Non
         assert failed["errors"][0]["call"] == f"{MENDED}:report"
         resume = {"workflowId": f"{world.queue}/first"}
         second = await start("second", request({"result": MENDED}, resume=resume))
+        before = world.begun()
         client = await killed(world, "engine")  # most likely while it reads the first run
-        await more_has_begun(world)
+        await more_has_begun(world, before)
         client = await killed(world, "engine")
         result = await ended(client.get_workflow_handle(second.id))
         assert result["state"] == {f"n{n}": n for n in range(1, CALLS + 1)}

@@ -20,7 +20,7 @@ from acts.language.wire import BUDGET_REPORT, BUDGET_REQUEST
 from tests.crash.model import Model, model
 from tests.crash.test_kill import OPTIONS, World, history, killed, more_has_begun, world_in
 from tests.support import assert_eventually
-from tests.workflow.foreign import Handle, call, ended, of_type, tool
+from tests.workflow.foreign import Handle, call, ended, of_type, run_chain, tool, tree_of
 
 Json = Any
 WIDTH = range(1, 4)
@@ -125,7 +125,7 @@ def undated(result: Json, name: str) -> Json:
 
 async def members(client: Client, root: str) -> set[str]:
     """The runs of a tree, by what their ids say below its root."""
-    return {r.id.removeprefix(root) async for r in client.list_workflows(f"WorkflowId STARTS_WITH '{root}'")}
+    return {id_.removeprefix(root) for id_ in await tree_of(client, root)}
 
 
 def effects_of(world: World, root: str) -> list[tuple[str, str, int]]:
@@ -161,8 +161,7 @@ async def settled_requests(client: Client, root: str) -> list[list[tuple[str, st
     what it was granted reports no usage: that is left out.
     """
     out = []
-    async for run in client.list_workflows(f"WorkflowId = '{root}'"):
-        handle = client.get_workflow_handle(root, run_id=run.run_id)
+    for handle in await run_chain(client, root):
         signals = [s for s in await of_type(handle, "WORKFLOW_EXECUTION_SIGNALED") if s.signal_name in BUDGET_SIGNALS]
         records = [record for s in signals for record in await client.data_converter.decode(s.input.payloads)]
         settled = [(r["workflowId"], item) for r in records for item in r.get("settled", ())]
@@ -229,10 +228,12 @@ async def test_a_tree_and_its_budget_survive_kill_9_of_everything(tmp_path: Path
             world.kill("engine")
             asked.held = set()
             world.start("engine")
+            before = world.begun()
             short = await plant_short(client, world)
-            await more_has_begun(world)
+            await more_has_begun(world, before)
+            before = world.begun()
             client = await killed(world, "engine", "foreign")
-            await more_has_begun(world)
+            await more_has_begun(world, before)
             client = await killed(world, "server", "engine")
 
             result = await ended(client.get_workflow_handle(tree.id), within=END_SECONDS)

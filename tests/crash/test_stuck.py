@@ -24,8 +24,8 @@ Json = Any
 ROOT = Path(__file__).parents[2]
 SHUTDOWN_SECONDS = 2
 WATCHDOG_SECONDS = 4
-# A tenth of what the blocking tools sleep: nobody waited for them
-SOON = 20.0
+# A tenth of what the blocking tools sleep: nobody waited for them. A lost workflow task alone takes 15 s
+SOON = 60.0
 
 
 class Victim:

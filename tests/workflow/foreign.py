@@ -146,6 +146,33 @@ async def events(handle: Handle) -> list[HistoryEvent]:
     return list((await handle.fetch_history()).events)
 
 
+async def run_chain(client: Client, id_: str) -> list[Handle]:
+    """The runs of a workflow id, the latest first: each names the one that it continues or repeats.
+
+    A list of the server's would be a moment behind.
+    """
+    chain: list[Handle] = []
+    run_id = str((await client.get_workflow_handle(id_).describe()).run_id)
+    while run_id:
+        chain.append(client.get_workflow_handle(id_, run_id=run_id))
+        start = await anext(aiter(chain[-1].fetch_history_events()))
+        run_id = start.workflow_execution_started_event_attributes.continued_execution_run_id
+    return chain
+
+
+async def tree_of(client: Client, root: str) -> list[str]:
+    """The workflow id of a run, and those of all runs below it, by the histories of their parents."""
+    ids = {root: None}
+    left = [root]
+    while left:
+        for run in await run_chain(client, left.pop()):
+            started = await of_type(run, "CHILD_WORKFLOW_EXECUTION_STARTED")
+            new = [e.workflow_execution.workflow_id for e in started if e.workflow_execution.workflow_id not in ids]
+            ids |= dict.fromkeys(new)
+            left += new
+    return list(ids)
+
+
 async def of_type(handle: Handle, name: str) -> list[Any]:
     """The attributes of all events of a type, such as ``ACTIVITY_TASK_SCHEDULED``."""
     wanted = EventType.Value(f"EVENT_TYPE_{name}")

@@ -11,7 +11,6 @@ import json
 import logging
 import mmap
 import re
-import socket
 import urllib.error
 import urllib.request
 import uuid
@@ -44,7 +43,7 @@ from telemetry.observation import Observation
 from telemetry.process_metrics import ProcessSampler
 from telemetry.telemetry_settings import Address, TelemetrySettings
 from telemetry.waiting_runs import WaitingRuns
-from tests.support import assert_eventually
+from tests.support import assert_eventually, free_port
 from tests.workflow.conftest import SERVED
 from tests.workflow.foreign import Foreign, call, ended, tool
 from tests.workflow.tools import echo
@@ -85,12 +84,6 @@ class Evidence:
             if match and dict(re.findall(r'(\w+)="([^"]*)"', match[1] or "")) == labels:
                 return float(match[2])
         raise AssertionError(f"no sample of {name} with {labels}")
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 async def fetch(port: int, path: str) -> tuple[int, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from temporalio.client import (
 from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
 
 from acts.machines import lifetime
-from cli.dev.temporal_server import DevServer
+from cli.dev.temporal_server import DevServer, dev_server
 from connection.content_store import sha256
 from connection.converter import client_converter
 from connection.folder_store import FolderStore
@@ -58,12 +59,26 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "storage"
 
 
-@pytest.fixture
-async def storing(server: DevServer, folder: Path, task_queue: str) -> AsyncIterator[Foreign]:
+@asynccontextmanager
+async def storing_on(server: DevServer, folder: Path, task_queue: str) -> AsyncIterator[Foreign]:
     """A user whose client shares the storage of a worker of the engine."""
     async with engine_on(server, f"engine-{task_queue}", folder.parent) as engine:
         client = await Client.connect(server.address, namespace=server.namespace, data_converter=client_converter())
         yield Foreign(client, engine, task_queue)
+
+
+@pytest.fixture
+async def storing(server: DevServer, folder: Path, task_queue: str) -> AsyncIterator[Foreign]:
+    async with storing_on(server, folder, task_queue) as user:
+        yield user
+
+
+@pytest.fixture
+async def storing_alone(folder: Path, task_queue: str) -> AsyncIterator[Foreign]:
+    """On a server of its own: a clean-up reads all runs of a namespace, and those of other tests are many."""
+    with dev_server(ui=False) as server:
+        async with storing_on(server, folder, task_queue) as user:
+            yield user
 
 
 def values(folder: Path) -> list[Path]:
@@ -181,9 +196,9 @@ async def test_with_storage_what_is_larger_still_fails_its_call_alone(storing: F
     assert "at most 67,108,864" in merged(result["context"])["result"]["message"]
 
 
-async def test_a_clean_up_deletes_what_no_run_and_no_schedule_refers_to(storing: Foreign, folder: Path) -> None:
+async def test_a_clean_up_deletes_what_no_run_and_no_schedule_refers_to(storing_alone: Foreign, folder: Path) -> None:
     """Also what only a pending Activity's heartbeat holds, or a run that has ended, is referred to."""
-    store, gate = FolderStore(folder), Gate()
+    storing, store, gate = storing_alone, FolderStore(folder), Gate()
     large = {letter: {"config": {}, "context": letter * LARGE} for letter in "cs"}
 
     @activity.defn

@@ -13,7 +13,7 @@ from temporalio.client import Client
 from cli.dev.temporal_server import DevServer
 from tests.support import assert_eventually
 from tests.workflow.conftest import engine_on, renewing_server
-from tests.workflow.foreign import Foreign, Handle, call, ended, of_type, tool
+from tests.workflow.foreign import Foreign, Handle, call, ended, of_type, run_chain, tool
 
 Json = Any
 REQUESTS = 8  # with three requests to a run, the last of each run but one would be lost
@@ -69,10 +69,10 @@ async def start(user: Foreign, below: str) -> Handle:
 
 
 async def renewed(user: Foreign, id_: str) -> None:
-    """There was more than one run (lists are a moment behind)."""
+    """There was more than one run."""
 
     async def several() -> bool:
-        return len([r async for r in user.client.list_workflows(f"WorkflowId = '{id_}'")]) > 1
+        return len(await run_chain(user.client, id_)) > 1
 
     await assert_eventually(several)
 

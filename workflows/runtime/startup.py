@@ -156,7 +156,7 @@ async def _look_up_everywhere(query: dict[str, Any], parsed: Request, own: dict[
             heartbeat_timeout=timedelta(seconds=10),
             retry_policy=RetryPolicy(
                 initial_interval=timedelta(milliseconds=100), backoff_coefficient=1.5,
-                maximum_interval=timedelta(seconds=2),
+                maximum_interval=timedelta(seconds=0.5),
             ),
         )  # fmt: skip
     except ActivityError as error:
