@@ -252,7 +252,7 @@ async def test_a_delegate_that_nobody_waits_for_is_asked_about_in_itself_when_th
         await holds(room, lambda found: len(found) == 1, "pending")
         await decide(room, "approve")
         assert (await ended(room))["output"] == [{"type": "state", "state": {"a": secret("a")}}]
-        await asyncio.wait_for(below(foreign, handle, "1:send").result(), 5)
+        await asyncio.wait_for(below(foreign, handle, "1:send").result(), 60)
     given = {run: {"a"} for run in ("1:send", "1:send/delegate", "1:send/delegate/plan")}
     assert await leaks(foreign.client, handle, given, spy) == {}
 

@@ -11,7 +11,7 @@ import pytest
 from tests.attacks.tree import Saved, delegating, own, state, tree
 from tests.workflow.agents import Agents
 from tests.workflow.foreign import Foreign, call, came_to, ended, failure, states, tool
-from tests.workflow.tools import ONCE, echo
+from tests.workflow.tools import QUICK, echo
 
 Json = Any
 COPY = call("echo", "†state.copy", value="†state.text")
@@ -110,7 +110,7 @@ async def test_one_instance_a_thousand_times_larger_than_the_rest(foreign: Forei
         found = {i: r["status"] for i, r in result["instances"].items()}
         assert {found[i] for i in ("a", "c", "d")} == {"completed"}, found
         child = foreign.client.get_workflow_handle(f"{handle.id}/d") if per_child == 1 else handle
-        alone = await asyncio.wait_for(child.query("context", {"path": "†state.copy", "instance": "d"}), 10)
+        alone = await asyncio.wait_for(child.query("context", {"path": "†state.copy", "instance": "d"}), 60)
     assert len(alone["value"]) == 1_000
     assert found["big"] == "completed", result["errors"]
 
@@ -118,10 +118,10 @@ async def test_one_instance_a_thousand_times_larger_than_the_rest(foreign: Forei
 async def test_one_whose_activity_never_answers_times_out_and_the_others_finish(foreign: Foreign) -> None:
     async def dawdle(call: dict[str, Json], tool: dict[str, Json], context: list[Json]) -> Json:
         if call["value"] == "slow":
-            await asyncio.sleep(5)
+            await asyncio.Event().wait()
         return call["value"]
 
-    patience = foreign.tool("dawdle", options={"timeout": "400ms", **ONCE})
+    patience = foreign.tool("dawdle", options={"timeout": "1500ms", **QUICK})
     context = [patience, *(own(i, text="slow" if i == "s" else "quick") for i in ("a", "s", "b"))]
     calls = [call("dawdle", "†state.x", value="†state.text"), call("dawdle", "†state.y", value="†state.x")]
     async with foreign.serving(dawdle, graceful_shutdown_timeout=timedelta(0)):

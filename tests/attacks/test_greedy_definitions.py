@@ -30,7 +30,7 @@ async def waiting(handle: Handle) -> list[dict[str, Json]]:
 
 
 async def decide(handle: Handle, decision: str, **more: Json) -> None:
-    await asyncio.wait_for(handle.execute_update("decide", {"decision": decision, **more}), 3)
+    await asyncio.wait_for(handle.execute_update("decide", {"decision": decision, **more}), 60)
 
 
 async def paid(foreign: Foreign, handle: Handle) -> int:
@@ -237,7 +237,7 @@ async def test_fire_and_forget_of_a_room_is_confirmed_too(foreign: Foreign, save
         assert wait["call"] == "1:pay"
         assert await paid(foreign, handle) == 0
         await decide(room, "approve")
-        await asyncio.wait_for(room.result(), 10)
+        await asyncio.wait_for(room.result(), 60)
         assert await paid(foreign, handle) == 1
 
 
@@ -312,7 +312,7 @@ async def settled(foreign: Foreign, handle: Handle) -> None:
     for run in (await tree(foreign.client, handle)).values():
         if run.type == "Background":
             try:
-                await asyncio.wait_for(foreign.client.get_workflow_handle(run.id).result(), 20)
+                await asyncio.wait_for(foreign.client.get_workflow_handle(run.id).result(), 60)
             except TimeoutError:
                 raise
             except Exception:  # noqa: BLE001, S112 - how it ends is its own

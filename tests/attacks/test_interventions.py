@@ -50,7 +50,7 @@ async def waits(handle: Handle, **wanted: Json) -> dict[str, Json]:
 
 
 async def decide(handle: Handle, decision: str, **more: Json) -> None:
-    await asyncio.wait_for(handle.execute_update("decide", {"decision": decision, **more}), 5)
+    await asyncio.wait_for(handle.execute_update("decide", {"decision": decision, **more}), 60)
 
 
 async def edit(handle: Handle, call_: str, with_: Json, **where: str) -> None:
@@ -362,7 +362,7 @@ async def test_calls_that_an_edit_adds_count_in_an_agent(foreign: Foreign, agent
         for id_ in ("1:pay", "2:echo", "3:echo"):
             await waits(handle, call=id_, version=2)
             await decide(handle, "approve", call=id_)
-        found = await asyncio.wait_for(asyncio.gather(handle.result(), return_exceptions=True), 10)
+        found = await asyncio.wait_for(asyncio.gather(handle.result(), return_exceptions=True), 60)
     assert isinstance(found[0], BaseException), found[0]["calls"]
 
 

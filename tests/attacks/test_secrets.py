@@ -124,7 +124,7 @@ async def test_fire_and_forget_has_what_it_was_given_and_nothing_beside_it(
         handle = await foreign.start(request(room, None, foreign, agents, saved))
         assert states(await ended(handle))["4:send"] == "detached"
         for n, (_, within) in enumerate(SCOPES.values(), start=4):
-            await asyncio.wait_for(foreign.client.get_workflow_handle(f"{handle.id}/{n}:send").result(), 20)
+            await asyncio.wait_for(foreign.client.get_workflow_handle(f"{handle.id}/{n}:send").result(), 60)
             inside[f"{n}:send"] = what = {"param", *within}
             if room == "no room":
                 what.add("why")  # an Activity gets the Call as it is

@@ -9,11 +9,13 @@ import sys
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from temporalio.client import Client
+from temporalio.service import RPCError
 from typer.testing import CliRunner, Result
 
 import examples
@@ -90,6 +92,19 @@ def acts(worker: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
             return thread.submit(CliRunner().invoke, app, list(arguments), catch_exceptions=False).result()
 
     return call
+
+
+@pytest.fixture
+async def no_other_runs(client: Client) -> None:
+    """No run of an earlier test is open: a look at all runs asks each of them, and waits for those without a worker."""
+
+    async def are_over() -> bool:
+        async for run in client.list_workflows("ExecutionStatus = 'Running'"):
+            with suppress(RPCError):  # the list is a moment behind
+                await client.get_workflow_handle(run.id, run_id=run.run_id).terminate("of an earlier test")
+        return (await client.count_workflows("ExecutionStatus = 'Running'")).count == 0
+
+    await assert_eventually(are_over, why="no run is open")
 
 
 @pytest.fixture

@@ -56,6 +56,7 @@ async def start_waiting(acts: Acts, client: Client, request_file: str, count: in
 # -- approve and reject -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("no_other_runs")
 async def test_a_pending_plan_is_listed_shown_and_approved(acts: Acts, client: Client, tmp_path: Path) -> None:
     name = await start_waiting(acts, client, write_request(tmp_path, FIRST))
     await wait_for_listing(client, name, "ActsWaiting = 1")
@@ -162,6 +163,7 @@ async def test_a_run_that_has_ended_accepts_no_decision(acts: Acts, client: Clie
     assert f'the run "{name}" has ended' in done.stderr
 
 
+@pytest.mark.usefixtures("no_other_runs")
 async def test_a_decision_without_a_worker_is_an_error_with_a_hint(
     acts: Acts, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -364,6 +366,7 @@ async def test_an_agent_plans_again_with_the_reason_of_a_rejection(
     assert "ada approved the plan (version " in shown
 
 
+@pytest.mark.usefixtures("no_other_runs")
 async def test_the_calls_of_an_agents_plan_are_decided_by_the_agents_id(
     acts: Acts, worker: dict[str, str], client: Client, tmp_path: Path
 ) -> None:

@@ -20,6 +20,7 @@ def findings(stdout: str) -> dict[str, Json]:
     return {f["check"]: f for f in json.loads(stdout)["findings"]}
 
 
+@pytest.mark.usefixtures("no_other_runs")
 def test_all_is_well_where_a_worker_serves_the_queue(acts: Acts) -> None:
     done = acts("doctor", "--json")
     found = findings(done.stdout)

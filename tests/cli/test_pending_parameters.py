@@ -45,6 +45,7 @@ async def start_waiting(acts: Acts, client: Client, request_file: str, count: in
     return name
 
 
+@pytest.mark.usefixtures("no_other_runs")
 async def test_a_moderator_sees_each_comment_before_it_is_removed(acts: Acts, client: Client) -> None:
     name = await start_waiting(acts, client, MODERATION, 2)
     shown = acts("show", name).stdout
@@ -65,6 +66,7 @@ async def test_a_moderator_sees_each_comment_before_it_is_removed(acts: Acts, cl
     await client.get_workflow_handle(name).terminate()
 
 
+@pytest.mark.usefixtures("no_other_runs")
 async def test_the_scopes_of_a_pending_call_are_shown(acts: Acts, client: Client, tmp_path: Path) -> None:
     call = {"_tool": "english", "language": "en", "_scopes": ["state.who", "input"], "_outputPath": "†state.a"}
     name = await start_waiting(acts, client, write_request(tmp_path, call, approve={"scopes": True}), 1)
@@ -119,6 +121,7 @@ def test_unknown_parameters_are_noted_and_an_edit_is_offered_only_if_it_is_accep
     assert approval_lines("run", [PendingApproval("run", "plan", 1, "")])[1].startswith("    acts approve")
 
 
+@pytest.mark.usefixtures("no_other_runs")
 async def test_what_waits_is_filtered_by_tool_age_and_number(acts: Acts, client: Client, tmp_path: Path) -> None:
     call = {"_tool": "english", "language": "en", "_outputPath": "†state.a"}
     file = write_request(tmp_path, call, {**call, "_outputPath": "†state.b"}, approve={"calls": True})
@@ -130,7 +133,6 @@ async def test_what_waits_is_filtered_by_tool_age_and_number(acts: Acts, client:
         return [(w["run"], w.get("call")) for w in listed if w["run"] in (name, plan)]
 
     every = [(name, "1:english"), (name, "2:english"), (plan, None)]
-    # Each look at all runs also asks those that other tests left without a worker, and waits for them
     assert waits("--tool", "english", "--older", "0.01s") == every
     assert waits(name, "--tool", "french") == waits(plan, "--older", "1h") == []
     assert waits(name, "--limit", "1") == every[:1]

@@ -19,7 +19,10 @@ from temporalio.exceptions import ApplicationError
 from tests.workflow.foreign import (
     Foreign,
     Function,
+    Handle,
     call,
+    ended,
+    events,
     result_of_failed,
     states,
     tool,
@@ -33,18 +36,18 @@ GOOD = call("echo", "†state.good", value=1)
 
 async def ends(foreign: Foreign, bad: Function, **options: Json) -> tuple[dict[str, Json], list[int]]:
     """The error a Call of this Activity ends with, and its attempts. It is taken by an error path, then by nobody."""
-    attempts: list[int] = []
 
     @activity.defn(name="bad")
-    async def counted(call: Json, tool: Json, context: Json) -> Json:
-        attempts.append(activity.info().attempt)
+    async def served(call: Json, tool: Json, context: Json) -> Json:
         return await bad(call, tool, context)
 
     options = {"retry": {"maxAttempts": 2, "initialInterval": "1ms"}, **options}
     tools = [foreign.tool("bad", options=options)]
-    async with foreign.serving(counted, echo, refuse):
-        caught = await foreign.run(GOOD, call("bad", "†state.x", _errorPath="†data.problem"), context=tools)
-        first = list(attempts)
+    async with foreign.serving(served, echo, refuse):
+        run = await foreign.start(
+            foreign.request(GOOD, call("bad", "†state.x", _errorPath="†data.problem"), context=tools)
+        )
+        caught = await ended(run)
         handle = await foreign.start(foreign.request(GOOD, call("bad", "†state.x"), context=tools))
         uncaught = await result_of_failed(handle)
     assert caught["state"] == uncaught["state"] == {"good": 1}
@@ -53,7 +56,17 @@ async def ends(foreign: Foreign, bad: Function, **options: Json) -> tuple[dict[s
     error = caught["calls"][1]["error"]
     assert caught["context"][1]["data"] == {"problem": error}
     assert uncaught["errors"] == [{"call": "2:bad", **error}]
-    return error, first
+    return error, await attempts_of(run, "bad")
+
+
+async def attempts_of(handle: Handle, activity_type: str) -> list[int]:
+    """1, 2, … as the server counts them: a worker may begin with one after its time."""
+    history = await events(handle)
+    ids = {
+        e.event_id for e in history if e.activity_task_scheduled_event_attributes.activity_type.name == activity_type
+    }
+    started = [e.activity_task_started_event_attributes for e in history]
+    return list(range(1, 1 + max(s.attempt for s in started if s.scheduled_event_id in ids)))
 
 
 def nested(levels: int) -> Json:

@@ -251,7 +251,7 @@ async def test_a_detached_delegate_is_a_run_of_its_own(foreign: Foreign, saved: 
         assert states(await ended(handle)) == {"1:inc": "detached"}
         child = foreign.client.get_workflow_handle(f"{handle.id}/1:inc")
         assert (await child.describe()).workflow_type == "Background"
-        await asyncio.wait_for(child.result(), 10)
+        await asyncio.wait_for(child.result(), 60)
         delegate = foreign.client.get_workflow_handle(f"{handle.id}/1:inc/delegate")
         assert (await delegate.result())["output"] == 2
 
@@ -381,10 +381,10 @@ async def test_cancelling_reaches_down_the_tree(foreign: Foreign, saved: Saved) 
     ]})  # fmt: skip
     async with foreign.serving(heart.activity()):
         handle = await foreign.start(foreign.request(call("top", "†state.x"), context=[delegating("top", outer)]))
-        await asyncio.wait_for(heart.beating.wait(), 10)
+        await asyncio.wait_for(heart.beating.wait(), 60)
         await handle.cancel()
         with pytest.raises(WorkflowFailureError):
             await ended(handle)
-        await asyncio.wait_for(heart.stopped.wait(), 10)
+        await asyncio.wait_for(heart.stopped.wait(), 60)
     found = await foreign.client.get_workflow_handle(f"{handle.id}/1:top/plan/1:deep").describe()
     assert found.status == WorkflowExecutionStatus.CANCELED

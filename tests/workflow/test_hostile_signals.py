@@ -167,7 +167,7 @@ async def waiting(foreign: Foreign, definitions: Path) -> AsyncIterator[dict[str
             await waits_at(root, count)
         yield handles
         gate.opened.set()
-        await asyncio.wait_for(handles["Background"].result(), 10)
+        await asyncio.wait_for(handles["Background"].result(), 60)
 
 
 async def waits_at(root: Handle, count: int) -> list[Json]:
@@ -179,7 +179,9 @@ async def waits_at(root: Handle, count: int) -> list[Json]:
 
 
 async def lost_tasks(handle: Handle) -> list[Json]:
-    return [*(await of_type(handle, "WORKFLOW_TASK_FAILED")), *(await of_type(handle, "WORKFLOW_TASK_TIMED_OUT"))]
+    """Those that failed, or were too late even when they were repeated: once, any task may be on a busy machine."""
+    repeated = [e for e in await of_type(handle, "WORKFLOW_TASK_SCHEDULED") if e.attempt > 2]
+    return [*(await of_type(handle, "WORKFLOW_TASK_FAILED")), *repeated]
 
 
 async def test_whatever_is_signalled_every_run_goes_on(waiting: dict[str, Handle]) -> None:
@@ -254,7 +256,7 @@ async def test_an_update_that_is_too_large_is_refused_at_once_and_the_run_goes_o
         handle = await foreign.start(foreign.request(call("echo", "†state.a", value=1), approve={"calls": True}))
         await phase(handle, "awaiting")
         with pytest.raises((WorkflowUpdateFailedError, RPCError)):
-            await asyncio.wait_for(handle.execute_update("decide", {"decision": "approve", "x": "x" * bytes_}), 10)
+            await asyncio.wait_for(handle.execute_update("decide", {"decision": "approve", "x": "x" * bytes_}), 60)
         await handle.execute_update("decide", {"decision": "approve"})
         assert (await ended(handle))["state"] == {"a": 1}
 
@@ -267,7 +269,7 @@ async def test_no_update_harms_a_run(waiting: dict[str, Handle]) -> None:
         for arguments in rows:
             update = handle.execute_update("decide", args=[aimed(a, handle.id) for a in arguments])
             with pytest.raises((WorkflowUpdateFailedError, RPCError)):
-                await asyncio.wait_for(update, 10)
+                await asyncio.wait_for(update, 60)
         assert not await lost_tasks(handle), kind
     for root in ("Plan", "batch", "root", "its root"):
         await waiting[root].cancel()

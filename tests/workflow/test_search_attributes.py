@@ -98,7 +98,7 @@ async def test_a_namespace_without_the_attributes_runs_the_same_plans(
     async with engine_on(own, "bare", tmp_path) as queue:
         foreign = Foreign(bare, queue, "bare-tools")
         async with foreign.serving(echo):
-            handle = await assert_eventually(starts, within=timedelta(seconds=30))
+            handle = await assert_eventually(starts)
             assert handle is not None
             assert (await ended(handle))["state"] == {"a": 1}
     assert await attributes(handle) == {}

@@ -167,14 +167,14 @@ async def test_cancellation_reaches_what_runs_and_the_run_ends_canceled(foreign:
                 call("echo", "†state.before", value=1),
                 call("beat", "†state.a", _errorPath="†state.problem"),
                 call("echo", "†state.b", value="†state.a || †state.problem"),
-                context=[foreign.tool("beat", options={"heartbeat": "1s", "timeout": "1h"})],
+                context=[foreign.tool("beat", options={"heartbeat": "5s", "timeout": "1h"})],
             )
         )
-        await asyncio.wait_for(heart.beating.wait(), 10)
+        await asyncio.wait_for(heart.beating.wait(), 60)
         await state_of(handle, "1:echo", "completed")
         await handle.cancel()
         await cancelled(handle)
-        await asyncio.wait_for(heart.stopped.wait(), 10)
+        await asyncio.wait_for(heart.stopped.wait(), 60)
     found = await status(handle)
     assert found["phase"] == "cancelled"
     assert list(states(found).values()) == ["completed", "cancelled", "cancelled"]

@@ -55,17 +55,17 @@ async def test_a_queue_without_a_worker_is_shown_at_once_and_heals_when_one_come
 
 
 async def test_a_backlog_fails_no_call_however_short_its_timeout(foreign: Foreign) -> None:
-    """Twenty Calls behind one slot: the last waits twice as long as an attempt may take."""
+    """Calls behind one slot, which another keeps for longer than an attempt of theirs may take."""
 
-    async def slow(call: Json, tool: Json, context: Json) -> int:
-        await asyncio.sleep(0.05)
-        return int(call["value"])
+    async def keep_slot(call: Json, tool: Json, context: Json) -> None:
+        await asyncio.sleep(2.5)
 
-    slow_tool = foreign.tool("slow", options={"timeout": "500ms", "retry": {"maxAttempts": 1}})
-    calls = [call("slow", f"†state.n{n}", value=n) for n in range(20)]
-    async with foreign.serving(slow, max_concurrent_activities=1):
-        result = await foreign.run(*calls, context=[slow_tool])
-    assert result["state"] == {f"n{n}": n for n in range(20)}
+    once = {"retry": {"maxAttempts": 1}}
+    tools = [foreign.tool("keep_slot", options=once), foreign.tool("echo", options={"timeout": "2s", **once})]
+    calls = [call("echo", f"†state.n{n}", value=n) for n in range(5)]
+    async with foreign.serving(keep_slot, echo, max_concurrent_activities=1):
+        result = await foreign.run(call("keep_slot", "†data.x"), *calls, context=tools)
+    assert result["state"] == {f"n{n}": n for n in range(5)}
 
 
 async def test_only_the_run_that_looked_up_the_tools_asks_about_their_queues(foreign: Foreign) -> None:
