@@ -112,9 +112,14 @@ async def test_a_waiting_plan_is_moved_to_a_version_and_ends_there(
         await newer.enter_async_context(workers.serving(NEW, deployment=build(queue, "2")))
         await make_current(server, build(queue, "2"))
         await older.aclose()
+        query = f"RootWorkflowId = '{waiting.id}' AND ExecutionStatus = 'Running'"
+
+        async def is_listed() -> bool:
+            return (await user.client.count_workflows(query)).count == 1
+
+        await assert_eventually(is_listed, why="the run is found")
         await temporal(
-            server, "workflow", "update-options", "--yes", "--reason", "1 is retired",
-            "--query", f"RootWorkflowId = '{waiting.id}' AND ExecutionStatus = 'Running'",
+            server, "workflow", "update-options", "--yes", "--reason", "1 is retired", "--query", query,
             "--versioning-override-behavior", "one_time",
             "--versioning-override-deployment-name", queue, "--versioning-override-build-id", "2",
         )  # fmt: skip

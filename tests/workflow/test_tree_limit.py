@@ -12,22 +12,26 @@ from typing import Any
 import pytest
 
 from acts.language.wire import PERMIT_GRANT, PERMIT_REQUEST, PERMIT_RETURN
-from tests.workflow.foreign import Foreign, Handle, call, ended, of_type, tool
+from tests.workflow.foreign import RESULT_SECONDS, Foreign, Handle, call, ended, of_type, tool
 
 Json = Any
 
 
 class Counter:
-    """An Activity that knows how many of it run, and how many ran at most."""
+    """An Activity that knows how many of it run, and how many ran at most; the first ones wait until so many do."""
 
-    def __init__(self) -> None:
+    def __init__(self, together: int = 1) -> None:
         self.now = self.most = self.total = 0
+        self._together, self._have_met = together, asyncio.Event()
 
     def activity(self) -> Callable[..., Awaitable[int]]:
         async def count(call: Json, tool: Json, context: Json) -> int:
             self.now += 1
             self.total += 1
             self.most = max(self.most, self.now)
+            if self.most >= self._together:
+                self._have_met.set()
+            await asyncio.wait_for(self._have_met.wait(), RESULT_SECONDS)
             await asyncio.sleep(0.01)
             self.now -= 1
             return 1
@@ -52,7 +56,7 @@ async def permit_signals(handle: Handle) -> int:
 async def test_children_of_a_batch_and_their_delegates_share_one_limit(
     foreign: Foreign, delegates_folder: Path, per_child: int
 ) -> None:
-    counter = Counter()
+    counter = Counter(together=2)
     name = save(delegates_folder, foreign, *[call("count", f"†state.n{n}", value=n) for n in range(4)])
     plan = [
         call("count", "†state.a", value=1), call("count", "†state.b", value=2), call("help", "†state.c"),
