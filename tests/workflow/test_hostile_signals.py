@@ -277,7 +277,7 @@ async def test_no_update_harms_a_run(waiting: dict[str, Handle]) -> None:
 
 # -- floods --------------------------------------------------------------------------
 
-LIMIT = 150  # signals that the server of this test lets one run receive; by default 10,000
+LIMIT = 60  # signals that the server of this test lets one run receive; by default 10,000
 
 
 async def test_a_run_that_waits_goes_on_in_a_new_one_when_the_server_takes_no_more_signals() -> None:

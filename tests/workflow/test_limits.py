@@ -201,20 +201,20 @@ async def test_a_local_failure_with_large_details_reaches_its_error_path(foreign
 @pytest.mark.slow
 async def test_ten_thousand_calls(foreign: Foreign) -> None:
     """A fan-out wider than ``maxParallel``, thoughts that came with their answers, readers of both, and a join."""
-    plan = [call("echo", f"†state.n{i}", value=i) for i in range(600)]
-    plan += [call("think", f"†data.t{i}", _output=i) for i in range(9_300)]
-    plan += [call("echo", f"†state.m{i}", value=[f"†state.n{i * 6}", f"†data.t{i}"]) for i in range(99)]
+    plan = [call("echo", f"†state.n{i}", value=i) for i in range(200)]
+    plan += [call("think", f"†data.t{i}", _output=i) for i in range(9_700)]
+    plan += [call("echo", f"†state.m{i}", value=[f"†state.n{i * 2}", f"†data.t{i}"]) for i in range(99)]
     plan += [call("length", "†user.sum", value="†input.word", _scopes=["†state.m98"])]
     context = [tool("think", activity=""), {"type": "input", "word": "word"}]
-    async with foreign.serving(echo, length, max_concurrent_activities=500):
-        request = foreign.request(*plan, context=context, maxParallel=500, model="scripted:none")
+    async with foreign.serving(echo, length, max_concurrent_activities=100):
+        request = foreign.request(*plan, context=context, maxParallel=100, model="scripted:none")
         handle = await foreign.start(request)
         result = await ended(handle, within=NOBODY_NEEDS_SO_LONG)
     assert result["status"] == "completed"
-    assert result["state"]["n599"] == 599
-    assert result["state"]["m98"] == [588, 98]
-    seen = {"type": "state", "state": {"m98": [588, 98]}}
+    assert result["state"]["n199"] == 199
+    assert result["state"]["m98"] == [196, 98]
+    seen = {"type": "state", "state": {"m98": [196, 98]}}
     sum_ = {"path": "†user.sum", "value": 4 + len(json.dumps(seen))}
     assert await handle.query("context", {"path": "†user.sum"}) == sum_
-    assert await handle.query("context", {"path": "†data.t9299"}) == {"path": "†data.t9299", "value": 9299}
+    assert await handle.query("context", {"path": "†data.t9699"}) == {"path": "†data.t9699", "value": 9699}
     assert list(states(await status(handle)).values()) == ["completed"] * 10_000

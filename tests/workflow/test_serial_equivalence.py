@@ -22,7 +22,7 @@ from tests.workflow.foreign import Foreign, Handle, states
 from tests.workflow.scripted import Script, Stage
 
 Json = Any
-PLANS = int(os.environ.get("ACTS_PLANS", "100"))
+PLANS = int(os.environ.get("ACTS_PLANS", "50"))
 SEED = int(os.environ.get("ACTS_SEED", "1"))
 AT_ONCE = 25
 LONGEST_SECONDS = 0.02
