@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 # Three test processes, each with a server of its own: a test waits for more than half of its time. Files are run in
-# the order of tests/conftest.py, the longest first.
+# the order of tests/file_order.py.
 PYTEST_ARGS ?= -n 3 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help

@@ -12,6 +12,7 @@ from temporalio.client import Client
 from temporalio.contrib.pydantic import pydantic_data_converter
 
 from cli.dev.temporal_server import DevServer, dev_server
+from tests.file_order import order_files
 
 # The same examples each time, on a machine that is as busy as it may be: no test fails by chance.
 # `--hypothesis-profile=search` looks for others
@@ -22,13 +23,10 @@ settings.load_profile("suite")
 # Test files of several folders import it; its asserts speak as those of a test file do
 pytest.register_assert_rewrite("tests.property.drive")
 
-# The longest files first: a file is run by one process, and one that begins late leaves the others idle at the end
-_FIRST = ("crash", "workflow", "attacks", "cli", "mcp", "examples", "browser", "replay", "models", "delegates")
-
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    order = {folder: place for place, folder in enumerate(_FIRST)}
-    items.sort(key=lambda item: order.get(item.path.parent.name, len(order)))
+    order = {file: place for place, file in enumerate(order_files({item.path for item in items}))}
+    items.sort(key=lambda item: order[item.path])
 
 
 @pytest.fixture(scope="session")

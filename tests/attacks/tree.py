@@ -181,9 +181,9 @@ async def _run(client: Client, id_: str, parent: str | None, *, asked: bool) -> 
 
 
 async def _queried(handle: Handle, name: str) -> str:
-    for _ in range(5):
+    for _ in range(60):
         try:
-            return str(await handle.query(name, rpc_timeout=timedelta(seconds=2)))
+            return str(await handle.query(name, rpc_timeout=timedelta(seconds=1)))
         except WorkflowQueryFailedError as error:  # a run that never began answers so, and that is searched too
             return str(error)
         except RPCError as error:  # a worker that forgets a run that has just ended drops the query, too

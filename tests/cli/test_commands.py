@@ -15,7 +15,7 @@ from cli.commands.run import new_id
 from cli.main import app
 from cli.text.inputs import add_inputs
 from cli.text.preflight import EXAMPLES
-from tests.cli.conftest import ROOT, clean_environment, run_acts
+from tests.cli.conftest import COMMAND_SECONDS, ROOT, clean_environment, run_acts
 
 WEATHER = str(EXAMPLES / "weather" / "plan.yaml")
 PAYMENT = str(EXAMPLES / "payment" / "plan.yaml")
@@ -65,7 +65,7 @@ def imported_by(*arguments: str) -> set[str]:
     """The top-level modules that a command imports."""
     done = subprocess.run(
         [sys.executable, "-c", IMPORTED, *arguments],
-        cwd=ROOT, env=clean_environment(), capture_output=True, text=True, timeout=60, check=True,
+        cwd=ROOT, env=clean_environment(), capture_output=True, text=True, timeout=COMMAND_SECONDS, check=True,
     )  # fmt: skip
     return set(done.stdout.splitlines()[-1].split())
 

@@ -117,7 +117,7 @@ async def test_each_call_is_decided_by_its_id(acts: Acts, client: Client, tmp_pa
 
 
 async def test_watch_prints_what_waits_and_how_to_decide_it(acts: Acts, tmp_path: Path) -> None:
-    request_file = write_request(tmp_path, FIRST, approve={"timeout": "2s", "onTimeout": "approve"})
+    request_file = write_request(tmp_path, FIRST, approve={"timeout": "4s", "onTimeout": "approve"})
     done = acts("run", request_file, "--watch", "--id", name := new_name())
     assert done.exit_code == 0
     assert f"the plan of {name} (version 1) waits for a decision since" in done.stderr

@@ -94,7 +94,7 @@ async def test_the_parameters_shown_are_those_of_the_call_and_not_current_values
 
 async def test_watch_shows_the_parameters_too(acts: Acts, tmp_path: Path) -> None:
     call = {"_tool": "english", "language": "en", "note": FORGED, "_outputPath": "†state.a"}
-    request_file = write_request(tmp_path, call, approve={"calls": True, "timeout": "2s", "onTimeout": "approve"})
+    request_file = write_request(tmp_path, call, approve={"calls": True, "timeout": "4s", "onTimeout": "approve"})
     done = acts("run", request_file, "--watch")
     assert done.exit_code == 0
     assert "would be called with" in done.stderr

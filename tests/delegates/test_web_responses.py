@@ -25,7 +25,7 @@ from tests.delegates.support import (
 )
 
 # Long enough for a busy machine to answer; a hanging reply hangs forever
-SOON_SECONDS = 0.3
+SOON_SECONDS = 1.0
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ async def test_bytes_after_the_end_of_the_body_are_ignored(web: Site) -> None:
 )
 async def test_a_response_without_an_end_fails_at_the_deadline(web: Site, reply: Reply) -> None:
     web.reply_with(reply)
-    with raises_load_error("DelegateUnavailable", "did not send the delegate within 0.3 s"):
+    with raises_load_error("DelegateUnavailable", "did not send the delegate within 1 s"):
         await for_site(web, deadline_seconds=SOON_SECONDS).load({"delegate": web.url()})
     await web.client_closed.wait()
 
@@ -171,10 +171,10 @@ async def test_the_deadline_covers_name_lookups_and_all_redirects(web: Site) -> 
     async def silent(host: str, port: int) -> Sequence[str]:
         return await asyncio.get_running_loop().create_future()
 
-    with raises_load_error("DelegateUnavailable", "within 0.3 s"):
+    with raises_load_error("DelegateUnavailable", "within 1 s"):
         await for_site(web, resolve=silent, deadline_seconds=SOON_SECONDS).load({"delegate": web.url()})
     web.reply_with(redirect("/next"), Hanging(b""))
-    with raises_load_error("DelegateUnavailable", "within 0.3 s"):
+    with raises_load_error("DelegateUnavailable", "within 1 s"):
         await for_site(web, deadline_seconds=SOON_SECONDS).load({"delegate": web.url()})
 
 

