@@ -408,21 +408,29 @@ async def test_no_server_is_not_healthy() -> None:
 # scripts/
 
 
-def test_namespace_script_sets_the_retention_each_time_it_runs(server: DevServer) -> None:
+async def test_namespace_script_sets_the_retention_each_time_it_runs(server: DevServer) -> None:
     for retention in ("72h", "720h"):
         done = run(
             "sh", DEPLOY / "scripts" / "namespace.sh",
             TEMPORAL_ADDRESS=server.address, TEMPORAL_NAMESPACE="deploy-test", RETENTION=retention,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
-        described = run(
-            find_program(), "operator", "namespace", "describe", "-n", "deploy-test", "--address", server.address
-        )
-        assert re.search(rf"RetentionTtl\s+{retention}", described.stdout)
-    listed = run(
-        find_program(), "operator", "search-attribute", "list", "-n", "deploy-test", "--address", server.address
-    ).stdout
-    assert {name for name in TYPES if re.search(rf"\b{name}\s+{TYPES[name]}\b", listed)} == set(TYPES)
+
+        async def is_set(retention: str = retention) -> bool:
+            return bool(re.search(rf"RetentionTtl\s+{retention}", operator(server, "namespace", "describe")))
+
+        await assert_eventually(is_set, why="the server shows the retention")
+
+    async def has_attributes() -> bool:
+        listed = operator(server, "search-attribute", "list")
+        return {name for name in TYPES if re.search(rf"\b{name}\s+{TYPES[name]}\b", listed)} == set(TYPES)
+
+    await assert_eventually(has_attributes, why="the server shows the search attributes")
+
+
+def operator(server: DevServer, *command: str) -> str:
+    """What a command of Temporal's program prints about the namespace of the test."""
+    return run(find_program(), "operator", *command, "-n", "deploy-test", "--address", server.address).stdout
 
 
 @pytest.fixture
