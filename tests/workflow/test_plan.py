@@ -19,6 +19,7 @@ from tests.workflow.foreign import (
     ended,
     events,
     of_type,
+    state_of,
     states,
     status,
     tool,
@@ -227,7 +228,7 @@ async def test_a_tool_of_another_language_may_return_nothing_at_all(foreign: For
     handle = await foreign.start(foreign.request(call("nothing", "†state.a")))
     service, own = foreign.client.workflow_service, foreign.client.namespace
     poll = PollActivityTaskQueueRequest(namespace=own, task_queue=TaskQueue(name=foreign.queue), identity="by hand")
-    task = await service.poll_activity_task_queue(poll, timeout=timedelta(seconds=20))
+    task = await service.poll_activity_task_queue(poll, timeout=timedelta(seconds=60))
     done = RespondActivityTaskCompletedRequest(task_token=task.task_token, namespace=own)
     await service.respond_activity_task_completed(done)
     assert (await ended(handle))["state"] == {"a": None}
@@ -271,6 +272,6 @@ async def test_nothing_waits_for_a_whole_wave(foreign: Foreign) -> None:
             return states(await status(handle))["4:echo"] == "completed"
 
         await assert_eventually(chain_is_done)
-        assert states(await status(handle))["1:wait"] == "running"
+        await state_of(handle, "1:wait", "running")
         slow.opened.set()
         assert (await ended(handle))["status"] == "completed"

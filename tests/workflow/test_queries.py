@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from temporalio.client import WorkflowFailureError
 
+from tests.support import assert_eventually
 from tests.workflow.foreign import (
     Foreign,
     call,
@@ -37,7 +38,7 @@ async def test_queries_tell_of_a_run_while_it_goes_on_and_afterwards(foreign: Fo
         request = foreign.request(*planned, context=[given])
         handle = await foreign.start(request)
         await gate.reached()
-        assert await status(handle) == {
+        expected = {
             "phase": "running",
             "calls": [
                 {"id": "1:echo", "tool": "echo", "state": "completed", "outputPath": "†state.a"},
@@ -46,6 +47,13 @@ async def test_queries_tell_of_a_run_while_it_goes_on_and_afterwards(foreign: Fo
             ],
             "usage": {"requests": 0, "inputTokens": 0, "outputTokens": 0, "cost": 0},
         }
+
+        async def is_told() -> bool:  # a moment after the Activity has begun
+            told = await status(handle)
+            assert told == expected
+            return True
+
+        await assert_eventually(is_told)
         assert await handle.query("plan") == planned
         messages = await handle.query("context")
         assert messages[: len(request["context"])] == request["context"]
