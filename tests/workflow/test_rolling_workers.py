@@ -258,7 +258,7 @@ async def dropped_tasks(handle: Handle) -> list[int]:
 async def test_a_worker_that_stops_drops_hardly_a_task_of_the_runs_in_its_cache(
     server: DevServer, user: Foreign
 ) -> None:
-    """The SDK alone drops about one at each of these four stops; one in all may come too late to be caught."""
+    """The SDK alone drops about one at each of these four stops; of a busy worker, two may come too late."""
     request = user.request(call("pay", "†state.a", x=1), context=[inline("pay")], approve={"calls": True})
     runs = [await user.start(request, task_timeout=timedelta(seconds=5)) for _ in range(6)]
 
@@ -277,7 +277,7 @@ async def test_a_worker_that_stops_drops_hardly_a_task_of_the_runs_in_its_cache(
         await asyncio.gather(*signals, return_exceptions=True)
     async with engine_on(server, user.engine):
         await asyncio.gather(*(phase(handle, "awaiting") for handle in runs))
-    assert sum([len(await dropped_tasks(handle)) for handle in runs]) <= 1
+    assert sum([len(await dropped_tasks(handle)) for handle in runs]) <= 2
     for handle in runs:
         await handle.terminate("seen enough")
 
