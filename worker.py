@@ -49,6 +49,7 @@ from worker_runtime.deployment import deployment_config
 from worker_runtime.draining_worker import DrainingWorker
 from worker_runtime.log_guard import LogGuard
 from worker_runtime.memory_watch import MemoryWatch
+from worker_runtime.payload_visits import leave_out_visits
 from worker_runtime.process_watch import limit_stop
 from worker_runtime.replays import replay
 from worker_runtime.sdk_internals import find_eviction, lift_deadlock_timeout, replace_activity_converter
@@ -162,6 +163,7 @@ def build(
     )
     # In place of the SDK's detector: it fails each task of two seconds, and the server begins it again, for ever
     lift_deadlock_timeout(worker)
+    leave_out_visits()
     replace_activity_converter(worker, activity_converter)
     watches.memory.evict = find_eviction(worker)
     return worker
