@@ -67,6 +67,7 @@ from workflows.instance import InstanceWorkflow
 from workflows.plan import PlanWorkflow
 from workflows.runtime.failure_converter import LenientFailureConverter
 from workflows.runtime.interceptors import SanitizingInterceptor
+from workflows.runtime.local_arguments import LocalArgumentsInterceptor
 from workflows.runtime.replayed_facts import facts_of
 from workflows.runtime.run_observer import RunObserver
 from workflows.runtime.worker_notes import WORKER_NOTES, BlockedTool
@@ -134,6 +135,7 @@ def build(
         activities=[*own, *registry.activities, missing_activity],
         activity_executor=executor,
         interceptors=[
+            LocalArgumentsInterceptor(map(activity_name, own)),
             RunObserver(observation.tracing),
             observation.calls,
             SanitizingInterceptor(client),
