@@ -88,17 +88,17 @@ def test_arguments_that_do_not_fit_the_types_fail_the_activity() -> None:
 
 
 def test_each_attempt_has_arguments_of_its_own() -> None:
-    interceptor, kept = LocalArgumentsInterceptor([]), KeptArguments(VALUES)
-    interceptor.arguments["run", "1:tea"] = kept
+    interceptor, entry = LocalArgumentsInterceptor([]), KeptArguments(VALUES)
+    interceptor.arguments["run", "1:tea"] = entry
     first, second = (execute(interceptor, is_local=True) for _ in range(2))
     assert first == second == [{"item": "tea"}, {"type": "object"}, []]
     assert first[0] is not second[0]
 
 
 def test_without_the_run_that_started_it_a_local_activity_does_not_run() -> None:
-    interceptor, kept = LocalArgumentsInterceptor([]), KeptArguments(VALUES)
-    interceptor.arguments["run", "1:tea"] = kept
-    del kept
+    interceptor, entry = LocalArgumentsInterceptor([]), KeptArguments(VALUES)
+    interceptor.arguments["run", "1:tea"] = entry
+    del entry
     for function in (untyped, any_name):
         with pytest.raises(ApplicationError, match="left the cache"):
             execute(interceptor, function, ([],) if function is any_name else (), is_local=True)

@@ -82,12 +82,12 @@ class _Outbound(WorkflowOutboundInterceptor):
         id_, values = input.activity_id, [arg for arg in input.args if isinstance(arg, RawValue)]
         if id_ is None or not values or len(values) < len(input.args) or input.activity in self._own:
             return super().start_local_activity(input)
-        kept = KeptArguments(values)
+        entry = KeptArguments(values)
         self._run_id = self._run_id or workflow.info().run_id
-        self._arguments[self._run_id, id_] = kept
+        self._arguments[self._run_id, id_] = entry
         input.args = ()
         handle = super().start_local_activity(input)
-        handle.kept_arguments = kept  # type: ignore[attr-defined] # for as long as somebody waits
+        handle.kept_arguments = entry  # type: ignore[attr-defined] # for as long as somebody waits
         return handle
 
 
@@ -99,11 +99,11 @@ class _Inbound(ActivityInboundInterceptor):
     async def execute_activity(self, input: ExecuteActivityInput) -> Any:  # noqa: A002 - the SDK's name
         info = activity.info()
         if info.is_local and info.activity_type not in self._own and _has_no_arguments(input):
-            kept = self._arguments.get((info.workflow_run_id or "", info.activity_id))
-            if kept is None:
+            entry = self._arguments.get((info.workflow_run_id or "", info.activity_id))
+            if entry is None:
                 text = "the run that started this local activity has left the cache of its worker"
                 raise ApplicationError(text, category=ApplicationErrorCategory.BENIGN)
-            input.args = decode_arguments(input.fn, kept.values)
+            input.args = decode_arguments(input.fn, entry.values)
         return await super().execute_activity(input)
 
 
