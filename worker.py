@@ -49,6 +49,7 @@ from worker_runtime.deployment import deployment_config
 from worker_runtime.draining_worker import DrainingWorker
 from worker_runtime.log_guard import LogGuard
 from worker_runtime.memory_watch import MemoryWatch
+from worker_runtime.payload_visits import leave_out_visits
 from worker_runtime.process_watch import limit_stop
 from worker_runtime.replays import replay
 from worker_runtime.sdk_internals import find_eviction, lift_deadlock_timeout, replace_activity_converter
@@ -66,6 +67,7 @@ from workflows.instance import InstanceWorkflow
 from workflows.plan import PlanWorkflow
 from workflows.runtime.failure_converter import LenientFailureConverter
 from workflows.runtime.interceptors import SanitizingInterceptor
+from workflows.runtime.local_arguments import LocalArgumentsInterceptor
 from workflows.runtime.replayed_facts import facts_of
 from workflows.runtime.run_observer import RunObserver
 from workflows.runtime.worker_notes import WORKER_NOTES, BlockedTool
@@ -133,6 +135,7 @@ def build(
         activities=[*own, *registry.activities, missing_activity],
         activity_executor=executor,
         interceptors=[
+            LocalArgumentsInterceptor(map(activity_name, own)),
             RunObserver(observation.tracing),
             observation.calls,
             SanitizingInterceptor(client),
@@ -162,6 +165,7 @@ def build(
     )
     # In place of the SDK's detector: it fails each task of two seconds, and the server begins it again, for ever
     lift_deadlock_timeout(worker)
+    leave_out_visits()
     replace_activity_converter(worker, activity_converter)
     watches.memory.evict = find_eviction(worker)
     return worker

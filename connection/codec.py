@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from temporalio.api.common.v1 import Payload
 from temporalio.converter import PayloadCodec
@@ -131,7 +131,12 @@ class AesGcmCodec(PayloadCodec):
 
 
 class LockedCodec(PayloadCodec):
-    """A program without keys: writes plain payloads, and says what an encrypted one needs."""
+    """A program without keys: writes plain payloads, and says what an encrypted one needs.
+
+    ``refuses`` is in each payload that it does not read as it is (``worker_runtime/payload_visits.py``).
+    """
+
+    refuses: ClassVar[tuple[bytes, ...]] = (ENCODING,)
 
     async def encode(self, payloads: Sequence[Payload]) -> list[Payload]:
         """The payloads as they are."""

@@ -12,6 +12,7 @@ import json
 import math
 from codecs import BOM_UTF8
 from collections import Counter
+from collections.abc import Callable
 from typing import Any, Final, NoReturn
 
 from acts.language.errors import truncate
@@ -62,12 +63,12 @@ def write_json(value: Json) -> bytes:
         ValueError: it contains a number or a string that JSON does not have.
         TypeError: it contains something else that is not JSON.
     """
-    return _ENCODER.encode(value).encode()
+    return _write(value).encode()
 
 
 def json_size(value: Json) -> int:
     """Bytes of a value as ``write_json`` writes it; what is no JSON (UNKNOWN) counts as its name."""
-    return len(_ESTIMATOR.encode(value).encode())
+    return len(_write_estimate(value).encode())
 
 
 def _unique(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
@@ -93,6 +94,24 @@ DECODER: Final = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_
 _UNIQUE_KEYS: Final = json.JSONDecoder(
     parse_constant=_refuse_constant, parse_float=_read_float, object_pairs_hook=_unique
 )
-_COMPACT: Final[dict[str, Any]] = {"ensure_ascii": False, "separators": (",", ":")}
-_ENCODER: Final = json.JSONEncoder(allow_nan=False, **_COMPACT)
-_ESTIMATOR: Final = json.JSONEncoder(default=repr, **_COMPACT)
+
+
+def _make_writer(default: Callable[[Any], Any] | None = None, *, allow_nan: bool) -> Callable[[Json], str]:
+    """What ``json.JSONEncoder.encode`` does with these settings; it sets up its C code anew for each value.
+
+    No circles are looked for: no JSON text has any, and one would end as a RecursionError.
+    """
+    encoder = json.JSONEncoder(default=default, allow_nan=allow_nan, ensure_ascii=False, separators=(",", ":"))
+    make = getattr(json.encoder, "c_make_encoder", None)
+    if make is None:  # a Python without the C code
+        return encoder.encode
+    chunks = make(None, encoder.default, json.encoder.encode_basestring, None, ":", ",", False, False, allow_nan)
+
+    def write(value: Json) -> str:
+        return "".join(chunks(value, 0))
+
+    return write
+
+
+_write: Final = _make_writer(allow_nan=False)
+_write_estimate: Final = _make_writer(repr, allow_nan=True)

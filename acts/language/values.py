@@ -128,10 +128,17 @@ def is_equal(one: Json, other: Json) -> bool:
     return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
 
 
+# A subclass of these, or a marker, is found by what it is an instance of
+_TYPE_NAMES: Final[dict[type, str]] = {
+    type(None): "null", bool: "boolean", int: "number", float: "number", str: "string", list: "list", dict: "object",
+}  # fmt: skip
+
+
 def type_name(value: Json) -> str:
     """The JSON type of a value, for messages; "nothing" for ABSENT, "unknown" for UNKNOWN."""
-    if value is None:
-        return "null"
+    name = _TYPE_NAMES.get(type(value))
+    if name is not None:
+        return name
     if value is UNKNOWN_TEXT:
         return "string"
     if isinstance(value, bool):

@@ -237,21 +237,28 @@ class View:
     def _hidden_at(self, kind: str, names: Names, trail: Trail, rank: int) -> Point | None:
         """The point at which an object last replaced a list or scalar above ``names``, and hid its parts."""
         above = trail[: len(names)]
-        if not any(effects.ensures or effects.below for effects in above):
+        if not any(effects.ensures or effects.below for effects in above) or self._has_only_parts(kind, names):
             return None
         hidden: Point | None = None
         for effects, (latest, type_) in zip(above, self._levels(kind, names, trail, rank), strict=False):
             hidden = later(hidden, find_hiding_point(effects, latest, type_, rank))
         return hidden
 
+    def _has_only_parts(self, kind: str, names: Names) -> bool:
+        """True when all above ``names`` has been written in parts only, at any rank: there are objects, or nothing."""
+        if kind in self._base or (self._shared is not None and not self._shared._has_only_parts(kind, names)):  # noqa: SLF001 - a view like this one
+            return False
+        return not any(effects.sets or effects.grows for effects in self._trail(kind, names)[: len(names)])
+
     # -- conflicts -------------------------------------------------------------
 
     def find_conflict(self, path: Path, method: str, value: Json, rank: int) -> CallError | None:
         """Why ``method`` cannot be applied at ``path`` as of ``rank``, or None."""
-        for depth, type_ in enumerate(islice(self._types(path.kind, path.names, rank), len(path.names))):
-            if type_ == "list":
-                above = Path(path.kind, path.names[:depth])
-                return CallError(WRONG_KIND, f"{path} leads through {above}, which is a list")
+        if not self._has_only_parts(path.kind, path.names):
+            for depth, type_ in enumerate(islice(self._types(path.kind, path.names, rank), len(path.names))):
+                if type_ == "list":
+                    above = Path(path.kind, path.names[:depth])
+                    return CallError(WRONG_KIND, f"{path} leads through {above}, which is a list")
         if method == "set":
             return None
         old = self.type_at(path, rank)

@@ -20,6 +20,9 @@ from typing import Final
 
 _CALLS: Final = uuid.uuid5(uuid.NAMESPACE_URL, "urn:acts:call")
 _RUNS: Final = uuid.uuid5(uuid.NAMESPACE_URL, "urn:acts:run")
+_CALLS_HASH: Final = hashlib.sha1(_CALLS.bytes, usedforsecurity=False)
+# The digit that has the two bits of the variant
+_VARIANTS: Final = {digit: "89ab"[int(digit, 16) % 4] for digit in "0123456789abcdef"}
 # 128 bits: nobody guesses one
 _TOKEN_CHARACTERS: Final = 32
 
@@ -43,7 +46,16 @@ def call_identity(identity: str, instance: str | None, call: str) -> str:
     ``identity`` is that of the run whose plan has the Call, ``call`` the Call's id (``2:refund``).
     """
     escaped = (instance or "").replace("%", "%25").replace("/", "%2F")  # an instance may be named like a path
-    return str(uuid.uuid5(_CALLS, f"{identity}/{escaped}/{call}"))
+    return _write_uuid5(f"{identity}/{escaped}/{call}")
+
+
+def _write_uuid5(name: str) -> str:
+    """``str(uuid.uuid5(_CALLS, name))``, in a fifth of the time: each Call needs one."""
+    digest = _CALLS_HASH.copy()
+    digest.update(name.encode())
+    text = digest.hexdigest()
+    variant = _VARIANTS[text[16]]
+    return f"{text[:8]}-{text[8:12]}-5{text[13:16]}-{variant}{text[17:20]}-{text[20:32]}"
 
 
 def tree_token(identity: str, start: bytes) -> str:

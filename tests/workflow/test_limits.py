@@ -189,6 +189,14 @@ async def test_a_thousand_local_calls_take_a_few_tasks_and_no_ordinary_activity(
     assert len(await of_type(handle, "MARKER_RECORDED")) == 1_000 + 1, "and the question for search attributes"
 
 
+async def test_each_attempt_of_a_local_activity_has_its_arguments_in_the_next_task_too(foreign: Foreign) -> None:
+    retry = {"maxAttempts": 2, "initialInterval": "101ms"}  # a timer, which ends the workflow task
+    again = tool("again", activity="secondTime", options={"local": True, "retry": retry})
+    handle = await foreign.start(foreign.request(call("again", "†state.x", n=1), context=[again]))
+    assert (await ended(handle))["state"] == {"x": [1, "object", []]}
+    assert len(await of_type(handle, "TIMER_FIRED")) == 1
+
+
 async def test_a_local_failure_with_large_details_reaches_its_error_path(foreign: Foreign) -> None:
     plan = [call("loud", f"†data.x{i}", n=1_200_000, _errorPath=f"†state.e{i}") for i in range(2)]
     result = await ended(await foreign.start(foreign.request(*plan, context=[local("loud")])))
