@@ -40,7 +40,7 @@ from acts.machines.agent_run import AgentRun
 from acts.machines.approval_effects import AnswerUpdate
 from acts.machines.decision_answers import problem_of
 from acts.machines.events import DecisionReceived, Event, PauseRequested, Provided, RecordReceived, ResumeRequested
-from acts.machines.run_machine import add_note
+from acts.machines.run_notes import add_note
 from acts.simulation.billable_actions import CHILD_WORKFLOW, SIGNAL, UPDATE, WORKFLOW, ActionCount
 from acts.tree.child_ids import is_workflow_id
 from acts.tree.signal_records import DecisionAnswer, StreamedCalls

@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from acts.tree.wire_format import VersionedRecord
 
     Task = asyncio.Task[Any]
+    Handle = workflow.ChildWorkflowHandle[Any, Any]
 
 StartCommand = (
     StartActivity
@@ -316,8 +317,8 @@ class TasksInFlight:
         self._children.expect(type_, name)
         send()
 
-    def _child_started(self, key: str, workflow_id: str, is_of_before_reset: bool) -> None:  # noqa: FBT001
-        self._emit(ChildStarted(key, workflow_id, is_of_before_reset))
+    def _child_started(self, key: str, child: Handle, is_of_before_reset: bool) -> None:  # noqa: FBT001
+        self._emit(ChildStarted(key, child.id, is_of_before_reset, child.first_execution_run_id or ""))
 
     def _child_ended(self, key: str, options: Options, task: Task) -> Event:
         try:
