@@ -35,6 +35,8 @@ KILLS = 4
 RETRY = {"maxAttempts": 50, "initialInterval": "20ms", "backoff": 1}
 OPTIONS = {"timeout": "30s", "heartbeat": "400ms", "retry": RETRY}
 RENEW = ("--dynamic-config-value", "limit.historyCount.suggestContinueAsNew=60")
+# A workflow task that a worker took with it is missed after this, not after 15 s
+SOON = ("--dynamic-config-value", 'history.defaultWorkflowTaskTimeout="3s"')
 
 
 class Program:
@@ -74,7 +76,8 @@ class Program:
 class World:
     """A server on disk, a worker of the engine with the tools, and a foreign one with the same tools."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, settings: tuple[str, ...] = (*RENEW, *SOON)) -> None:
+        self._settings = settings  # of the server
         self.folder, self.effects = folder, folder / "effects.db"
         effects.connect(str(self.effects)).close()
         self.queue = f"crash-{uuid.uuid4().hex[:8]}"
@@ -89,7 +92,7 @@ class World:
         }
 
     def _start_server(self, port: int | None) -> DevServer:
-        found = dev_server(state=self.folder / "state", port=port, ui=False, extra_args=RENEW)
+        found = dev_server(state=self.folder / "state", port=port, ui=False, extra_args=self._settings)
         return self._serving.enter_context(found)
 
     def start(self, *names: str) -> None:

@@ -21,7 +21,7 @@ Json = Any
 SIZE = 30
 PER_CHILD = (1, 5)
 PATIENCE = timedelta(seconds=60)
-END_SECONDS = 90  # it needs ten; a workflow task that a worker took with it is missed after 15 s
+END_SECONDS = 90  # it needs ten
 FAILING = [f"i{n}" for n in range(SIZE) if n % 10 == 3]
 WAITING = [f"i{n}" for n in range(SIZE) if n % 10 == 7]
 REJECTED = WAITING[2]
