@@ -20,13 +20,14 @@ Laws: no clock, no I/O; whether a run was reset, the driver says (``RunReset``).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from acts.language.wire import CHILD_RESET, RESYNC
+from acts.language.wire import CHILD_RESET, RESYNC, RUN_ENDED
 from acts.machines.approval_effects import CancelTimer, StartTimer
 from acts.machines.budget import SendRecord
-from acts.tree.signal_records import ChildReset, Resync
+from acts.machines.run_commands import RestartChild
+from acts.tree.signal_records import ChildReset, Resync, RunEnded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,6 +42,8 @@ RESYNC_TIMER: Final = "look after the runs below again after a reset"
 RESYNC_SECONDS: Final = (2.0, 20.0, 300.0)
 # A result that is on its way arrives within milliseconds, of a busy server within a second
 GRACE_SECONDS: Final = 3.0
+# The key of the message to the root that a run below has ended; what is behind it names the child to start again
+ENDED: Final = "ended"
 _GONE: Final = "start again what is gone: "
 
 
@@ -73,6 +76,18 @@ class ResetRecovery:
     def record_end(self, key: str) -> None:
         """The child of this key has ended."""
         self._first_runs.pop(key, None)
+
+    def forget_run(self, workflow_id: str, key: str | None = None) -> list[Any]:
+        """A run below ended without a last word: the root frees what it held. Then the child of ``key`` starts again.
+
+        Not before, else the root forgets what the next run of this id has reported.
+        """
+        position = self._approvals.position
+        if not position.is_root:
+            message = SendRecord(position.ancestors[0], RUN_ENDED, RunEnded(workflowId=workflow_id))
+            return [message if key is None else replace(message, key=f"{ENDED}/{key}")]
+        again = [] if key is None else [RestartChild(key)]
+        return [*self._approvals.forget(workflow_id), *self._budget.release(workflow_id), *again]
 
     def on_child_reset(self, record: ChildReset) -> list[Any]:
         """A run below was reset. If this run waits for another one of its id, that is gone."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from acts.language.errors import CallError
 from acts.language.usage import Usage
-from acts.language.wire import CANCELLED_REPORT, ENGINE_ERROR, LIMIT_EXCEEDED, RUN_ENDED
+from acts.language.wire import CANCELLED_REPORT, ENGINE_ERROR, LIMIT_EXCEEDED
 from acts.machines.approval_effects import AnswerUpdate, Decided, Note
 from acts.machines.approvals import Approvals
 from acts.machines.budget import BudgetMachine, BudgetRefused, Granted, SendRecord
@@ -41,7 +41,7 @@ from acts.machines.permit_gate import PermitGate
 from acts.machines.permits import IDLE_TIMER, Permits
 from acts.machines.queue_watch import QUEUE_TIMER, QueueWatch
 from acts.machines.resync import ChildGone, ResetRecovery
-from acts.machines.run_commands import RestartChild, Stop
+from acts.machines.run_commands import Stop
 from acts.machines.run_notes import add_note, has_note
 from acts.tree.permit_records import PermitGrant, PermitRequest, PermitReturn
 from acts.tree.records import GrantedRequest, PermitLease, TreePosition
@@ -314,16 +314,10 @@ class RunMachine:
             event = replace(event, report=self._cancelled.pop(workflow_id))
         self.usage.add((event.report or {}).get("usage"))
         if workflow_id is not None and event.accounting is None and not self.is_cancelling:
-            out += self._forget_run(workflow_id)
+            out += self.recovery.forget_run(workflow_id)
         elif workflow_id is not None and self.position.is_root:
             out += self.approvals.forget(workflow_id)
         return [*out, *self.react(event, now)]
-
-    def _forget_run(self, workflow_id: str) -> list[Any]:
-        """A run below ended without a last word: the root frees what it held."""
-        if self.position.is_root:
-            return [*self.approvals.forget(workflow_id), *self.budget.release(workflow_id)]
-        return [SendRecord(self.position.ancestors[0], RUN_ENDED, RunEnded(workflowId=workflow_id))]
 
     def _record_received(self, event: RecordReceived, now: str) -> list[Any]:
         record = event.record
@@ -338,7 +332,7 @@ class RunMachine:
 
     def _restart_child(self, effect: ChildGone, _now: str) -> list[Any]:
         """A child is gone, and what it held with it."""
-        return [*self._forget_run(self.children.pop(effect.key)), RestartChild(effect.key)]
+        return self.recovery.forget_run(self.children.pop(effect.key), effect.key)
 
     def _keep_report(self, record: CancelledReport, _now: str) -> None:
         self._cancelled[record.workflowId] = record.report
@@ -402,9 +396,9 @@ _RECORDS: Final[dict[type, Callable[[RunMachine, Any, str], Iterable[Any] | None
     PermitReturn: lambda run, record, _now: run.permits.on_return(record),
     CancelledReport: RunMachine._keep_report,  # noqa: SLF001
     Resync: lambda run, _record, _now: run.recovery.on_resync(),
-    ChildReset: lambda run, record, _now: [] if _is_ending(run) else run.recovery.on_child_reset(record),
+    ChildReset: lambda run, record, _now: [] if run.finished else run.recovery.on_child_reset(record),
     ModelWait: lambda run, record, _now: run.model_waits.record(record),
-    RunEnded: lambda run, record, _now: run._forget_run(record.workflowId),  # noqa: SLF001
+    RunEnded: lambda run, record, _now: run.recovery.forget_run(record.workflowId),
     Superseded: lambda run, record, _now: (
         [Stop(record.runId)] if record.is_about(run.position.parent, run.position.startedAt) else []
     ),

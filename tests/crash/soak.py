@@ -32,7 +32,7 @@ from temporalio.service import RPCError
 
 from tests.crash.resets import keys_of, reset, reset_points, runs_of, type_of
 from tests.crash.soak_runs import KINDS, Scenario, write_files
-from tests.crash.test_kill import RENEW, Program, World
+from tests.crash.test_kill import Program, World
 from worker import build_replayer
 
 Json = Any
@@ -358,7 +358,7 @@ def two_engines(world: World) -> None:
 
 
 async def soak(folder: Path, seconds: float, seed: int, kinds: list[str] | None, histories: Path | None) -> Summary:
-    world = World(folder, RENEW)  # tasks time out as they do for users
+    world = World(folder, is_patient=True)
     try:
         world.programs["engine"].env |= write_files(folder)
         two_engines(world)

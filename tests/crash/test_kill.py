@@ -76,8 +76,9 @@ class Program:
 class World:
     """A server on disk, a worker of the engine with the tools, and a foreign one with the same tools."""
 
-    def __init__(self, folder: Path, settings: tuple[str, ...] = (*RENEW, *SOON)) -> None:
-        self._settings = settings  # of the server
+    def __init__(self, folder: Path, *, is_patient: bool = False) -> None:
+        """``is_patient``: what a dead process took with it is missed as late as it is for users."""
+        self._settings = RENEW if is_patient else (*RENEW, *SOON)  # of the server
         self.folder, self.effects = folder, folder / "effects.db"
         effects.connect(str(self.effects)).close()
         self.queue = f"crash-{uuid.uuid4().hex[:8]}"
@@ -85,6 +86,8 @@ class World:
         self.server = self._start_server(None)
         settings = {"TEMPORAL_ADDRESS": self.server.address, "EFFECTS": str(self.effects)}
         engine = settings | {"ACTS_TASK_QUEUE": self.queue, "ACTS_ACTIVITIES": "tests.crash.effects"}
+        if not is_patient:
+            engine["ACTS_ACTIVITIES"] += ",tests.crash.short_heartbeats"
         foreign = [sys.executable, "-m", "tests.crash.effects", self.server.address, f"{self.queue}-foreign"]
         self.programs = {
             "engine": Program([sys.executable, "-m", "worker"], engine, folder / "engine.log"),

@@ -31,6 +31,7 @@ from acts.machines.events import (
     ModelFailed,
     PauseRequested,
     Provided,
+    RecordDelivered,
     RecordLost,
     RecordReceived,
     ResumeRequested,
@@ -45,7 +46,7 @@ from acts.machines.run_machine import RunMachine
 from acts.plan.validate import validate_parsed
 from acts.tree.delegation import anonymous_request
 from acts.tree.records import AnonymousCall, Capabilities, ContextRef, DelegateInput, TreePosition
-from acts.tree.signal_records import ChildReset, Superseded
+from acts.tree.signal_records import ChildReset, RunEnded, Superseded
 
 NOW = "2026-01-01T00:00:00.000Z"
 SOURCE = ContextRef(workflowId="r", runId="run", messageCount=3)
@@ -494,9 +495,21 @@ def test_a_plan_starts_a_child_again_that_a_reset_of_an_earlier_run_has_ended() 
     record = ChildReset(token=run.position.token, workflowId="r/1:other", firstRunId="earlier")
     assert run.handle(RecordReceived(record), NOW) == [commands.RestartChild("1:other")]
     assert run.handle(RecordReceived(record), NOW) == [], "it is being started"
-    run.handle(ChildStarted("1:other", "r/1:other", run_id="newest"), NOW)
-    run.handle(CancelRequested(), NOW)
-    assert run.handle(RecordReceived(record), NOW) == [], "nothing starts any more"
+
+
+def test_a_run_below_the_root_starts_a_child_again_when_the_root_has_forgotten_what_the_first_one_held() -> None:
+    """The other way round, the root would forget what waits in the second."""
+    own = own_input("d")
+    raw = {"context": [*TOOLS, {"type": "plan", "run": True, "plan": [LOAD]}]}
+    for event in (RecordDelivered, RecordLost):
+        run = WalkedDelegate("r/1:d", own, own.position, read_request(raw), raw)
+        run.handle(Begin(), NOW)
+        run.handle(ChildStarted("plan", "r/1:d/plan", run_id="latest"), NOW)
+        record = ChildReset(token=run.position.token, workflowId="r/1:d/plan", firstRunId="earlier")
+        (message,) = run.handle(RecordReceived(record), NOW)
+        assert isinstance(message, SendRecord)
+        assert (message.workflow_id, message.record) == ("r", RunEnded(workflowId="r/1:d/plan"))
+        assert run.handle(event(message.key), NOW) == [commands.RestartChild("plan")]
 
 
 def test_a_plan_that_was_reset_starts_a_child_again_that_is_gone() -> None:

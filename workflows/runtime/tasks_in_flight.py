@@ -309,7 +309,11 @@ class TasksInFlight:
     def restart_child(self, key: str) -> None:
         """Start a child again whose result does not come; what waited for that waits in vain."""
         send_again = self._sends.get(key)
-        if send_again is not None and self.in_flight.pop(key, None) is not None:
+        if send_again is None or self.in_flight.pop(key, None) is None:
+            return
+        if self._run.is_cancelling:
+            self._emit(ChildEnded(key, None, CallError(CANCELLED, "the call was cancelled")))
+        else:
             send_again()
 
     def _send_again(self, type_: str, name: str, send: Callable[[], None]) -> None:
