@@ -64,6 +64,7 @@ class ResetRecovery:
         self._former: dict[str, str] = {}  # the children from before the reset
         self._first_runs: dict[str, str] = {}  # of each child, by key
         self._early_resets: set[str] = set()  # workflow ids
+        self._to_parent: list[SendRecord] = []  # that this run was reset
         self._round = 0
 
     def may_have_ended(self, event: ChildStarted) -> bool:
@@ -100,8 +101,8 @@ class ResetRecovery:
         """This run was reset. Also one that ``is_ending`` says so to its parent, which may wait for another run."""
         position, own = self._approvals.position, self._approvals.own
         record = ChildReset(workflowId=own, firstRunId=first_run_id)
-        to_parent = [] if position.parent is None else [SendRecord(position.parent, CHILD_RESET, record)]
-        return to_parent if is_ending else [*to_parent, *self._look_after_children()]
+        self._to_parent = [] if position.parent is None else [SendRecord(position.parent, CHILD_RESET, record)]
+        return self._to_parent if is_ending else [*self._to_parent, *self._look_after_children()]
 
     def _look_after_children(self) -> list[Any]:
         self._permits.count_anew(self._children)
@@ -120,7 +121,11 @@ class ResetRecovery:
 
     def on_resync(self) -> list[Any]:
         """A run above was reset."""
-        return [*self._say_again(), *(SendRecord(id_, RESYNC, Resync()) for id_ in self._children.values())]
+        return [
+            *self._say_again(),
+            *self._to_parent,
+            *(SendRecord(id_, RESYNC, Resync()) for id_ in self._children.values()),
+        ]
 
     def on_lost(self, key: str) -> list[Any]:
         """The child of this key cannot be reached."""

@@ -255,24 +255,31 @@ async def test_a_reset_from_a_run_that_was_reset_before_starts_again_what_went_w
         each_call_has_one_key_and_one_effect(world, again.id, KINDS[kind][2])
 
 
-@pytest.mark.parametrize("point", [0, -1])
-async def test_a_reset_of_an_earlier_run_below_another_does_not_leave_that_one_waiting(
-    world: World, client: Client, gate: Path, point: int
-) -> None:
-    """The server ends the latest run of the id without a word to the run above, which waits for it."""
-    handle = await start(client, world, "delegates", f"earlier{point}")
+async def reset_an_earlier_run(world: World, client: Client, below: str, point: int) -> Handle:
+    """Of a run below the root, which the latest run of its id has taken over from."""
+    handle = await start(client, world, "delegates", f"earlier{below.count('/')}{point}")
     await gated_calls_begin(world, handle.id, 1)
-    child = client.get_workflow_handle(f"{handle.id}/1:outer")
+    child = client.get_workflow_handle(handle.id + below)
     earlier = client.get_workflow_handle(child.id, run_id=(await child.describe()).run_id)
-    points = await reset_points(earlier)
     again = await reset(client, handle.id, await last_point_before(handle, "START_CHILD_WORKFLOW_EXECUTION_INITIATED"))
     await gated_calls_begin(world, handle.id, 2)
+    points = await reset_points(earlier)
     await reset(client, child.id, points[point], earlier.run_id)
     await gated_calls_begin(world, handle.id, 3)
+    return again
+
+
+async def test_a_reset_of_an_earlier_run_below_another_does_not_leave_that_one_waiting(
+    world: World, client: Client, gate: Path
+) -> None:
+    """The server ends the latest run of the id without a word to the run above, which waits for it."""
+    cases = [(below, point) for below in ("/1:outer", "/1:outer/plan") for point in (0, 1, -2, -1)]
+    runs = await asyncio.gather(*(reset_an_earlier_run(world, client, *case) for case in cases))
     gate.touch()
-    assert (await ended(again))["status"] == "completed"
-    await all_is_over(client, handle.id)
-    each_call_has_one_key_and_one_effect(world, handle.id, KINDS["delegates"][2])
+    for again in runs:
+        assert (await ended(again))["status"] == "completed"
+        await all_is_over(client, again.id)
+        each_call_has_one_key_and_one_effect(world, again.id, KINDS["delegates"][2])
 
 
 async def supersede(parent: Handle, child: Handle) -> None:
@@ -426,7 +433,7 @@ async def test_the_attempts_of_one_round_of_a_cron_share_their_ids(world: World,
     raw = {"context": [GATED, {"type": "plan", "plan": [call("gated", "†state.a", value=1)]}]}
     handle = await client.start_workflow(
         "Plan", raw, id=f"{world.queue}/cron-retried", task_queue=world.queue, cron_schedule="@every 1s",
-        retry_policy=policy, run_timeout=timedelta(seconds=2),
+        retry_policy=policy, run_timeout=timedelta(seconds=1),
     )  # fmt: skip
     await gated_calls_begin(world, handle.id, 4)  # attempts that look for the first of them
     (ids,) = keys_of(world, handle.id).values()

@@ -46,7 +46,7 @@ from acts.machines.run_machine import RunMachine
 from acts.plan.validate import validate_parsed
 from acts.tree.delegation import anonymous_request
 from acts.tree.records import AnonymousCall, Capabilities, ContextRef, DelegateInput, TreePosition
-from acts.tree.signal_records import ChildReset, RunEnded, Superseded
+from acts.tree.signal_records import ChildReset, Resync, RunEnded, Superseded
 
 NOW = "2026-01-01T00:00:00.000Z"
 SOURCE = ContextRef(workflowId="r", runId="run", messageCount=3)
@@ -484,6 +484,7 @@ def test_a_run_that_was_reset_says_so_to_its_parent_also_when_its_work_is_over()
     message, *_ = run.handle(RunReset("first"), NOW)
     record = ChildReset(token=position.token, workflowId="r/1:d", firstRunId="first")
     assert message == SendRecord(str(position.parent), "childReset", record)
+    assert message in run.handle(RecordReceived(Resync(token=position.token)), NOW), "its parent was reset later"
     run.finished = "completed"
     assert run.handle(RunReset("first"), NOW) == [message]
 

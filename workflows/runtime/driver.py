@@ -307,7 +307,7 @@ class Driver:
     async def send_and_wait(self, command: SendRecord) -> None:
         """Send the last word of a run that ends; one that is too large, or for a run that is gone, is dropped."""
         await self._send_record(command)
-        await workflow.wait_condition(lambda: self.outbox.is_empty)
+        await self._end()
 
     async def _start_timer(self, command: StartTimer) -> None:
         self.actions.record(TIMER)

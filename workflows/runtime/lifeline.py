@@ -9,14 +9,20 @@ So a seed that is not the first one, which the core makes of the original run id
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError, is_cancelled_exception
 
-from acts.language.wire import SUPERSEDED_RUN
+from acts.language.wire import CHILD_RESET, SUPERSEDED_RUN
+from acts.tree.signal_records import ChildReset
 from workflows.runtime.first_seed import seed_of
+from workflows.runtime.payloads import decode_or_none, encode_record
+
+if TYPE_CHECKING:
+    from temporalio.common import RawValue
 
 
 def exact_date(moment: datetime) -> str:
@@ -68,6 +74,25 @@ class Lifeline:
         if self._superseded_by is None and self._main_task is not None:
             self._superseded_by = run_id
             self._main_task.cancel()
+
+    async def report_reset(self, start: RawValue) -> None:
+        """Tell the run above of a reset that no driver has noted: this run ended before it had one.
+
+        ``start`` is what it was started with: the token of its tree is in there.
+        """
+        info = workflow.info()
+        if self.noted_lineage == self.lineage or info.parent is None:
+            return
+        raw = decode_or_none(start)
+        position = raw.get("position") if isinstance(raw, dict) else None
+        if not isinstance(position, dict):
+            return
+        record = ChildReset(
+            token=str(position.get("token", "")), workflowId=info.workflow_id, firstRunId=info.first_execution_run_id
+        )
+        with contextlib.suppress(ApplicationError):  # the run above has ended
+            parent = workflow.get_external_workflow_handle(info.parent.workflow_id)
+            await parent.signal(CHILD_RESET, encode_record(record))
 
     def ending_of(self, error: BaseException) -> ApplicationError | None:
         """How a superseded run ends, instead of as cancelled; None for every other error."""
