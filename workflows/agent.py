@@ -41,7 +41,7 @@ class AgentWorkflow(RunWorkflow):
     @workflow.run
     async def run(self, request: RawValue = NOTHING) -> RawValue:
         """``request`` is the Request, or the state of the run before."""
-        return await self.guarded(self._run(request))
+        return await self.guarded(self._run(request), request)
 
     async def _run(self, value: RawValue) -> RawValue:
         if record_type(value) == AgentState.__name__:

@@ -39,7 +39,7 @@ class BatchWorkflow(RunWorkflow):
     @workflow.run
     async def run(self, value: RawValue = NOTHING) -> RawValue:
         """``value`` is what the run over the set sends."""
-        return await self.guarded(self._run(value))
+        return await self.guarded(self._run(value), value)
 
     async def _run(self, value: RawValue) -> RawValue:
         own = decode_record(value, BatchInput)

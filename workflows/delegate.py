@@ -37,7 +37,7 @@ class DelegateWorkflow(RunWorkflow):
     @workflow.run
     async def run(self, value: RawValue = NOTHING) -> RawValue:
         """``value`` is what the run above sends, or the state of the run before."""
-        return await self.guarded(self._run(value))
+        return await self.guarded(self._run(value), value)
 
     async def _run(self, value: RawValue) -> RawValue:
         if record_type(value) == AgentState.__name__:

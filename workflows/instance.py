@@ -23,7 +23,7 @@ class InstanceWorkflow(RunWorkflow):
     @workflow.run
     async def run(self, value: RawValue = NOTHING) -> RawValue:
         """``value`` is what the run above sends, or the state of the run before."""
-        return await self.guarded(self._run(value))
+        return await self.guarded(self._run(value), value)
 
     async def _run(self, value: RawValue) -> RawValue:
         run, view, actions = await walk_plan(self, value, InstanceInput)

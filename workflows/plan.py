@@ -46,7 +46,7 @@ class PlanWorkflow(RunWorkflow):
     @workflow.run
     async def run(self, request: RawValue = NOTHING) -> RawValue:
         """``request`` is the Request, what a run above sends, or the state of the run before."""
-        return await self.guarded(self._run(request))
+        return await self.guarded(self._run(request), request)
 
     async def _run(self, value: RawValue) -> RawValue:
         if starts_set(value):

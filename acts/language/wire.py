@@ -45,6 +45,8 @@ CANCELLED_REPORT: Final = "cancelledReport"
 SUPERSEDED: Final = "superseded"
 # … and from a run that was reset to those below it
 RESYNC: Final = "resync"
+# … and to the run above it
+CHILD_RESET: Final = "childReset"
 # While a model writes an answer: from the model Activity to its agent, and from there to the run of the plan
 STREAMED_CALLS: Final = "streamedCalls"
 PLAN_EXTENSION: Final = "planExtension"

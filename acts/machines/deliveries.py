@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 from acts.machines.approval_effects import Note, StartTimer
 from acts.machines.approvals import RESEND_TIMER, Approvals
 from acts.machines.permits import PERMITS, Permits
+from acts.machines.resync import ENDED
+from acts.machines.run_commands import RestartChild
 
 if TYPE_CHECKING:
     from acts.machines.budget import BudgetMachine
@@ -29,6 +31,9 @@ class Deliveries:
 
     def delivered(self, event: RecordDelivered) -> list[Any]:
         """A message has arrived."""
+        kind, _, rest = event.key.partition("/")
+        if kind == ENDED:
+            return [RestartChild(rest)]
         if event.key.startswith(PERMITS):
             self._permits.on_delivered(event.key)
         elif event.key == "pending":
@@ -42,8 +47,8 @@ class Deliveries:
         kind, _, rest = event.key.partition("/")
         if kind == "decision":
             return list(self._approvals.undeliverable(rest))
-        if kind == "resync":
-            return self._recovery.on_lost(rest)
+        if kind in ("resync", ENDED):
+            return self._recovery.on_lost(rest) if kind == "resync" else [RestartChild(rest)]
         if kind == "grant":
             return list(self._budget.release(rest))
         if event.key.startswith(PERMITS):

@@ -59,11 +59,13 @@ class ChildStarted:
     """The child of a Call, or of a plan, runs under this id.
 
     ``is_of_before_reset``: it was to start before a reset that this run knows of. It may have ended since.
+    ``run_id`` is that of its first run.
     """
 
     key: str
     workflow_id: str
     is_of_before_reset: bool = False
+    run_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +171,12 @@ class QueuesChecked:
 
 @dataclass(frozen=True, slots=True)
 class RunReset:
-    """This run was reset: of what came after the point of the reset, not all has come again."""
+    """This run was reset: of what came after the point of the reset, not all has come again.
+
+    ``first_run_id`` is that of the first run of its chain, which resets and continue-as-new keep.
+    """
+
+    first_run_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,31 +11,39 @@ run started it, still takes the message; so it is sent again after some time. Wh
 child's start and the answer to it, the server answers with the run that there was, even if that has ended, and the
 result does not come: such a child is asked when it is known.
 
+A run that was reset also says so to its parent, with the first run of its chain (``ChildReset``). A parent that has
+started another run of that workflow id since waits in vain: the server has ended the latest run of the id without a
+word. It starts the child again at once.
+
 Laws: no clock, no I/O; whether a run was reset, the driver says (``RunReset``).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from acts.language.wire import RESYNC
+from acts.language.wire import CHILD_RESET, RESYNC, RUN_ENDED
 from acts.machines.approval_effects import CancelTimer, StartTimer
 from acts.machines.budget import SendRecord
-from acts.tree.signal_records import Resync
+from acts.machines.run_commands import RestartChild
+from acts.tree.signal_records import ChildReset, Resync, RunEnded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from acts.machines.approvals import Approvals
     from acts.machines.budget import BudgetMachine
+    from acts.machines.events import ChildStarted
     from acts.machines.permits import Permits
 
 RESYNC_TIMER: Final = "look after the runs below again after a reset"
 # A run that is cancelled ends within a second; while its worker is away, within minutes
-RESYNC_SECONDS: Final = (5.0, 30.0, 300.0)
-# A result that is on its way arrives within milliseconds
-GRACE_SECONDS: Final = 5.0
+RESYNC_SECONDS: Final = (2.0, 20.0, 300.0)
+# A result that is on its way arrives within milliseconds, of a busy server within a second
+GRACE_SECONDS: Final = 3.0
+# The key of the message to the root that a run below has ended; what is behind it names the child to start again
+ENDED: Final = "ended"
 _GONE: Final = "start again what is gone: "
 
 
@@ -54,16 +62,58 @@ class ResetRecovery:
     ) -> None:  # fmt: skip
         self._approvals, self._budget, self._permits, self._children = approvals, budget, permits, children
         self._former: dict[str, str] = {}  # the children from before the reset
+        self._first_runs: dict[str, str] = {}  # of each child, by key
+        self._early_resets: set[str] = set()  # workflow ids
+        self._to_parent: list[SendRecord] = []  # that this run was reset
         self._round = 0
 
-    def on_reset(self) -> list[Any]:
-        """This run was reset."""
+    def may_have_ended(self, event: ChildStarted) -> bool:
+        """A child has started. True where it may have ended before the server said so."""
+        self._first_runs[event.key] = event.run_id
+        is_in_doubt = event.is_of_before_reset or event.workflow_id in self._early_resets
+        self._early_resets.discard(event.workflow_id)
+        return is_in_doubt
+
+    def record_end(self, key: str) -> None:
+        """The child of this key has ended."""
+        self._first_runs.pop(key, None)
+
+    def forget_run(self, workflow_id: str, key: str | None = None) -> list[Any]:
+        """A run below ended without a last word: the root frees what it held. Then the child of ``key`` starts again.
+
+        Not before, else the root forgets what the next run of this id has reported.
+        """
+        position = self._approvals.position
+        if not position.is_root:
+            message = SendRecord(position.ancestors[0], RUN_ENDED, RunEnded(workflowId=workflow_id))
+            return [message if key is None else replace(message, key=f"{ENDED}/{key}")]
+        again = [] if key is None else [RestartChild(key)]
+        return [*self._approvals.forget(workflow_id), *self._budget.release(workflow_id), *again]
+
+    def on_child_reset(self, record: ChildReset) -> list[Any]:
+        """A run below was reset. If this run waits for another one of its id, that is gone."""
+        keys = [key for key, id_ in self._children.items() if id_ == record.workflowId]
+        if not keys:
+            self._early_resets.add(record.workflowId)  # of one that is just being started, or of none
+        return [ChildGone(key) for key in keys if self._first_runs[key] != record.firstRunId]
+
+    def on_reset(self, first_run_id: str, *, is_ending: bool = False) -> list[Any]:
+        """This run was reset. Also one that ``is_ending`` says so to its parent, which may wait for another run."""
+        position, own = self._approvals.position, self._approvals.own
+        record = ChildReset(workflowId=own, firstRunId=first_run_id)
+        self._to_parent = [] if position.parent is None else [SendRecord(position.parent, CHILD_RESET, record)]
+        return self._to_parent if is_ending else [*self._to_parent, *self._look_after_children()]
+
+    def _look_after_children(self) -> list[Any]:
         self._permits.count_anew(self._children)
         self._former, self._round = dict(self._children), 0
         return [*self._say_again(), *self._ask()]
 
     def on_late_start(self, key: str) -> list[Any]:
-        """The child of this key was to start before the reset, and the server has answered only now."""
+        """The child of this key may have ended before the server answered that it has started.
+
+        It was to start before a reset of this run, or an earlier run of its id was reset.
+        """
         self._former[key] = id_ = self._children[key]
         self._round = 1
         timer = StartTimer(RESYNC_TIMER, RESYNC_SECONDS[0], RESYNC_TIMER)
@@ -71,7 +121,11 @@ class ResetRecovery:
 
     def on_resync(self) -> list[Any]:
         """A run above was reset."""
-        return [*self._say_again(), *(SendRecord(id_, RESYNC, Resync()) for id_ in self._children.values())]
+        return [
+            *self._say_again(),
+            *self._to_parent,
+            *(SendRecord(id_, RESYNC, Resync()) for id_ in self._children.values()),
+        ]
 
     def on_lost(self, key: str) -> list[Any]:
         """The child of this key cannot be reached."""

@@ -11,9 +11,9 @@ from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from acts.language.errors import CallError, truncate
+from acts.language.errors import CallError
 from acts.language.usage import Usage
-from acts.language.wire import CANCELLED_REPORT, ENGINE_ERROR, LIMIT_EXCEEDED, RUN_ENDED
+from acts.language.wire import CANCELLED_REPORT, ENGINE_ERROR, LIMIT_EXCEEDED
 from acts.machines.approval_effects import AnswerUpdate, Decided, Note
 from acts.machines.approvals import Approvals
 from acts.machines.budget import BudgetMachine, BudgetRefused, Granted, SendRecord
@@ -41,7 +41,8 @@ from acts.machines.permit_gate import PermitGate
 from acts.machines.permits import IDLE_TIMER, Permits
 from acts.machines.queue_watch import QUEUE_TIMER, QueueWatch
 from acts.machines.resync import ChildGone, ResetRecovery
-from acts.machines.run_commands import RestartChild, Stop
+from acts.machines.run_commands import Stop
+from acts.machines.run_notes import add_note, has_note
 from acts.tree.permit_records import PermitGrant, PermitRequest, PermitReturn
 from acts.tree.records import GrantedRequest, PermitLease, TreePosition
 from acts.tree.signal_records import (
@@ -49,6 +50,7 @@ from acts.tree.signal_records import (
     BudgetReport,
     BudgetRequest,
     CancelledReport,
+    ChildReset,
     DecisionAnswer,
     ForwardedDecision,
     ModelWait,
@@ -66,11 +68,8 @@ if TYPE_CHECKING:
     from acts.tree.decisions import Decision
     from acts.tree.signal_records import TreeSignal
 
-# Notes that a run keeps, and characters of each
-MAX_NOTES: Final = 20
-MAX_NOTE: Final = 300
 # What a run that is over still handles: other runs, and people, wait for an answer
-_AFTER_THE_END: Final = (DecisionReceived, RecordReceived, RecordDelivered, RecordLost)
+_AFTER_THE_END: Final = (DecisionReceived, RecordReceived, RecordDelivered, RecordLost, RunReset)
 
 
 class RunMachine:
@@ -194,8 +193,7 @@ class RunMachine:
         if isinstance(event, CancelRequested):
             effects += self.approvals.answers.refuse_updates("the run was cancelled before the decision was judged")
         if isinstance(event, (CancelRequested, ResumeRequested)):
-            effects += self._held_answers
-            self._held_answers = []
+            effects, self._held_answers = [*effects, *self._held_answers], []
         if isinstance(event, CancelRequested):
             effects += self._void_waiting(now)
         return self._apply(effects, now) + self._start_more(now)
@@ -285,7 +283,7 @@ class RunMachine:
 
     def note_once(self, text: str) -> None:
         """A remark that further requests repeat."""
-        if truncate(text, MAX_NOTE) not in self.notes:
+        if not has_note(self.notes, text):
             self.note(text)
 
     def _queues_checked(self, event: QueuesChecked, now: str) -> list[Any]:
@@ -303,28 +301,23 @@ class RunMachine:
 
     def _child_started(self, event: ChildStarted, _now: str) -> list[Any]:
         self.children[event.key] = event.workflow_id
-        is_late = event.is_of_before_reset and not self.is_cancelling
+        is_late = self.recovery.may_have_ended(event) and not self.is_cancelling
         return [*(self.recovery.on_late_start(event.key) if is_late else ()), *self.on_child_started(event)]
 
     def _child_ended(self, event: ChildEnded, now: str) -> list[Any]:
         """Take what a child says beside its result, then its result."""
         workflow_id = self.children.pop(event.key, None)
+        self.recovery.record_end(event.key)
         out: list[Any] = [*self.budget.child_ended(event.key, event.accounting)]
         out += self.permits.child_ended(event.key, workflow_id, event.accounting, is_ending=self.is_cancelling)
         if workflow_id is not None and event.report is None and workflow_id in self._cancelled:
             event = replace(event, report=self._cancelled.pop(workflow_id))
         self.usage.add((event.report or {}).get("usage"))
         if workflow_id is not None and event.accounting is None and not self.is_cancelling:
-            out += self._forget_run(workflow_id)
+            out += self.recovery.forget_run(workflow_id)
         elif workflow_id is not None and self.position.is_root:
             out += self.approvals.forget(workflow_id)
         return [*out, *self.react(event, now)]
-
-    def _forget_run(self, workflow_id: str) -> list[Any]:
-        """A run below ended without a last word: the root frees what it held."""
-        if self.position.is_root:
-            return [*self.approvals.forget(workflow_id), *self.budget.release(workflow_id)]
-        return [SendRecord(self.position.ancestors[0], RUN_ENDED, RunEnded(workflowId=workflow_id))]
 
     def _record_received(self, event: RecordReceived, now: str) -> list[Any]:
         record = event.record
@@ -339,7 +332,7 @@ class RunMachine:
 
     def _restart_child(self, effect: ChildGone, _now: str) -> list[Any]:
         """A child is gone, and what it held with it."""
-        return [*self._forget_run(self.children.pop(effect.key)), RestartChild(effect.key)]
+        return self.recovery.forget_run(self.children.pop(effect.key), effect.key)
 
     def _keep_report(self, record: CancelledReport, _now: str) -> None:
         self._cancelled[record.workflowId] = record.report
@@ -375,10 +368,8 @@ class RunMachine:
         self.budget.restore(budget)
 
 
-def add_note(notes: list[str], text: str) -> None:
-    """Add a remark to the notes of a run, which keeps the last few."""
-    notes.append(truncate(text, MAX_NOTE))
-    del notes[:-MAX_NOTES]
+def _is_ending(run: RunMachine) -> bool:
+    return run.is_cancelling or run.finished is not None
 
 
 _SHARED: Final[dict[type, Callable[[RunMachine, Any, str], list[Any]]]] = {
@@ -388,7 +379,7 @@ _SHARED: Final[dict[type, Callable[[RunMachine, Any, str], list[Any]]]] = {
     ChildStarted: RunMachine._child_started,  # noqa: SLF001
     ChildEnded: RunMachine._child_ended,  # noqa: SLF001
     QueuesChecked: RunMachine._queues_checked,  # noqa: SLF001
-    RunReset: lambda run, _event, _now: [] if run.is_cancelling else run.recovery.on_reset(),
+    RunReset: lambda run, event, _now: run.recovery.on_reset(event.first_run_id, is_ending=_is_ending(run)),
     RecordReceived: RunMachine._record_received,  # noqa: SLF001
     RecordDelivered: lambda run, event, _now: run.deliveries.delivered(event),
     RecordLost: lambda run, event, _now: run.deliveries.lost(event, is_over=run.finished is not None),
@@ -405,8 +396,9 @@ _RECORDS: Final[dict[type, Callable[[RunMachine, Any, str], Iterable[Any] | None
     PermitReturn: lambda run, record, _now: run.permits.on_return(record),
     CancelledReport: RunMachine._keep_report,  # noqa: SLF001
     Resync: lambda run, _record, _now: run.recovery.on_resync(),
+    ChildReset: lambda run, record, _now: [] if run.finished else run.recovery.on_child_reset(record),
     ModelWait: lambda run, record, _now: run.model_waits.record(record),
-    RunEnded: lambda run, record, _now: run._forget_run(record.workflowId),  # noqa: SLF001
+    RunEnded: lambda run, record, _now: run.recovery.forget_run(record.workflowId),
     Superseded: lambda run, record, _now: (
         [Stop(record.runId)] if record.is_about(run.position.parent, run.position.startedAt) else []
     ),

@@ -150,6 +150,16 @@ class Resync(TreeSignal):
     """From a run that was reset to all below it: say again what waits there, and what it needs."""
 
 
+class ChildReset(TreeSignal):
+    """From a run that was reset to its parent. ``firstRunId`` is the first run of its chain.
+
+    A parent that waits for another run of this workflow id waits in vain: the server has ended that one.
+    """
+
+    workflowId: str
+    firstRunId: str
+
+
 class Superseded(TreeSignal):
     """To a run that a reset or a retry left behind: the run ``runId`` of its parent starts its work again.
 

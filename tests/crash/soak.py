@@ -41,12 +41,13 @@ WIDTH = 8  # runs under way at a time: two cores are busy with them
 PAUSE_SECONDS = (0.05, 1.0)  # between two attacks
 WEIGHTS = {"engine": 5, "engine-2": 5, "foreign": 2, "server": 2, "everything": 1, "reset": 6}
 # For the last runs to end; they need 20, a workflow task that died with its worker 15 more, and what is gone with
-# another run of its parent is missed after 35
+# another run of its parent is missed after 25
 END_SECONDS = 120
 START_TRIES = 20  # of a program, a second or two each; the server is never away for so long
 CALL_SECONDS = 8.0  # for one request to the server, which may be down
 POLL_SECONDS = 0.05
-OVER = (WorkflowExecutionStatus.RUNNING,)
+OPEN = (WorkflowExecutionStatus.RUNNING,)
+WAITING = ("batch", "waiting")  # kinds of runs that wait for a person
 
 
 @dataclass
@@ -119,7 +120,7 @@ class Soak:
         while not self.is_over:
             for id_ in sorted(self.open):
                 about = self.client.get_workflow_handle(id_)
-                if (await self.patiently(about.describe)).status not in OVER:
+                if (await self.patiently(about.describe)).status not in OPEN:
                     self.open.discard(id_)
             while len(self.open) < WIDTH and not self.is_over:
                 await self.start()
@@ -148,7 +149,7 @@ class Soak:
         """Approve whatever waits, by signal or update, here or in the run that waits."""
         while not self._is_cancelled():
             for id_ in sorted(self.open):
-                if self.runs[id_].kind in ("batch", "waiting"):
+                if self.runs[id_].kind in WAITING:
                     with contextlib.suppress(Exception):
                         await asyncio.wait_for(self._approve(id_), CALL_SECONDS)
             await asyncio.sleep(4 * POLL_SECONDS)
@@ -201,12 +202,19 @@ class Soak:
         self._down.discard(name)
 
     async def reset_something(self) -> None:
-        """Reset a run at any of its points: a root, be it over or not, or a run below one that is not over."""
+        """Reset a run at any of its points: a root, be it over or not, or a run below one that is not over.
+
+        Below some kinds, only an open run: nobody decides what a run waits for whose root is over, and a
+        fire-and-forget Call does not notice that a reset of an earlier run has ended the latest.
+        """
         with contextlib.suppress(RPCError, RuntimeError, TimeoutError, IndexError):
             root = self.random.choice(sorted(self.runs)[-3 * WIDTH :])
             found = [r async for r in runs_of(self.client, root) if r.id == root or r.id.startswith(f"{root}/")]
-            is_open = any(r.id == root and r.status in OVER for r in found)
-            fit = sorted((r.id, r.run_id) for r in found if r.id == root or (is_open and r.status in OVER))
+            is_open = any(r.id == root and r.status in OPEN for r in found)
+            may_be_over = self.runs[root].kind not in (*WAITING, "background")
+            fit = sorted(
+                (r.id, r.run_id) for r in found if r.id == root or (is_open and (may_be_over or r.status in OPEN))
+            )
             id_, run_id = self.random.choice(fit)
             points = await reset_points(self.client.get_workflow_handle(id_, run_id=run_id))
             self.open.add(root)
@@ -245,13 +253,13 @@ class Soak:
         return self.summary
 
     async def all_end(self) -> None:
-        while [r async for r in runs_of(self.client, self.world.queue) if r.status in OVER]:
+        while [r async for r in runs_of(self.client, self.world.queue) if r.status in OPEN]:
             self.open = set(self.runs)
             await asyncio.sleep(10 * POLL_SECONDS)
 
     async def name_what_hangs(self) -> None:
         async for run in runs_of(self.client, self.world.queue):
-            if run.status in OVER:
+            if run.status in OPEN:
                 handle = self.client.get_workflow_handle(run.id, run_id=run.run_id)
                 events = [event async for event in handle.fetch_history_events()]
                 last, failure = [type_of(event) for event in events[-6:]], failure_of(events)
@@ -350,7 +358,7 @@ def two_engines(world: World) -> None:
 
 
 async def soak(folder: Path, seconds: float, seed: int, kinds: list[str] | None, histories: Path | None) -> Summary:
-    world = World(folder)
+    world = World(folder, is_patient=True)
     try:
         world.programs["engine"].env |= write_files(folder)
         two_engines(world)

@@ -78,8 +78,9 @@ class Program:
 class World:
     """A server on disk, a worker of the engine with the tools, and a foreign one with the same tools."""
 
-    def __init__(self, folder: Path, *server_arguments: str) -> None:
-        self._server_arguments = (*RENEW, *server_arguments)
+    def __init__(self, folder: Path, *, is_patient: bool = False) -> None:
+        """``is_patient``: what a dead process took with it is missed as late as it is for users."""
+        self._settings = RENEW if is_patient else (*RENEW, *SOON)  # of the server
         self.folder, self.effects = folder, folder / "effects.db"
         effects.connect(str(self.effects)).close()
         self.queue = f"crash-{uuid.uuid4().hex[:8]}"
@@ -87,6 +88,8 @@ class World:
         self.server = self._start_server(free_port())  # it comes back at the same
         settings = {"TEMPORAL_ADDRESS": self.server.address, "EFFECTS": str(self.effects)}
         engine = settings | {"ACTS_TASK_QUEUE": self.queue, "ACTS_ACTIVITIES": "tests.crash.effects"}
+        if not is_patient:
+            engine["ACTS_ACTIVITIES"] += ",tests.crash.short_heartbeats"
         foreign = [sys.executable, "-m", "tests.crash.effects", self.server.address, f"{self.queue}-foreign"]
         self.programs = {
             "engine": Program([sys.executable, "-m", "worker"], engine, folder / "engine.log"),
@@ -94,7 +97,7 @@ class World:
         }
 
     def _start_server(self, port: int) -> DevServer:
-        found = dev_server(state=self.folder / "state", port=port, ui=False, extra_args=self._server_arguments)
+        found = dev_server(state=self.folder / "state", port=port, ui=False, extra_args=self._settings)
         return self._serving.enter_context(found)
 
     def start(self, *names: str) -> None:
@@ -127,7 +130,7 @@ class World:
 
 @contextmanager
 def world_in(folder: Path) -> Iterator[World]:
-    world = World(folder, *SOON)
+    world = World(folder)
     try:
         yield world
     finally:

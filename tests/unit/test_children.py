@@ -88,8 +88,8 @@ class Parent:
         self.children.expect(DELEGATE, "1:a")
         return self.children.run(DELEGATE, "1:a", arg, "a", self._answer)
 
-    def _answer(self, id_: str, is_of_before_reset: bool) -> None:  # noqa: FBT001 - as it is called
-        self.answers.append((id_, is_of_before_reset))
+    def _answer(self, child: Any, is_of_before_reset: bool) -> None:  # noqa: FBT001 - as it is called
+        self.answers.append((child.id, is_of_before_reset))
         self.answered.set()
 
     def send(self, _target: Run, signal: str, *_: object) -> None:

@@ -7,6 +7,7 @@ from acts.language.wire import RESYNC
 from acts.machines.approval_effects import CancelTimer, StartTimer
 from acts.machines.approvals import Approvals
 from acts.machines.budget import BudgetMachine, SendRecord
+from acts.machines.events import ChildStarted
 from acts.machines.ledger import RequestSize
 from acts.machines.loop import Loop
 from acts.machines.pending_below import PendingBelow
@@ -17,7 +18,7 @@ from acts.machines.streamed_plan import StreamedPlan
 from acts.tree.decisions import PendingApproval
 from acts.tree.permit_records import PermitRequest
 from acts.tree.records import BudgetAccount, PermitLease, TreePosition
-from acts.tree.signal_records import BudgetGrant, BudgetRequest, PendingChanged, PlanExtension, Resync
+from acts.tree.signal_records import BudgetGrant, BudgetRequest, ChildReset, PendingChanged, PlanExtension, Resync
 
 KEPT = {"1:a": "r/1:a", "2:b": "r/2:b"}
 NOW = "2026-01-01T00:00:00.000Z"
@@ -39,7 +40,7 @@ def next_round(number: int) -> StartTimer:
 def test_each_child_is_asked_some_times_while_it_runs() -> None:
     children = dict(KEPT)
     recovery = recovery_of(children)
-    assert recovery.on_reset() == [*asked("1:a", "2:b"), next_round(0)]
+    assert recovery.on_reset("first") == [*asked("1:a", "2:b"), next_round(0)]
     del children["1:a"]
     children["3:c"] = "r/3:c"  # was started after the reset
     assert recovery.on_timer(RESYNC_TIMER) == [*asked("2:b"), next_round(1)]
@@ -51,7 +52,7 @@ def test_each_child_is_asked_some_times_while_it_runs() -> None:
 def test_a_child_that_is_gone_is_started_again_unless_its_result_comes() -> None:
     children = dict(KEPT)
     recovery = recovery_of(children)
-    recovery.on_reset()
+    recovery.on_reset("first")
     (first,) = recovery.on_lost("1:a")
     (second,) = recovery.on_lost("2:b")
     assert (first.seconds, second.seconds) == (GRACE_SECONDS, GRACE_SECONDS)
@@ -65,7 +66,7 @@ def test_a_child_that_is_gone_is_started_again_unless_its_result_comes() -> None
 def test_a_child_whose_start_is_answered_after_the_reset_is_asked_like_the_others_from_then_on() -> None:
     children = {"1:a": KEPT["1:a"]}
     recovery = recovery_of(children)
-    assert recovery.on_reset() == [*asked("1:a"), next_round(0)]
+    assert recovery.on_reset("first") == [*asked("1:a"), next_round(0)]
     assert recovery.on_timer(RESYNC_TIMER) == [*asked("1:a"), next_round(1)]
     children["2:b"] = KEPT["2:b"]
     assert recovery.on_late_start("2:b") == [*asked("2:b"), CancelTimer(RESYNC_TIMER), next_round(0)]
@@ -74,8 +75,24 @@ def test_a_child_whose_start_is_answered_after_the_reset_is_asked_like_the_other
     assert recovery.on_timer(timer.name) == [ChildGone("2:b")]
 
 
+def test_a_child_is_started_again_when_a_reset_of_an_earlier_run_of_its_id_has_ended_it() -> None:
+    recovery = recovery_of(dict(KEPT))
+    for key, id_ in KEPT.items():
+        assert not recovery.may_have_ended(ChildStarted(key, id_, run_id=f"run of {key}"))
+    assert recovery.on_child_reset(ChildReset(workflowId="r/2:b", firstRunId="run of 2:b")) == [], "it goes on"
+    assert recovery.on_child_reset(ChildReset(workflowId="r/3:c", firstRunId="earlier")) == [], "is not waited for"
+    assert recovery.on_child_reset(ChildReset(workflowId="r/2:b", firstRunId="earlier")) == [ChildGone("2:b")]
+
+
+def test_a_child_is_asked_whose_start_is_answered_after_a_reset_of_an_earlier_run_of_its_id() -> None:
+    recovery = recovery_of({})
+    assert recovery.on_child_reset(ChildReset(workflowId="r/2:b", firstRunId="earlier")) == []
+    starts = [ChildStarted(key, KEPT[key]) for key in ("1:a", "2:b", "2:b")]
+    assert [recovery.may_have_ended(start) for start in starts] == [False, True, False]
+
+
 def test_without_children_nothing_is_asked() -> None:
-    assert recovery_of({}).on_reset() == []
+    assert recovery_of({}).on_reset("first") == []
 
 
 def test_a_run_below_one_that_was_reset_passes_the_message_on() -> None:

@@ -31,6 +31,7 @@ from acts.machines.events import (
     ModelFailed,
     PauseRequested,
     Provided,
+    RecordDelivered,
     RecordLost,
     RecordReceived,
     ResumeRequested,
@@ -45,7 +46,7 @@ from acts.machines.run_machine import RunMachine
 from acts.plan.validate import validate_parsed
 from acts.tree.delegation import anonymous_request
 from acts.tree.records import AnonymousCall, Capabilities, ContextRef, DelegateInput, TreePosition
-from acts.tree.signal_records import Superseded
+from acts.tree.signal_records import ChildReset, Resync, RunEnded, Superseded
 
 NOW = "2026-01-01T00:00:00.000Z"
 SOURCE = ContextRef(workflowId="r", runId="run", messageCount=3)
@@ -473,6 +474,43 @@ def test_a_run_of_another_parent_does_not_stop() -> None:
 def test_a_child_does_not_have_the_start_of_its_parent() -> None:
     parent = TreePosition(startedAt=STARTED)
     assert {parent.child("r").startedAt, parent.delegate("r").startedAt, parent.detached().startedAt} == {""}
+
+
+def test_a_run_that_was_reset_says_so_to_its_parent_also_when_its_work_is_over() -> None:
+    own = own_input("d")
+    position = own.position
+    raw = {"context": [*TOOLS, {"type": "plan", "run": True, "plan": [LOAD]}]}
+    run = WalkedDelegate("r/1:d", own, position, read_request(raw), raw)
+    message, *_ = run.handle(RunReset("first"), NOW)
+    record = ChildReset(token=position.token, workflowId="r/1:d", firstRunId="first")
+    assert message == SendRecord(str(position.parent), "childReset", record)
+    assert message in run.handle(RecordReceived(Resync(token=position.token)), NOW), "its parent was reset later"
+    run.finished = "completed"
+    assert run.handle(RunReset("first"), NOW) == [message]
+
+
+def test_a_plan_starts_a_child_again_that_a_reset_of_an_earlier_run_has_ended() -> None:
+    run = plan_run([{"_tool": "other"}])
+    run.handle(Begin(), NOW)
+    run.handle(ChildStarted("1:other", "r/1:other", run_id="latest"), NOW)
+    record = ChildReset(token=run.position.token, workflowId="r/1:other", firstRunId="earlier")
+    assert run.handle(RecordReceived(record), NOW) == [commands.RestartChild("1:other")]
+    assert run.handle(RecordReceived(record), NOW) == [], "it is being started"
+
+
+def test_a_run_below_the_root_starts_a_child_again_when_the_root_has_forgotten_what_the_first_one_held() -> None:
+    """The other way round, the root would forget what waits in the second."""
+    own = own_input("d")
+    raw = {"context": [*TOOLS, {"type": "plan", "run": True, "plan": [LOAD]}]}
+    for event in (RecordDelivered, RecordLost):
+        run = WalkedDelegate("r/1:d", own, own.position, read_request(raw), raw)
+        run.handle(Begin(), NOW)
+        run.handle(ChildStarted("plan", "r/1:d/plan", run_id="latest"), NOW)
+        record = ChildReset(token=run.position.token, workflowId="r/1:d/plan", firstRunId="earlier")
+        (message,) = run.handle(RecordReceived(record), NOW)
+        assert isinstance(message, SendRecord)
+        assert (message.workflow_id, message.record) == ("r", RunEnded(workflowId="r/1:d/plan"))
+        assert run.handle(event(message.key), NOW) == [commands.RestartChild("plan")]
 
 
 def test_a_plan_that_was_reset_starts_a_child_again_that_is_gone() -> None:

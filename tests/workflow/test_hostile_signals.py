@@ -28,6 +28,7 @@ from acts.tree.signal_records import (
     BudgetReport,
     BudgetRequest,
     CancelledReport,
+    ChildReset,
     DecisionAnswer,
     ForwardedDecision,
     PendingChanged,
@@ -91,7 +92,7 @@ FORGED: list[TreeSignal] = [
     CancelledReport(workflowId="x", report={}),
     BudgetRequest(workflowId="x" * 1001, id=1, accounts=(ACCOUNT,), requests=10**9), BudgetGrant(id=1),
     BudgetReport(workflowId="x", settled=(SettledRequest(id="OWN#1", usage={"requests": "many"}),)),
-    Superseded(workflowId="OWN", runId="x"),
+    Superseded(workflowId="OWN", runId="x"), ChildReset(workflowId="OWN/x", firstRunId="x"),
 ]  # fmt: skip
 NAMES = {record: name for name, record in TREE_SIGNALS.items()}
 

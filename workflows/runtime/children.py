@@ -110,12 +110,12 @@ class Children:
         self._running.pop((type_, name), None)
 
     async def run(
-        self, type_: str, name: str, arg: RawValue, label: str, started: Callable[[str, bool], None],
+        self, type_: str, name: str, arg: RawValue, label: str, started: Callable[[Handle, bool], None],
         seconds: float | None = None,
     ) -> RawValue:  # fmt: skip
         """Start a child that was expected, and wait for its result.
 
-        ``started`` is called with its id, and True where a reset has been noted since it was to start.
+        ``started`` is called with its handle, and True where a reset has been noted since it was to start.
         ``seconds`` bounds how long it may take. A child that another run of this one took with it is started again.
         """
         child = self._running[type_, name]
@@ -127,7 +127,7 @@ class Children:
                     parent_close_policy=workflow.ParentClosePolicy.REQUEST_CANCEL,
                     execution_timeout=None if seconds is None else timedelta(seconds=seconds),
                 )  # fmt: skip
-                started(child.handle.id, self._lifeline.noted_lineage != lineage)
+                started(child.handle, self._lifeline.noted_lineage != lineage)
                 for signal, args in child.signals:
                     self.signal_one(child.handle, signal, *args)
                 try:

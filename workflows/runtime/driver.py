@@ -86,6 +86,8 @@ if TYPE_CHECKING:
 
 # Any time will do: the server rounds it up to its own step, which is 1 ms in ours and a second by default
 SLICE_PAUSE: Final = timedelta(milliseconds=1)
+# What a run has to know before it begins
+BEFORE_THE_BEGIN: Final = (RunReset, PauseRequested, ResumeRequested, Provided)
 # What people and other programs can bring about by themselves
 FROM_OUTSIDE: Final = (DecisionReceived, RecordReceived, Provided, PauseRequested, ResumeRequested)
 
@@ -108,7 +110,6 @@ class Driver:
         self.lifetime = Lifetime(is_cron=workflow.info().cron_schedule is not None)
         self._carry, self._answer = carry, answer
         self._lifeline = lifeline
-        lifeline.noted_lineage = lifeline.lineage
         self.tasks = TasksInFlight(run, self.children, actions, inbox.append, self._start_again)
         self.starts = StartQueue(self.tasks, self.children, self.lifetime, room, takes_back=run.takes_back_starts)
         self._timers: dict[str, asyncio.Task[None]] = {}
@@ -130,7 +131,8 @@ class Driver:
 
     def _begin(self) -> None:
         """Begin after what came before: a run may be started paused. Decisions wait until the waits are open."""
-        early = [event for event in self.inbox if isinstance(event, (PauseRequested, ResumeRequested, Provided))]
+        self._note_reset()
+        early = [event for event in self.inbox if isinstance(event, BEFORE_THE_BEGIN)]
         others = [event for event in self.inbox if event not in early]
         self.inbox.clear()
         self.inbox.extend((*early, Begin(), *others))
@@ -154,7 +156,7 @@ class Driver:
     def _note_reset(self) -> None:
         if self._lifeline.noted_lineage != self._lifeline.lineage:
             self._lifeline.noted_lineage = self._lifeline.lineage
-            self.inbox.append(RunReset())
+            self.inbox.append(RunReset(workflow.info().first_execution_run_id))
 
     def _has_work(self) -> bool:
         if self.inbox or self._lifeline.noted_lineage != self._lifeline.lineage:
@@ -208,6 +210,7 @@ class Driver:
     async def _end(self) -> None:
         """Nothing is left undone: handlers have answered, and what is on its way to other runs has arrived."""
         while True:
+            self._note_reset()
             await self._empty_inbox()
             await self._perform_all(self.run.flush_at_end(_now()))
             self._index.update()
@@ -304,7 +307,7 @@ class Driver:
     async def send_and_wait(self, command: SendRecord) -> None:
         """Send the last word of a run that ends; one that is too large, or for a run that is gone, is dropped."""
         await self._send_record(command)
-        await workflow.wait_condition(lambda: self.outbox.is_empty)
+        await self._end()
 
     async def _start_timer(self, command: StartTimer) -> None:
         self.actions.record(TIMER)

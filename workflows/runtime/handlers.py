@@ -40,7 +40,7 @@ from acts.machines.agent_run import AgentRun
 from acts.machines.approval_effects import AnswerUpdate
 from acts.machines.decision_answers import problem_of
 from acts.machines.events import DecisionReceived, Event, PauseRequested, Provided, RecordReceived, ResumeRequested
-from acts.machines.run_machine import add_note
+from acts.machines.run_notes import add_note
 from acts.simulation.billable_actions import CHILD_WORKFLOW, SIGNAL, UPDATE, WORKFLOW, ActionCount
 from acts.tree.child_ids import is_workflow_id
 from acts.tree.signal_records import DecisionAnswer, StreamedCalls
@@ -92,15 +92,20 @@ class RunWorkflow:
 
     # -- for the workflow classes -----------------------------------------------------------------
 
-    async def guarded(self, run: Awaitable[RawValue]) -> RawValue:
-        """The run's result; every failure of it is readable, and none retries a task for ever."""
+    async def guarded(self, run: Awaitable[RawValue], start: RawValue) -> RawValue:
+        """The run's result; every failure of it is readable, and none retries a task for ever.
+
+        ``start`` is what it was started with.
+        """
         self._lifeline.begin()
         try:
             return await readable_failures(run)
         except ApplicationError:
             self._failed_phase = "failed"
+            await self._lifeline.report_reset(start)
             raise
         except (FailureError, asyncio.CancelledError) as error:
+            await self._lifeline.report_reset(start)
             ending = self._lifeline.ending_of(error)
             if ending is None:
                 raise

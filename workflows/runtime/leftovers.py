@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     Handle = workflow.ChildWorkflowHandle[Any, Any]
 
 # When to try the id again. A run stops within a task of its own and one for each level below it: some 10 ms each, and
-# some seconds while workers start. Thirteen seconds in all: longer than a workflow task that died with its worker
-_WAITS_SECONDS: Final = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4)
+# some seconds while workers start. 19 seconds in all: longer than the 10 or 15 s after which the server begins a
+# workflow task again that died with its worker
+_WAITS_SECONDS: Final = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 6.4)
 # … and of a run that was not reset: mostly, the id is that of a run of another tree, which does not stop
 _FEW_WAITS: Final = 4
 

@@ -3,23 +3,26 @@
 Theory of operation: has this run been reset *before the point that it is at now*? The run id alone does not say so,
 since it differs from the original one all through the history, and a replay of what came before the reset has to
 decide as it was decided then. But each reset gives the SDK's random generator a new seed at its own place in history.
-So a seed that is not that of the first task shows a reset. One at the very first task has no seed before it; it
-leaves more than the three events that a history usually has by then, and a run id that is not the original one.
+So a seed that is not the first one, which the core makes of the original run id, shows a reset.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any
 
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError, is_cancelled_exception
 
-from acts.language.wire import SUPERSEDED_RUN
+from acts.language.wire import CHILD_RESET, SUPERSEDED_RUN
+from acts.tree.signal_records import ChildReset
+from workflows.runtime.first_seed import seed_of
+from workflows.runtime.payloads import decode_or_none, encode_record
 
-# The start of the run, and the first task scheduled and started
-_EVENTS_OF_A_START: Final = 3
+if TYPE_CHECKING:
+    from temporalio.common import RawValue
 
 
 def exact_date(moment: datetime) -> str:
@@ -38,9 +41,8 @@ class Lifeline:
         self.token = ""
         self.signals = 0
         info = workflow.info()
-        is_reset = info.run_id != info.original_execution_run_id
-        self._is_reset_at_first_task = is_reset and info.get_current_history_length() > _EVENTS_OF_A_START
-        self._first_seed = self.noted_lineage = workflow.random_seed()
+        # Not the seed as of now: a reset at the first task has changed it
+        self._first_seed = self.noted_lineage = seed_of(info.original_execution_run_id)
         self.started_at = exact_date(info.workflow_start_time)
         self._main_task: asyncio.Task[Any] | None = None
         self._superseded_by: str | None = None
@@ -61,8 +63,7 @@ class Lifeline:
         info = workflow.info()
         is_next_of_cron = info.cron_schedule is not None and info.attempt == 1
         continues = info.continued_run_id is not None and not is_next_of_cron
-        is_reset = self._is_reset_at_first_task or workflow.random_seed() != self._first_seed
-        return is_reset or info.attempt > 1 or continues
+        return workflow.random_seed() != self._first_seed or info.attempt > 1 or continues
 
     def begin(self) -> None:
         """The current task is the run's main task."""
@@ -73,6 +74,25 @@ class Lifeline:
         if self._superseded_by is None and self._main_task is not None:
             self._superseded_by = run_id
             self._main_task.cancel()
+
+    async def report_reset(self, start: RawValue) -> None:
+        """Tell the run above of a reset that no driver has noted: this run ended before it had one.
+
+        ``start`` is what it was started with: the token of its tree is in there.
+        """
+        info = workflow.info()
+        if self.noted_lineage == self.lineage or info.parent is None:
+            return
+        raw = decode_or_none(start)
+        position = raw.get("position") if isinstance(raw, dict) else None
+        if not isinstance(position, dict):
+            return
+        record = ChildReset(
+            token=str(position.get("token", "")), workflowId=info.workflow_id, firstRunId=info.first_execution_run_id
+        )
+        with contextlib.suppress(ApplicationError):  # the run above has ended
+            parent = workflow.get_external_workflow_handle(info.parent.workflow_id)
+            await parent.signal(CHILD_RESET, encode_record(record))
 
     def ending_of(self, error: BaseException) -> ApplicationError | None:
         """How a superseded run ends, instead of as cancelled; None for every other error."""

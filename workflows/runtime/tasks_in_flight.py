@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from acts.tree.wire_format import VersionedRecord
 
     Task = asyncio.Task[Any]
+    Handle = workflow.ChildWorkflowHandle[Any, Any]
 
 StartCommand = (
     StartActivity
@@ -308,7 +309,11 @@ class TasksInFlight:
     def restart_child(self, key: str) -> None:
         """Start a child again whose result does not come; what waited for that waits in vain."""
         send_again = self._sends.get(key)
-        if send_again is not None and self.in_flight.pop(key, None) is not None:
+        if send_again is None or self.in_flight.pop(key, None) is None:
+            return
+        if self._run.is_cancelling:
+            self._emit(ChildEnded(key, None, CallError(CANCELLED, "the call was cancelled")))
+        else:
             send_again()
 
     def _send_again(self, type_: str, name: str, send: Callable[[], None]) -> None:
@@ -316,8 +321,8 @@ class TasksInFlight:
         self._children.expect(type_, name)
         send()
 
-    def _child_started(self, key: str, workflow_id: str, is_of_before_reset: bool) -> None:  # noqa: FBT001
-        self._emit(ChildStarted(key, workflow_id, is_of_before_reset))
+    def _child_started(self, key: str, child: Handle, is_of_before_reset: bool) -> None:  # noqa: FBT001
+        self._emit(ChildStarted(key, child.id, is_of_before_reset, child.first_execution_run_id or ""))
 
     def _child_ended(self, key: str, options: Options, task: Task) -> Event:
         try:
