@@ -149,9 +149,8 @@ def shape(value: Json) -> Hashable:
     if isinstance(value, dict):
         return tuple([(key, shape(part)) for key, part in value.items()])
     if isinstance(value, list):
-        return (list, *[shape(part) for part in value])
-    kind: Hashable = type(value)
-    return kind
+        return ("", *[shape(part) for part in value])
+    return type(value).__name__
 
 
 def with_article(type_: str) -> str:
