@@ -44,8 +44,8 @@ MAX_HOLD_SECONDS: Final = 0.1
 class Turn:
     """A task that waits for its turn, or has it since ``start``.
 
-    An eviction is no work of its tree. What is not ``cached``, a first task or a replay, has one of the few slots for
-    such tasks: it waits for no answers.
+    An eviction is no work of its tree. It waits for no answers, since a task may wait for it; nor does what is not
+    ``cached``, a first task or a replay, since it has one of the few slots for such tasks.
     """
 
     tree: Hashable
@@ -54,18 +54,24 @@ class Turn:
     is_cached: bool = True
     start: float = 0.0
 
+    @property
+    def waits_for_answers(self) -> bool:
+        """False for what runs at once even where its tree is busy."""
+        return self.is_work and self.is_cached
+
 
 class FairTurns:
     """Which task is next. Threads share it; ``run`` is called with each task whose turn has come.
 
-    ``count_tasks`` returns how many tasks the worker has: here, or with their answers on the way.
+    ``count_tasks`` returns how many tasks the worker has: here, or with their answers on the way. ``on_hold`` is called
+    when tasks wait for answers: call ``wake`` after ``MAX_HOLD_SECONDS``.
     """
 
     def __init__(
-        self, run: Callable[[Turn], None], count_tasks: Callable[[], int] = lambda: 0,
+        self, run: Callable[[Turn], None], count_tasks: Callable[[], int], on_hold: Callable[[], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
-        self._run, self._count_tasks, self._clock = run, count_tasks, clock
+        self._run, self._count_tasks, self._on_hold, self._clock = run, count_tasks, on_hold, clock
         self._lock = threading.Lock()
         self._waiting: dict[Hashable, deque[Turn]] = {}
         self._running: set[Turn] = set()
@@ -78,12 +84,13 @@ class FairTurns:
         self._here = 0
         # Since when a busy tree has waited for answers
         self._held: dict[Hashable, float] = {}
+        self._is_waking = False
 
     def add(self, turn: Turn) -> None:
         """Queue a task; it may run at once."""
         with self._lock:
             queue = self._waiting.setdefault(turn.tree, deque())
-            if turn.is_cached:
+            if turn.waits_for_answers:
                 queue.append(turn)
             else:
                 queue.appendleft(turn)
@@ -117,6 +124,17 @@ class FairTurns:
         """Run the next tasks, as many as may run now."""
         while (turn := self._take()) is not None:
             self._run(turn)
+        with self._lock:
+            must_wake = bool(self._held) and not self._is_waking
+            self._is_waking |= must_wake
+        if must_wake:
+            self._on_hold()
+
+    def wake(self) -> None:
+        """Some tasks have waited for answers for long."""
+        with self._lock:
+            self._is_waking = False
+        self.advance()
 
     def _take(self) -> Turn | None:
         with self._lock:
@@ -140,7 +158,7 @@ class FairTurns:
 
     def _may_begin(self, tree: Hashable, now: float) -> bool:
         """False for a busy tree while too many answers are on their way."""
-        if not self._waiting[tree][0].is_cached or not self._loads.is_busy(tree, now):
+        if not self._waiting[tree][0].waits_for_answers or not self._loads.is_busy(tree, now):
             return True
         most = COURTEOUS_ANSWERS if self._loads.is_courteous(tree, now) else self._window.size(now)
         return self._count_unanswered() < most or now - self._held.setdefault(tree, now) >= MAX_HOLD_SECONDS
@@ -155,7 +173,7 @@ class TaskThreads(ThreadPoolExecutor):
     def __init__(self, watch: WorkflowWatch, slots: TaskSlots, max_workers: int) -> None:
         super().__init__(max_workers, thread_name_prefix="workflow")
         self._watch = watch
-        self._turns = FairTurns(self._start, lambda: slots.tasks - watch.count_waiting())
+        self._turns = FairTurns(self._start, lambda: slots.tasks - watch.count_waiting(), self._on_hold)
         slots.on_answer = self._turns.release
         watch.on_look = self._turns.advance  # tasks that turned out to be long let others run beside them
 
@@ -169,6 +187,13 @@ class TaskThreads(ThreadPoolExecutor):
 
     def _start(self, turn: Turn) -> None:
         super().submit(self._run, turn)
+
+    def _on_hold(self) -> None:
+        super().submit(self._wake)
+
+    def _wake(self) -> None:
+        time.sleep(MAX_HOLD_SECONDS)
+        self._turns.wake()
 
     def _run(self, turn: Turn) -> None:
         before = time.thread_time()
