@@ -36,8 +36,9 @@ if TYPE_CHECKING:
 LONG_SECONDS: Final = 0.25
 # Charged for a turn when it begins, in seconds of CPU; what it took in fact is known when it ends
 USUAL_SECONDS: Final = 0.002
-# A busy tree waits for answers for so long at most: what is counted as one may be a task that is being fetched
-MAX_HOLD_SECONDS: Final = 0.1
+# A task waits for answers for so long at most: the server gives it up after ten seconds or more
+MAX_HOLD_SECONDS: Final = 1.0
+WAKE_SECONDS: Final = 0.1
 
 
 @dataclass(slots=True, eq=False)
@@ -52,6 +53,7 @@ class Turn:
     task: Callable[[], None]
     is_work: bool = True
     is_cached: bool = True
+    arrival: float = 0.0
     start: float = 0.0
 
     @property
@@ -64,7 +66,7 @@ class FairTurns:
     """Which task is next. Threads share it; ``run`` is called with each task whose turn has come.
 
     ``count_tasks`` returns how many tasks the worker has: here, or with their answers on the way. ``on_hold`` is called
-    when tasks wait for answers: call ``wake`` after ``MAX_HOLD_SECONDS``.
+    when tasks wait for answers: call ``wake`` soon, since no answer may come.
     """
 
     def __init__(
@@ -82,13 +84,12 @@ class FairTurns:
         self._window = AnswerWindow()
         # Tasks that wait or compute
         self._here = 0
-        # Since when a busy tree has waited for answers
-        self._held: dict[Hashable, float] = {}
         self._is_waking = False
 
     def add(self, turn: Turn) -> None:
         """Queue a task; it may run at once."""
         with self._lock:
+            turn.arrival = self._clock()
             queue = self._waiting.setdefault(turn.tree, deque())
             if turn.waits_for_answers:
                 queue.append(turn)
@@ -97,7 +98,7 @@ class FairTurns:
             self._served.setdefault(turn.tree, self._level)
             if turn.is_work:
                 self._here += 1
-                self._loads.arrive(turn.tree, self._clock())
+                self._loads.arrive(turn.tree, turn.arrival)
         self.advance()
 
     def end(self, turn: Turn, computed: float) -> None:
@@ -125,7 +126,7 @@ class FairTurns:
         while (turn := self._take()) is not None:
             self._run(turn)
         with self._lock:
-            must_wake = bool(self._held) and not self._is_waking
+            must_wake = bool(self._waiting) and not self._running and not self._is_waking
             self._is_waking |= must_wake
         if must_wake:
             self._on_hold()
@@ -145,7 +146,6 @@ class FairTurns:
             if not trees:
                 return None
             tree = min(trees, key=self._served.__getitem__)
-            self._held.pop(tree, None)
             queue = self._waiting[tree]
             turn = queue.popleft()
             if not queue:
@@ -158,10 +158,11 @@ class FairTurns:
 
     def _may_begin(self, tree: Hashable, now: float) -> bool:
         """False for a busy tree while too many answers are on their way."""
-        if not self._waiting[tree][0].waits_for_answers or not self._loads.is_busy(tree, now):
+        turn = self._waiting[tree][0]
+        if not (turn.waits_for_answers and self._loads.is_busy(tree, now) and now - turn.arrival < MAX_HOLD_SECONDS):
             return True
         most = COURTEOUS_ANSWERS if self._loads.is_courteous(tree, now) else self._window.size(now)
-        return self._count_unanswered() < most or now - self._held.setdefault(tree, now) >= MAX_HOLD_SECONDS
+        return self._count_unanswered() < most
 
     def _count_unanswered(self) -> int:
         return self._count_tasks() - self._here
@@ -192,7 +193,7 @@ class TaskThreads(ThreadPoolExecutor):
         super().submit(self._wake)
 
     def _wake(self) -> None:
-        time.sleep(MAX_HOLD_SECONDS)
+        time.sleep(WAKE_SECONDS)
         self._turns.wake()
 
     def _run(self, turn: Turn) -> None:
