@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from worker_runtime.answer_window import HALF_LIFE_SECONDS as ANSWERS_HALF_LIFE
 from worker_runtime.answer_window import COURTEOUS_ANSWERS, SPARE_ANSWERS, AnswerWindow
+from worker_runtime.answer_window import HALF_LIFE_SECONDS as ANSWERS_HALF_LIFE
 from worker_runtime.task_threads import LONG_SECONDS, MAX_HOLD_SECONDS, FairTurns, Turn, find_tree
 from worker_runtime.tree_loads import AT_WORK_SECONDS, BUSY_SECONDS, HALF_LIFE_SECONDS, MAX_TREES, TreeLoads
 
