@@ -147,7 +147,7 @@ def build(
         workflow_runner=WatchedRunner(
             watches.tasks, watches.memory, has_storage=client.data_converter.external_storage is not None
         ),
-        workflow_task_executor=TaskThreads(watches.tasks, TASK_THREADS),
+        workflow_task_executor=TaskThreads(watches.tasks, slots, TASK_THREADS),
         tuner=slot_tuner(settings, slots),
         max_concurrent_workflow_task_polls=TASK_POLLS,
         nonsticky_to_sticky_poll_ratio=1 / TASK_POLLS,

@@ -31,8 +31,9 @@ if TYPE_CHECKING:
 MIN_STICKY: Final = 8
 # … and at most: more than the Activities that a tree has in flight by default (100), each of which brings one
 MAX_STICKY: Final = 128
-# From its arrival until its answer has been sent: a fifth of the server's timeout
-LATE_SECONDS: Final = 2.0
+# From its arrival until its answer has been sent: half of the server's timeout. A hundred tasks of a batch that gives
+# way to others wait for a second or two here
+LATE_SECONDS: Final = 5.0
 # Others at once: first tasks of new runs take some milliseconds, most of them for the way to the server and back
 MAX_OTHERS: Final = 8
 # Above this a task was a long replay: with eight at once, each would take eight times as long, near the server's 10 s
@@ -50,12 +51,18 @@ class Permit(SlotPermit):
 
 
 class TaskSlots(CustomSlotSupplier):
-    """Slots for workflow tasks. ``count_waiting`` returns how many tasks only wait for local Activities."""
+    """Slots for workflow tasks. ``count_waiting`` returns how many tasks only wait for local Activities.
+
+    ``tasks`` counts those that have come and whose answers the server does not have yet; ``on_answer`` is called,
+    in any thread, when it has one.
+    """
 
     def __init__(self, count_waiting: Callable[[], int] = lambda: 0) -> None:
         self._count_waiting = count_waiting
         self._lock = threading.Lock()
         self._in_use = {True: 0, False: 0}
+        self.tasks = 0
+        self.on_answer: Callable[[], None] = lambda: None
         self._is_closed = False
         # Weak: a slot that the SDK asked for and no longer wants, as when it stops, is dropped and not released
         self._sticky_polls: WeakSet[Permit] = WeakSet()
@@ -89,6 +96,8 @@ class TaskSlots(CustomSlotSupplier):
         if isinstance(ctx.permit, Permit):
             ctx.permit.start = time.monotonic()
             self._sticky_polls.discard(ctx.permit)
+            with self._lock:
+                self.tasks += 1
 
     def release_slot(self, ctx: SlotReleaseContext) -> None:
         """A task has ended, or a poll without one."""
@@ -97,8 +106,11 @@ class TaskSlots(CustomSlotSupplier):
         with self._lock:
             self._in_use[permit.is_sticky] -= 1
             if permit.start is not None:
+                self.tasks -= 1
                 self._adjust(time.monotonic() - permit.start, is_sticky=permit.is_sticky)
         self.wake_all()
+        if permit.start is not None:
+            self.on_answer()
 
     def _adjust(self, seconds: float, *, is_sticky: bool) -> None:
         """Accept one more after a task that was quick, and few again after one that was not."""

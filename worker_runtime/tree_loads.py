@@ -43,16 +43,17 @@ class TreeLoads:
 
     def is_courteous(self, tree: Hashable, now: float) -> bool:
         """True for a busy tree while a quiet one is at work."""
-        if not self._is_busy(tree, now):
+        if not self.is_busy(tree, now):
             return False
         for other, arrival in reversed(self._arrivals.items()):
             if now - arrival >= AT_WORK_SECONDS:
                 return False
-            if other != tree and not self._is_busy(other, now):
+            if other != tree and not self.is_busy(other, now):
                 return True
         return False
 
-    def _is_busy(self, tree: Hashable, now: float) -> bool:
+    def is_busy(self, tree: Hashable, now: float) -> bool:
+        """True for a tree that has computed much lately."""
         return self._load(tree, now) > BUSY_SECONDS
 
     def _load(self, tree: Hashable, now: float) -> float:

@@ -204,20 +204,15 @@ class WorkflowWatch:
         if not task.instance.is_lost:
             self._running.pop(task.thread_id, None)
 
-    def run_with_outcome(self, outcome: Future[Any], function: Callable[..., Any], *args: Any) -> int:
-        """Run a function of the SDK in this thread; its result goes to ``outcome``, unless that has one already.
-
-        Returns how many commands the result has for the server.
-        """
+    def run_with_outcome(self, outcome: Future[Any], function: Callable[..., Any], *args: Any) -> None:
+        """Run a function of the SDK in this thread; its result goes to ``outcome``, unless that has one already."""
         self._local.outcome = outcome
         try:
             result = function(*args)
         except BaseException as error:  # noqa: BLE001 - what it is, the SDK decides
             _settle(outcome, error=error)
-            return 0
         else:
             _settle(outcome, result=result)
-            return len(result.successful.commands) if result is not None else 0
         finally:
             self._local.outcome = None
 

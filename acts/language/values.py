@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Hashable, Iterable
 
 Json = Any
 Names = tuple[str, ...]
@@ -149,6 +149,15 @@ def type_name(value: Json) -> str:
         if isinstance(value, kind):
             return name
     return "nothing" if value is ABSENT else "unknown"
+
+
+def shape(value: Json) -> Hashable:
+    """What remains of a value without the content of its scalars: its keys, lengths and types."""
+    if isinstance(value, dict):
+        return tuple([(key, shape(part)) for key, part in value.items()])
+    if isinstance(value, list):
+        return ("", *[shape(part) for part in value])
+    return type(value).__name__
 
 
 def with_article(type_: str) -> str:

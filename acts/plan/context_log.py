@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Final
 from acts.language.errors import CallError, Problem
 from acts.language.output_methods import GROWING_METHODS, OUTPUT_METHODS
 from acts.language.references import Path
-from acts.language.values import ABSENT, UNKNOWN, Json, Names, get, pointer, type_name, with_article
+from acts.language.values import ABSENT, UNKNOWN, Json, Names, get, pointer, shape, type_name, with_article
 from acts.language.wire import WRONG_KIND
 from acts.plan.effects import apply_effect, split_write
 from acts.plan.path_effects import (
@@ -51,7 +51,7 @@ from acts.plan.path_effects import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Hashable, Iterable, Iterator
 
     from acts.language.messages import Data
 
@@ -297,8 +297,9 @@ class View:
 class Log:
     """The data of one context: the global view (``shared``) and one view per instance (``own``).
 
-    ``problems`` holds the initial messages that could not be applied. Where ``is_checked`` says that there are none,
-    the messages of an instance are folded when somebody asks for its view: a batch never asks for most of them.
+    ``problems`` holds the initial messages that could not be applied. A message of an instance that cannot be one of
+    them, because it has no path or ``is_checked`` says so, is folded when somebody asks for the view of the instance:
+    a batch never asks for most of them.
     """
 
     def __init__(self, messages: Iterable[Data], *, is_checked: bool = False) -> None:
@@ -309,14 +310,24 @@ class Log:
         self._postponed: dict[str, Callable[[str], None]] = {}
         owned: set[int] = set()
         for message in messages:
-            if is_checked and message.instance is not None:
-                self._not_folded.setdefault(message.instance, []).append(message)
+            instance = message.instance
+            if instance is not None and (is_checked or message.path is None) and self._is_unfolded(instance):
+                self.own.setdefault(instance, View(self.shared))
+                self._not_folded.setdefault(instance, []).append(message)
                 continue
-            conflict = self.view_of(message.instance, create=True).fold_message(message, owned)
+            conflict = self.view_of(instance, create=True).fold_message(message, owned)
             if conflict:
                 place = pointer("context", message.index, "_outputMethod")
                 self.problems.append(Problem("invalidMessage", conflict.message, place))
-        self.own.update((instance, View(self.shared)) for instance in self._not_folded)
+
+    def _is_unfolded(self, instance: str) -> bool:
+        return instance in self._not_folded or instance not in self.own
+
+    def unfolded_shape(self, instance: str) -> Hashable:
+        """Equal for instances that have values at the same paths before the plan; None once the view was asked for."""
+        if instance not in self._not_folded:
+            return None
+        return tuple([(m.kind, m.path, m.method, shape(m.payload)) for m in self._not_folded[instance]])
 
     def view_of(self, instance: str | None, *, create: bool = False) -> View:
         """The view that the Calls of an instance (None: global Calls) read and write.

@@ -5,7 +5,8 @@ most instances of a batch these are the same paths, so the template is checked o
 
 An instance differs from the shared context only where its own messages wrote. Only the paths that
 overlap those places are read: the cost is linear in the messages, and does not multiply the number
-of instances by the number of reads.
+of instances by the number of reads. Instances whose messages have the same shape, as the rows of a
+table do, need one look for all of them.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING
 from acts.language.references import Path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Hashable, Iterable, Sequence
 
     from acts.plan.context_log import Log, View
 
@@ -37,10 +38,15 @@ def classify_instances(instances: Sequence[str], paths: Iterable[Path], log: Log
     index = _PathIndex(paths)
     shared = frozenset(path for path in index.paths if log.has_initially(path))
     classes: dict[frozenset[Path], list[str]] = {}
+    by_shape: dict[Hashable, list[str]] = {}
     for instance in instances:
-        affected = index.affected_by(log.view_of(instance))
-        differences = frozenset(p for p in affected if log.has_initially(p, instance) != (p in shared))
-        classes.setdefault(differences, []).append(instance)
+        shape = log.unfolded_shape(instance)
+        alike = by_shape.get(shape) if shape is not None else None
+        if alike is None:
+            affected = index.affected_by(log.view_of(instance))
+            differences = frozenset(p for p in affected if log.has_initially(p, instance) != (p in shared))
+            alike = by_shape[shape] = classes.setdefault(differences, [])
+        alike.append(instance)
     return [InstanceClass(tuple(members), shared ^ differences) for differences, members in classes.items()]
 
 

@@ -16,6 +16,7 @@ from acts.machines.lifetime import (
     LAST_EVENTS,
     LAST_SIGNALS,
     MANY_SIGNALS,
+    RETRY_BYTES,
     UNSEEN_RESULT_BYTES,
     ExpectedResults,
     HistorySize,
@@ -119,7 +120,7 @@ def test_one_drain_at_a_time_and_nothing_is_held_besides() -> None:
         (
             BULKY,
             HistorySize(5_010, DRAIN_BYTES + 1_000, is_new_run_suggested=True),
-            HistorySize(5_020, DRAIN_BYTES + DRAIN_BYTES // 3, is_new_run_suggested=True),
+            HistorySize(5_020, DRAIN_BYTES + RETRY_BYTES, is_new_run_suggested=True),
         ),
     ],
     ids=["by events", "by bytes"],
@@ -202,7 +203,7 @@ def test_a_state_that_does_not_fit_is_tried_again_when_the_history_has_grown_in_
     lifetime.drain_seconds(BULKY)
     lifetime.stay(BULKY)
     assert not lifetime.is_due(HistorySize(BULKY.events, BULKY.bytes + 1, is_new_run_suggested=True))
-    assert lifetime.is_due(HistorySize(BULKY.events, BULKY.bytes + DRAIN_BYTES // 3, is_new_run_suggested=True))
+    assert lifetime.is_due(HistorySize(BULKY.events, BULKY.bytes + RETRY_BYTES, is_new_run_suggested=True))
 
 
 @pytest.mark.parametrize(

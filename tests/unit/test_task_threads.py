@@ -7,33 +7,53 @@ from typing import Any
 
 import pytest
 
-from worker_runtime.task_threads import LONG_SECONDS, MAX_PAUSE_SECONDS, PAUSE_SECONDS, FairTurns, Turn, find_tree
+from worker_runtime.answer_window import COURTEOUS_ANSWERS, SPARE_ANSWERS, AnswerWindow
+from worker_runtime.answer_window import HALF_LIFE_SECONDS as ANSWERS_HALF_LIFE
+from worker_runtime.task_threads import LONG_SECONDS, MAX_HOLD_SECONDS, FairTurns, Turn, find_tree
 from worker_runtime.tree_loads import AT_WORK_SECONDS, BUSY_SECONDS, HALF_LIFE_SECONDS, MAX_TREES, TreeLoads
 
 
 class Bench:
-    """Turns that end when the test says so."""
+    """Turns that end when the test says so, and a server that takes answers when it says so."""
 
     def __init__(self) -> None:
         self.now = 0.0
+        self.tasks = 0
         self.running: list[Turn] = []
-        self.turns = FairTurns(self.running.append, lambda: self.now)
+        self.sleepers = 0
+        self.turns = FairTurns(self.running.append, lambda: self.tasks, self.sleep, lambda: self.now)
+
+    def sleep(self) -> None:
+        self.sleepers += 1
 
     def add(self, *trees: str) -> None:
         for tree in trees:
-            self.turns.add(Turn(tree, lambda: 0))
+            self.tasks += 1
+            self.turns.add(Turn(tree, lambda: None))
 
-    def end(self, computed: float = 0.003, commands: int = 0) -> str:
-        """End the turn that has run longest; its tree."""
+    def compute(self, computed: float = 0.003) -> str:
+        """End the turn that has run longest, and leave its answer on the way; its tree."""
         turn = self.running.pop(0)
         self.now += computed
-        self.pause = self.turns.end(turn, computed, commands)
+        self.turns.end(turn, computed)
         return str(turn.tree)
 
-    def make_busy(self, tree: str) -> None:
-        self.add(tree)
-        while self.running:
-            self.end(2 * BUSY_SECONDS)
+    def answer(self) -> None:
+        """The server takes an answer."""
+        self.tasks -= 1
+        self.turns.release()
+
+    def end(self, computed: float = 0.003) -> str:
+        """End the turn that has run longest, and take its answer; its tree."""
+        tree = self.compute(computed)
+        self.answer()
+        return tree
+
+    def make_busy(self, *trees: str) -> None:
+        for tree in trees:
+            self.add(tree)
+            while self.running:
+                self.end(2 * BUSY_SECONDS)
 
     @property
     def trees(self) -> list[str]:
@@ -51,7 +71,7 @@ def test_one_task_computes_at_a_time() -> None:
 
 def test_the_tasks_of_one_tree_keep_their_order() -> None:
     bench = Bench()
-    turns = [Turn("batch", lambda: 0) for _ in range(20)]
+    turns = [Turn("batch", lambda: None) for _ in range(20)]
     for turn in turns:
         bench.turns.add(turn)
     order: list[Turn] = []
@@ -112,50 +132,95 @@ def test_nothing_remains_of_trees_that_have_ended() -> None:
 # -- courtesy ------------------------------------------------------------------------------
 
 
-def test_a_busy_tree_pauses_while_a_quiet_one_is_at_work() -> None:
+def test_a_busy_tree_has_a_few_answers_on_their_way() -> None:
     bench = Bench()
     bench.make_busy("batch")
-    bench.add("small", "batch", "batch")
-    assert bench.end() == "small"
-    assert bench.end(commands=3) == "batch"
-    assert bench.pause == pytest.approx(3 * PAUSE_SECONDS)
-    assert bench.trees == []  # its next task waits
-    bench.add("small")
-    assert bench.trees == ["small"]  # nobody else does
-    bench.end()
-    bench.now += bench.pause + 3 * PAUSE_SECONDS
-    bench.turns.advance()
+    bench.add(*["batch"] * 10)
+    for _ in range(SPARE_ANSWERS):
+        bench.compute()
+    assert bench.trees == []
+    bench.answer()
     assert bench.trees == ["batch"]
 
 
-def test_a_pause_has_a_limit() -> None:
+def test_it_has_fewer_while_a_quiet_tree_is_at_work() -> None:
     bench = Bench()
     bench.make_busy("batch")
-    bench.add("small", "batch")
+    bench.add("small", *["batch"] * 9)
+    assert bench.end() == "small"
+    for _ in range(COURTEOUS_ANSWERS):
+        assert bench.compute() == "batch"
+    assert bench.trees == []
+    bench.add("small")
+    assert bench.trees == ["small"]  # nobody else waits for answers
     bench.end()
-    bench.end(commands=2_000)
-    assert bench.pause == MAX_PAUSE_SECONDS
+    assert bench.trees == []
+    bench.answer()
+    assert bench.trees == ["batch"]
 
 
-@pytest.mark.parametrize("others", [[], ["large"]])
-def test_nobody_pauses_alone_or_beside_a_busy_tree(others: list[str]) -> None:
+def test_a_quiet_tree_never_waits_for_answers() -> None:
     bench = Bench()
-    for tree in ["batch", *others]:
-        bench.make_busy(tree)
-    bench.now += AT_WORK_SECONDS
-    for tree in ["batch", *others]:
-        bench.add(tree)
-        bench.end(2 * BUSY_SECONDS, commands=3)
-        assert bench.pause == 0
+    bench.add(*["small"] * 10)
+    for _ in range(10):
+        assert bench.compute(BUSY_SECONDS / 20) == "small"
 
 
-def test_a_task_that_sends_nothing_to_the_server_needs_no_pause() -> None:
+def test_no_task_waits_for_answers_for_long() -> None:
+    bench = Bench()
+    bench.tasks = 100  # as many are fetched
+    bench.add("batch")
+    bench.compute(2 * BUSY_SECONDS)
+    bench.add("batch", "batch")
+    assert bench.trees == []
+    assert bench.sleepers == 1
+    bench.now += MAX_HOLD_SECONDS
+    bench.turns.wake()
+    assert [bench.compute(), bench.compute()] == ["batch", "batch"]
+    bench.add("batch")
+    assert bench.trees == []
+
+
+@pytest.mark.parametrize("which", [{"is_work": False}, {"is_cached": False}])
+def test_evictions_replays_and_first_tasks_wait_for_no_answers(which: dict[str, bool]) -> None:
     bench = Bench()
     bench.make_busy("batch")
-    bench.add("small", "batch")
-    bench.end()
-    bench.end(commands=0)
-    assert bench.pause == 0
+    bench.tasks = 100
+    bench.add("batch")
+    assert bench.trees == []
+    turn = Turn("batch", lambda: None, **which)
+    bench.turns.add(turn)
+    assert bench.running == [turn]
+
+
+def test_two_busy_trees_are_no_reason_for_courtesy() -> None:
+    bench = Bench()
+    bench.make_busy("batch", "large")
+    bench.add(*["batch", "large"] * 5)
+    for _ in range(SPARE_ANSWERS):
+        bench.compute()
+    assert bench.trees == []
+
+
+def test_a_long_way_holds_more_answers() -> None:
+    """100 answers a second, each on its way for 50 ms: five of them, or nearly so, are always there."""
+    window = AnswerWindow()
+    for n in range(1_000):
+        now = n * 0.01
+        window.send(now, 1)
+        window.arrive(now + 0.05, 0)
+    assert window.size(10.0) in (SPARE_ANSWERS + 4, SPARE_ANSWERS + 5)
+    assert window.size(10.0 + 20 * ANSWERS_HALF_LIFE) == SPARE_ANSWERS
+
+
+def test_a_line_at_the_server_is_not_taken_for_a_long_way() -> None:
+    window = AnswerWindow()
+    window.send(0.0, 1)
+    window.arrive(0.002, 0)
+    for n in range(1, 500):
+        window.send(n * 0.01, 9)
+        window.arrive(n * 0.01 + 0.005, 8)
+    assert window.size(5.0) == SPARE_ANSWERS
 
 
 def test_the_quiet_are_at_work_for_a_while_after_each_task() -> None:
@@ -178,11 +243,12 @@ def test_a_tree_does_not_give_way_to_itself() -> None:
 def test_an_eviction_is_no_work() -> None:
     bench = Bench()
     bench.make_busy("batch")
-    bench.turns.add(Turn("ended", lambda: 0, is_work=False))
-    bench.add("batch")
-    bench.end()
-    bench.end(commands=3)
-    assert bench.pause == 0
+    bench.turns.add(Turn("ended", lambda: None, is_work=False))
+    bench.turns.end(bench.running.pop(), 0.001)
+    bench.add(*["batch"] * (SPARE_ANSWERS + 1))
+    for _ in range(SPARE_ANSWERS):
+        assert bench.compute() == "batch"
+    assert bench.trees == []
 
 
 def test_a_tree_that_rests_is_quiet_again() -> None:

@@ -56,7 +56,7 @@ def cramped() -> Iterator[DevServer]:
 
 @pytest.fixture
 async def user(cramped: DevServer, task_queue: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Foreign]:
-    for name in ("DRAIN_BYTES", "LAST_BYTES", "END_BYTES"):
+    for name in ("DRAIN_BYTES", "RETRY_BYTES", "LAST_BYTES", "END_BYTES"):
         monkeypatch.setattr(lifetime, name, getattr(lifetime, name) // 10)
     monkeypatch.setattr(result_room, "MAX_HISTORY_BYTES", result_room.MAX_HISTORY_BYTES // 10)
     monkeypatch.setattr(payload_limits, "MAX_PAYLOAD_BYTES", payload_limits.MAX_PAYLOAD_BYTES // 10)
