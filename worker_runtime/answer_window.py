@@ -12,8 +12,8 @@ from typing import Final
 
 # Beyond what the way holds: with four, the server always has the next one
 SPARE_ANSWERS: Final = 4
-# Of a busy tree while a quiet one is at work: the server's line is short, and never empty
-COURTEOUS_ANSWERS: Final = 2
+# Of a busy tree while a quiet one is at work: the server's line is as short as it can be
+COURTEOUS_ANSWERS: Final = 1
 # In which half of the answers so far is forgotten, for their rate
 HALF_LIFE_SECONDS: Final = 1.0
 # The fastest answer is forgotten by so much with each that was alone: the way may have become longer

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 MIN_STICKY: Final = 8
 # … and at most: more than the Activities that a tree has in flight by default (100), each of which brings one
 MAX_STICKY: Final = 128
-# From its arrival until its answer has been sent: half of the server's timeout. A hundred tasks of a batch that gives
-# way to others wait for a second or two here
-LATE_SECONDS: Final = 5.0
+# From its arrival until it has computed: a fifth of the server's timeout. Not until its slot is free: the SDK may keep
+# that for the next task of the run
+LATE_SECONDS: Final = 2.0
 # Others at once: first tasks of new runs take some milliseconds, most of them for the way to the server and back
 MAX_OTHERS: Final = 8
 # Above this a task was a long replay: with eight at once, each would take eight times as long, near the server's 10 s
@@ -107,17 +107,21 @@ class TaskSlots(CustomSlotSupplier):
             self._in_use[permit.is_sticky] -= 1
             if permit.start is not None:
                 self.tasks -= 1
-                self._adjust(time.monotonic() - permit.start, is_sticky=permit.is_sticky)
+                if not permit.is_sticky:
+                    self._adjust_others(time.monotonic() - permit.start)
         self.wake_all()
         if permit.start is not None:
             self.on_answer()
 
-    def _adjust(self, seconds: float, *, is_sticky: bool) -> None:
-        """Accept one more after a task that was quick, and few again after one that was not."""
-        if is_sticky:
+    def _adjust_others(self, seconds: float) -> None:
+        """Accept one more after a task that was quick, and one after one that was not."""
+        self._max_others = 1 if seconds > SLOW_SECONDS else min(self._max_others + 1, MAX_OTHERS)
+
+    def adjust_sticky(self, seconds: float) -> None:
+        """A task of a cached run has computed, so long after it came: accept one more, or few where that was long."""
+        with self._lock:
             self._max_sticky = MIN_STICKY if seconds > LATE_SECONDS else min(self._max_sticky + 1, MAX_STICKY)
-        else:
-            self._max_others = 1 if seconds > SLOW_SECONDS else min(self._max_others + 1, MAX_OTHERS)
+        self.wake_all()
 
     def close(self) -> None:
         """Give no more slots: the worker stops."""

@@ -173,7 +173,7 @@ class TaskThreads(ThreadPoolExecutor):
 
     def __init__(self, watch: WorkflowWatch, slots: TaskSlots, max_workers: int) -> None:
         super().__init__(max_workers, thread_name_prefix="workflow")
-        self._watch = watch
+        self._watch, self._slots = watch, slots
         self._turns = FairTurns(self._start, lambda: slots.tasks - watch.count_waiting(), self._on_hold)
         slots.on_answer = self._turns.release
         watch.on_look = self._turns.advance  # tasks that turned out to be long let others run beside them
@@ -202,6 +202,8 @@ class TaskThreads(ThreadPoolExecutor):
             turn.task()
         finally:
             self._turns.end(turn, time.thread_time() - before)
+            if turn.waits_for_answers:
+                self._slots.adjust_sticky(time.monotonic() - turn.arrival)
 
 
 def is_eviction(act: Any) -> bool:
