@@ -31,6 +31,7 @@ from workflows.runtime.payloads import decode
 
 ROOT: Final = Path(__file__).parents[1]
 ENGINE: Final = ("worker",)
+PLAIN: Final = ("benchmarks.plain_worker",)
 HANDWRITTEN: Final = ("benchmarks.served", "handwritten")
 
 _READY_SECONDS: Final = 60.0
