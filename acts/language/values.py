@@ -152,12 +152,12 @@ def type_name(value: Json) -> str:
 
 
 def shape(value: Json) -> Hashable:
-    """What remains of a value without the content of its scalars: its keys, lengths and types."""
+    """What remains of a value without the content of its scalars: its keys, lengths, types and markers."""
     if isinstance(value, dict):
         return tuple([(key, shape(part)) for key, part in value.items()])
     if isinstance(value, list):
         return ("", *[shape(part) for part in value])
-    return type(value).__name__
+    return value if isinstance(value, _Marker) else type(value).__name__
 
 
 def with_article(type_: str) -> str:

@@ -118,8 +118,8 @@ class View:
             return
         if message.path is None:
             self.write(Path(message.kind), "root", message.payload, _BEFORE)
-        else:
-            self.write(message.path, message.method, get(message.payload, message.path.names), _BEFORE)
+        elif (value := get(message.payload, message.path.names)) is not ABSENT:
+            self.write(message.path, message.method, value, _BEFORE)
 
     def _add(self, kind: str, names: Names, operation: str, value: Json, rank: int) -> None:
         self._kinds[kind] = None

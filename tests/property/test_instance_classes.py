@@ -9,13 +9,14 @@ from hypothesis import strategies as st
 
 from acts.language.messages import Data
 from acts.language.references import Path
+from acts.language.values import ABSENT, UNKNOWN, UNKNOWN_TEXT
 from acts.plan.context_log import Log
 from acts.plan.instance_classes import classify_instances
 
 NAMES = st.sampled_from("ab0")
 INSTANCES = "xyz"
 VALUES: st.SearchStrategy[Any] = st.recursive(
-    st.sampled_from([None, 1, 2, "text", True]),
+    st.sampled_from([None, 1, 2, "text", True, UNKNOWN, UNKNOWN_TEXT]),
     lambda parts: st.lists(parts, max_size=2) | st.dictionaries(NAMES, parts, max_size=2),
     max_leaves=4,
 )
@@ -23,7 +24,7 @@ OBJECTS = st.dictionaries(NAMES, VALUES, max_size=2)
 INSTANCE = st.sampled_from([None, *INSTANCES])
 
 
-def at_root(payload: dict[str, Any], instance: str | None) -> Data:
+def at_root(payload: Any, instance: str | None) -> Data:
     return Data(0, "data", {}, payload=payload, instance=instance)
 
 
@@ -34,7 +35,7 @@ def at_path(names: list[str], value: Any, method: str, instance: str | None) -> 
     return Data(0, "data", {}, payload=payload, instance=instance, path=Path("data", tuple(names)), method=method)
 
 
-AT_ROOT = st.builds(at_root, OBJECTS, INSTANCE)
+AT_ROOT = st.builds(at_root, OBJECTS | st.sampled_from([ABSENT, UNKNOWN]), INSTANCE)
 METHODS = st.sampled_from(["set", "merge", "push", "concat", "assign"])
 AT_PATHS = st.builds(at_path, st.lists(NAMES, min_size=1, max_size=2), VALUES, METHODS, INSTANCE)
 PATHS = st.builds(lambda names: Path("data", tuple(names)), st.lists(NAMES, max_size=3))
@@ -55,3 +56,13 @@ def test_a_class_has_values_at_the_same_paths(messages: list[Data], paths: list[
         for name in alike.instances:
             assert alike.present == {path for path in paths if log.has_initially(path, name)}
     assert len({alike.present for alike in classes}) == len(classes)
+
+
+def test_what_cannot_be_known_is_not_taken_for_nothing() -> None:
+    """A schema alone, a set whose rows are elsewhere, and a text that a dry run cannot know."""
+    payloads = {"x": ABSENT, "y": UNKNOWN, "z": {"a": UNKNOWN_TEXT}, "v": {"a": UNKNOWN}}
+    deep = Path("data", ("a", "b"))
+    classes = classify_instances([*payloads], [deep], Log([at_root(payload, id_) for id_, payload in payloads.items()]))
+    assert [(alike.instances, alike.present) for alike in classes] == [
+        (("x", "z"), frozenset()), (("y", "v"), frozenset({deep}))
+    ]  # fmt: skip

@@ -223,6 +223,15 @@ def test_every_place_reads_as_the_slow_fold_says(messages: list[dict[str, Any]])
                 assert value is ABSENT if expected is oracle.ABSENT else value == expected, (where, instance)
 
 
+@pytest.mark.parametrize("is_checked", [False, True])
+def test_a_message_without_a_value_at_its_path_hides_nothing(*, is_checked: bool) -> None:
+    path = Path("state", ("a",))
+    shared = {"type": "state", "state": {"a": 1}}
+    empty = {"type": "state", "state": {}, "_instance": "x", "_outputPath": "†state.a", "_outputMethod": "set"}
+    log = Log([data_message(shared), data_message(empty)], is_checked=is_checked)
+    assert (log.problems, log.read(path, END, "x")) == ([], 1)
+
+
 # -- values ----------------------------------------------------------------------------------
 
 
