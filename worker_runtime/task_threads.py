@@ -46,13 +46,19 @@ class Turn:
     """A task that waits for its turn, or has it since ``start``.
 
     An eviction is no work of its tree. It waits for no answers, since a task may wait for it; nor does what is not
-    ``cached``, a first task or a replay, since it has one of the few slots for such tasks.
+    ``cached``, a first task, a query or a replay, since most of them have one of the few slots for such tasks.
+
+    ``is_local`` says whether its run waits for local Activities: then ``count_tasks`` leaves it out until the turn
+    ends, and it has no answer. ``is_lost`` says whether another gave its result: its thread may never end.
     """
 
     tree: Hashable
     task: Callable[[], None]
     is_work: bool = True
     is_cached: bool = True
+    is_local: Callable[[], bool] = lambda: False
+    is_lost: Callable[[], bool] = lambda: False
+    is_counted: bool = False
     arrival: float = 0.0
     start: float = 0.0
 
@@ -60,6 +66,34 @@ class Turn:
     def waits_for_answers(self) -> bool:
         """False for what runs at once even where its tree is busy."""
         return self.is_work and self.is_cached
+
+
+class TreeQueue:
+    """The turns of a tree that wait, in the order of their arrival; what waits for no answers goes first.
+
+    But not for ever: after ``MAX_HOLD_SECONDS`` the others are their equals.
+    """
+
+    __slots__ = ("_at_once", "_others")
+
+    def __init__(self) -> None:
+        self._at_once: deque[Turn] = deque()
+        self._others: deque[Turn] = deque()
+
+    def __bool__(self) -> bool:
+        return bool(self._at_once or self._others)
+
+    def add(self, turn: Turn) -> None:
+        """Queue a turn."""
+        (self._others if turn.waits_for_answers else self._at_once).append(turn)
+
+    def take(self, now: float, may_begin: Callable[[], bool]) -> Turn | None:
+        """The next turn; ``may_begin`` says whether one that waits for answers may begin before its time."""
+        first = self._others[0] if self._others else None
+        is_due = first is not None and now - first.arrival >= MAX_HOLD_SECONDS
+        if self._at_once and not (is_due and first is not None and first.arrival <= self._at_once[0].arrival):
+            return self._at_once.popleft()
+        return self._others.popleft() if first is not None and (is_due or may_begin()) else None
 
 
 class FairTurns:
@@ -75,14 +109,14 @@ class FairTurns:
     ) -> None:  # fmt: skip
         self._run, self._count_tasks, self._on_hold, self._clock = run, count_tasks, on_hold, clock
         self._lock = threading.Lock()
-        self._waiting: dict[Hashable, deque[Turn]] = {}
+        self._waiting: dict[Hashable, TreeQueue] = {}
         self._running: set[Turn] = set()
         # CPU seconds that each tree has had, counted from the level at which it came; and the highest level of a turn
         self._served: dict[Hashable, float] = {}
         self._level = 0.0
         self._loads = TreeLoads()
         self._window = AnswerWindow()
-        # Tasks that wait or compute
+        # Tasks that wait or compute, of those that are counted
         self._here = 0
         self._is_waking = False
 
@@ -90,30 +124,40 @@ class FairTurns:
         """Queue a task; it may run at once."""
         with self._lock:
             turn.arrival = self._clock()
-            queue = self._waiting.setdefault(turn.tree, deque())
-            if turn.waits_for_answers:
-                queue.append(turn)
-            else:
-                queue.appendleft(turn)
+            turn.is_counted = turn.is_work and not turn.is_local()
+            self._waiting.setdefault(turn.tree, TreeQueue()).add(turn)
             self._served.setdefault(turn.tree, self._level)
+            self._here += turn.is_counted
             if turn.is_work:
-                self._here += 1
                 self._loads.arrive(turn.tree, turn.arrival)
         self.advance()
 
     def end(self, turn: Turn, computed: float) -> None:
         """A task has ended, after so many CPU seconds."""
         with self._lock:
-            now, tree = self._clock(), turn.tree
-            self._running.discard(turn)
-            self._loads.add(tree, computed, now)
-            self._served[tree] += computed - USUAL_SECONDS
-            if tree not in self._waiting and all(other.tree != tree for other in self._running):
-                del self._served[tree]
-            if turn.is_work:
-                self._here -= 1
-                self._window.send(now, self._count_unanswered())
+            if turn in self._running:
+                now = self._clock()
+                self._leave(turn, computed, now)
+                if turn.is_work and not turn.is_local():
+                    self._window.send(now, self._count_unanswered())
         self.advance()
+
+    def look(self) -> None:
+        """Forget turns whose threads were left behind, and let others run beside those that turned out to be long."""
+        with self._lock:
+            now = self._clock()
+            for turn in [t for t in self._running if now - t.start >= LONG_SECONDS and t.is_lost()]:
+                self._leave(turn, 0.0, now)
+        self.advance()
+
+    def _leave(self, turn: Turn, computed: float, now: float) -> None:
+        tree = turn.tree
+        self._running.discard(turn)
+        self._here -= turn.is_counted
+        self._loads.add(tree, computed, now)
+        self._served[tree] += computed - USUAL_SECONDS
+        if tree not in self._waiting and all(other.tree != tree for other in self._running):
+            del self._served[tree]
 
     def release(self) -> None:
         """The server has an answer."""
@@ -126,7 +170,7 @@ class FairTurns:
         while (turn := self._take()) is not None:
             self._run(turn)
         with self._lock:
-            must_wake = bool(self._waiting) and not self._running and not self._is_waking
+            must_wake = bool(self._waiting) and not self._is_waking and not self._is_computing(self._clock())
             self._is_waking |= must_wake
         if must_wake:
             self._on_hold()
@@ -140,14 +184,15 @@ class FairTurns:
     def _take(self) -> Turn | None:
         with self._lock:
             now = self._clock()
-            if any(now - turn.start < LONG_SECONDS for turn in self._running):
+            if self._is_computing(now):
                 return None
-            trees = [tree for tree in self._waiting if self._may_begin(tree, now)]
-            if not trees:
+            for tree in sorted(self._waiting, key=self._served.__getitem__):
+                queue = self._waiting[tree]
+                turn = queue.take(now, partial(self._may_begin, tree, now))
+                if turn is not None:
+                    break
+            else:
                 return None
-            tree = min(trees, key=self._served.__getitem__)
-            queue = self._waiting[tree]
-            turn = queue.popleft()
             if not queue:
                 del self._waiting[tree]
             turn.start = now
@@ -156,13 +201,18 @@ class FairTurns:
             self._served[tree] += USUAL_SECONDS
             return turn
 
+    def _is_computing(self, now: float) -> bool:
+        """True while a task computes that is not known to be long."""
+        return any(now - turn.start < LONG_SECONDS for turn in self._running)
+
     def _may_begin(self, tree: Hashable, now: float) -> bool:
         """False for a busy tree while too many answers are on their way."""
-        turn = self._waiting[tree][0]
-        if not (turn.waits_for_answers and self._loads.is_busy(tree, now) and now - turn.arrival < MAX_HOLD_SECONDS):
+        if not self._loads.is_busy(tree, now):
             return True
-        most = COURTEOUS_ANSWERS if self._loads.is_courteous(tree, now) else self._window.size(now)
-        return self._count_unanswered() < most
+        unanswered = self._count_unanswered()
+        if unanswered < COURTEOUS_ANSWERS:
+            return True
+        return unanswered < self._window.size(now) and not self._loads.is_courteous(tree, now)
 
     def _count_unanswered(self) -> int:
         return self._count_tasks() - self._here
@@ -176,14 +226,17 @@ class TaskThreads(ThreadPoolExecutor):
         self._watch, self._slots = watch, slots
         self._turns = FairTurns(self._start, lambda: slots.tasks - watch.count_waiting(), self._on_hold)
         slots.on_answer = self._turns.release
-        watch.on_look = self._turns.advance  # tasks that turned out to be long let others run beside them
+        watch.on_look = self._turns.look
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """Run ``fn`` in a thread when its turn comes; the future may be settled by the watch."""
         outcome: Future[Any] = Future()
         run = partial(self._watch.run_with_outcome, outcome, fn, *args, **kwargs)
-        act = args[0] if args else None
-        self._turns.add(Turn(find_tree(fn), run, is_work=not is_eviction(act), is_cached=not is_start_or_replay(act)))
+        act, instance = args[0] if args else None, find_instance(fn)
+        self._turns.add(Turn(
+            find_tree(fn), run, is_work=not is_eviction(act), is_cached=not is_start_or_replay(act),
+            is_local=lambda: bool(getattr(instance, "local_running", 0)), is_lost=outcome.done,
+        ))  # fmt: skip
         return outcome
 
     def _start(self, turn: Turn) -> None:
@@ -213,14 +266,19 @@ def is_eviction(act: Any) -> bool:
 
 
 def is_start_or_replay(act: Any) -> bool:
-    """True for the first activation of a run in this process, and for those of its past."""
+    """True for the first activation of a run in this process, for those of its past, and for queries."""
     jobs: Any = getattr(act, "jobs", ())
     return bool(getattr(act, "is_replaying", False) or any(job.HasField("initialize_workflow") for job in jobs))
 
 
+def find_instance(activate: Callable[..., Any]) -> Any:
+    """The run whose activation this is; None if the SDK calls something else."""
+    return getattr(getattr(activate, "__self__", None), "instance", None)
+
+
 def find_tree(activate: Callable[..., Any]) -> Hashable:
     """The id of the root of the run whose activation this is; None if the SDK calls something else."""
-    instance = getattr(getattr(activate, "__self__", None), "instance", None)
+    instance = find_instance(activate)
     if instance is None:
         return None
     info = instance.get_info()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -191,6 +192,85 @@ def test_evictions_replays_and_first_tasks_wait_for_no_answers(which: dict[str, 
     turn = Turn("batch", lambda: None, **which)
     bench.turns.add(turn)
     assert bench.running == [turn]
+
+
+def test_what_waits_for_no_answers_keeps_its_order() -> None:
+    bench = Bench()
+    bench.add("batch")
+    turns = [Turn("batch", lambda: None, is_cached=False) for _ in range(5)]
+    for turn in turns:
+        bench.turns.add(turn)
+    bench.end()
+    order: list[Turn] = []
+    while bench.running:
+        order.append(bench.running[0])
+        bench.end()
+    assert order == turns
+
+
+def test_a_tree_that_starts_runs_without_end_still_answers_for_those_it_has() -> None:
+    bench = Bench()
+    held = Turn("batch", lambda: None)
+    bench.turns.add(Turn("batch", lambda: None, is_cached=False))
+    bench.turns.add(held)
+    while held not in bench.running and bench.now < 2 * MAX_HOLD_SECONDS:
+        bench.turns.add(Turn("batch", lambda: None, is_cached=False))
+        bench.compute(0.01)
+    assert held in bench.running
+    assert bench.now >= 0.9 * MAX_HOLD_SECONDS  # they go first
+
+
+def test_a_run_that_waits_for_local_activities_is_not_counted_twice() -> None:
+    """Its task is left out of the count, also while the end of such an Activity waits here."""
+    bench = Bench()
+    bench.make_busy("batch")
+    bench.tasks = SPARE_ANSWERS  # on their way; those of 20 runs with local Activities are left out
+    local = [True] * 20
+    for n in range(20):
+        bench.turns.add(Turn("batch", lambda: None, is_local=partial(local.__getitem__, n)))
+    assert bench.turns._count_unanswered() == SPARE_ANSWERS
+    assert bench.trees == []
+    bench.tasks -= 1
+    bench.turns.release()
+    local[0], bench.tasks = False, SPARE_ANSWERS  # it computes, and then waits no more
+    assert bench.compute() == "batch"
+    assert bench.turns._count_unanswered() == SPARE_ANSWERS
+    assert bench.trees == []
+
+
+def test_what_goes_on_with_a_local_activity_is_no_answer() -> None:
+    bench = Bench()
+    bench.tasks = 1
+    bench.turns.add(Turn("small", lambda: None))
+    bench.compute()  # its answer is alone on its way
+    since = bench.turns._window._alone_since
+    bench.turns.add(Turn("other", lambda: None, is_local=lambda: True))
+    bench.compute()
+    assert bench.turns._window._alone_since == since is not None
+
+
+def test_a_thread_that_is_left_behind_is_forgotten() -> None:
+    bench = Bench()
+    lost = Turn("stuck", lambda: None, is_lost=lambda: True)
+    bench.tasks = 1
+    bench.turns.add(lost)
+    bench.now += 2 * LONG_SECONDS
+    bench.turns.look()
+    bench.answer()
+    assert (bench.turns._here, bench.turns._served, bench.turns._count_unanswered()) == (0, {}, 0)
+    bench.turns.end(lost, 1.0)  # or it ends in the end
+    assert bench.turns._here == 0
+
+
+def test_tasks_that_wait_beside_a_replay_are_waked() -> None:
+    bench = Bench()
+    bench.make_busy("batch")
+    bench.turns.add(Turn("old", lambda: None, is_cached=False))
+    bench.now += 2 * LONG_SECONDS
+    bench.tasks, sleepers = 100, bench.sleepers
+    bench.add("batch")
+    assert [turn.tree for turn in bench.running] == ["old"]
+    assert bench.sleepers == sleepers + 1
 
 
 def test_two_busy_trees_are_no_reason_for_courtesy() -> None:
