@@ -24,6 +24,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from worker_runtime.answer_window import COURTEOUS_ANSWERS, AnswerWindow
+from worker_runtime.payload_visits import VISITS
 from worker_runtime.tree_loads import TreeLoads
 
 if TYPE_CHECKING:
@@ -224,8 +225,8 @@ class TaskThreads(ThreadPoolExecutor):
     def __init__(self, watch: WorkflowWatch, slots: TaskSlots, max_workers: int) -> None:
         super().__init__(max_workers, thread_name_prefix="workflow")
         self._watch, self._slots = watch, slots
-        self._turns = FairTurns(self._start, lambda: slots.tasks - watch.count_waiting(), self._on_hold)
-        slots.on_answer = self._turns.release
+        self._turns = FairTurns(self._start, self._count_tasks, self._on_hold)
+        slots.on_answer, VISITS.on_begin = self._turns.release, self._turns.advance
         watch.on_look = self._turns.look
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
@@ -238,6 +239,13 @@ class TaskThreads(ThreadPoolExecutor):
             is_local=lambda: bool(getattr(instance, "local_running", 0)), is_lost=outcome.done,
         ))  # fmt: skip
         return outcome
+
+    def _count_tasks(self) -> int:
+        """Neither those that wait for local Activities, nor those whose payloads are on their way to or from a storage.
+
+        One that is both is left out twice, for so long.
+        """
+        return self._slots.tasks - self._watch.count_waiting() - VISITS.count
 
     def _start(self, turn: Turn) -> None:
         super().submit(self._run, turn)

@@ -1,6 +1,7 @@
 """Payloads of workflow tasks: those that need no work are passed on as they are, all others take the SDK's way."""
 
 import asyncio
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +13,7 @@ from temporalio.bridge.proto.workflow_completion import WorkflowActivationComple
 from temporalio.converter import DataConverter, PayloadCodec
 
 from connection.codec import CIPHER, CIPHER_KEY, ENCODING, KEY_ID, LockedCodec, UnknownKey
-from worker_runtime.payload_visits import leave_out_visits
+from worker_runtime.payload_visits import VISITS, leave_out_visits
 
 PLAIN = Payload(metadata={"encoding": b"json/plain"}, data=b'"x"')
 ENCRYPTED = Payload(metadata={"encoding": ENCODING, CIPHER_KEY: CIPHER, KEY_ID: b"k"}, data=bytes(40))
@@ -83,3 +84,15 @@ def test_a_stored_payload_is_refused_without_storage(converter: DataConverter) -
 
 def test_a_codec_that_changes_payloads_sees_each_of_them() -> None:
     assert decode(PLAIN, REVERSING).data == encode(PLAIN, REVERSING).data == PLAIN.data[::-1]
+
+
+def test_visits_that_may_take_their_time_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task that is fetched from a storage, or brought there, is not on its way to the server."""
+    begun: list[int] = []
+    monkeypatch.setattr(VISITS, "on_begin", lambda: begun.append(VISITS.count))
+    for payload, converter in ((PLAIN, WITHOUT_KEYS), (STORED, WITHOUT_KEYS), (ENCRYPTED, REVERSING)):
+        with suppress(Exception):
+            decode(payload, converter)
+    encode(PLAIN, WITHOUT_KEYS)
+    encode(PLAIN, REVERSING)
+    assert (begun, VISITS.count) == ([1, 1, 1], 0)
