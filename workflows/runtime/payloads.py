@@ -203,7 +203,8 @@ def decode_signal(value: RawValue, type_: type[R]) -> R:
     Raises:
         RecordError: it holds another, or none.
     """
-    if value.payload.metadata.get("encoding") == _COMPRESSED:
+    metadata = value.payload.metadata
+    if metadata.get("encoding") == _COMPRESSED or SHARED_KEY in metadata:
         raise RecordError(f"not a {type_.__name__}: a signal is not compressed")
     return decode_record(value, type_)
 
