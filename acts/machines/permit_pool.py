@@ -67,7 +67,10 @@ class PermitPool:
         if path is None:
             return 0
         self._lend(path, -record.permits)
-        return record.permits + (0 if record.goneRun is None else self.lose_run(record.goneRun))
+        if record.goneRun is None:
+            return record.permits
+        take = self.reclaim_loans if record.startsAgain else self.lose_run
+        return record.permits + take(record.goneRun)
 
     def confirm_grant(self, key: str) -> None:
         """A grant has arrived: its run brings it back, or is lost with it."""
@@ -90,6 +93,15 @@ class PermitPool:
         """A run ended without a word; how many permits come free that were lent to it and to those below it."""
         self.lost_runs[workflow_id] = None
         return self._drop(workflow_id)
+
+    def reclaim_loans(self, workflow_id: str) -> int:
+        """A run is gone, and another starts under its id; how many permits come free that were lent to the first.
+
+        What is asked for stays: it may be the second that asks.
+        """
+        for key in [key for key, (path, _) in self._in_transit.items() if workflow_id in path]:
+            del self._in_transit[key]
+        return self._drop_loans(workflow_id)
 
     def forget_loans(self) -> int:
         """Nobody knows any more who has which permits; how many were lent, to runs or on their way."""
@@ -162,10 +174,13 @@ class PermitPool:
 
     def _drop(self, workflow_id: str) -> int:
         """Forget what concerns a run and those below it; returns what was lent to them."""
+        for id_ in [id_ for id_, request in self._requests.items() if workflow_id in request.path]:
+            del self._requests[id_]
+        return self._drop_loans(workflow_id)
+
+    def _drop_loans(self, workflow_id: str) -> int:
         permits = 0
         for id_ in [id_ for id_, loan in self._loans.items() if workflow_id in loan.path]:
             permits += self._loans.pop(id_).permits
         self.lent -= permits
-        for id_ in [id_ for id_, request in self._requests.items() if workflow_id in request.path]:
-            del self._requests[id_]
         return permits

@@ -60,6 +60,7 @@ class Permits:
         self._used: dict[str, int] = {}
         self._in_use = 0
         self._silent_children: dict[str, int] = {}  # by key: were told not to ask, and how many they could use
+        self._shares: dict[str, int] = {}  # by key: what such a child was given later, beside its lease
         self._sent_to_children: dict[str, int] = {}  # by key: not acknowledged yet
         self._requested = 0
         self._has_timer = False
@@ -130,8 +131,21 @@ class Permits:
         """A Call or a request has ended."""
         permits = self._used.pop(key, 0)
         self._silent_children.pop(key, None)
+        self._shares.pop(key, None)
         self._in_use -= permits
         self.free += permits
+
+    def child_gone(self, key: str, workflow_id: str) -> list[Any]:
+        """A child is gone and starts again with the lease of the first: what both got beside it comes free."""
+        share = self._shares.pop(key, 0)
+        if share:
+            self._silent_children[key] = self._used[key]
+            self._use(key, -share)
+        self._sent_to_children.pop(key, None)
+        if not self.is_keeper:
+            return [self._return(0, workflow_id, starts_again=True)]
+        self.free += self.pool.reclaim_loans(workflow_id)
+        return []
 
     def child_ended(
         self, key: str, workflow_id: str | None, accounting: Accounting | None, *, is_ending: bool = False
@@ -192,6 +206,7 @@ class Permits:
         if kind == "child":
             permits = self._sent_to_children.pop(rest, 0)
             self.free += permits
+            self._shares.pop(rest, None)
             if rest in self._used:
                 self._used[rest] -= permits
                 self._in_use -= permits
@@ -218,6 +233,7 @@ class Permits:
             return
         self.pool.forget_loans()
         self.pool.lost_runs.clear()
+        self._shares.clear()
         for key in children:
             self._in_use -= self._used.get(key, 0)
             self._used[key] = 0
@@ -273,7 +289,7 @@ class Permits:
                 continue
             del self._silent_children[key]
             self._use(key, permits)
-            self._sent_to_children[key] = permits
+            self._sent_to_children[key] = self._shares[key] = permits
             record = PermitGrant(permits=permits)
             out.append(SendRecord(children[key], PERMIT_GRANT, record, key=f"{PERMITS}child/{key}"))
         return out
@@ -287,8 +303,10 @@ class Permits:
         record = PermitRequest(workflowId=self.own, ancestors=self._ancestors, missing=missing, held=self.total)
         return [SendRecord(self.keeper, PERMIT_REQUEST, record, key=f"{PERMITS}request")]
 
-    def _return(self, permits: int, gone_run: str | None = None) -> SendRecord:
-        record = PermitReturn(workflowId=self.own, ancestors=self._ancestors, permits=permits, goneRun=gone_run)
+    def _return(self, permits: int, gone_run: str | None = None, *, starts_again: bool = False) -> SendRecord:
+        record = PermitReturn(
+            workflowId=self.own, ancestors=self._ancestors, permits=permits, goneRun=gone_run, startsAgain=starts_again
+        )
         return SendRecord(self.keeper or "", PERMIT_RETURN, record)
 
     # -- the end, and the next run -------------------------------------------------------------------------

@@ -332,7 +332,8 @@ class RunMachine:
 
     def _restart_child(self, effect: ChildGone, _now: str) -> list[Any]:
         """A child is gone, and what it held with it."""
-        return self.recovery.forget_run(self.children.pop(effect.key), effect.key)
+        workflow_id = self.children.pop(effect.key)
+        return [*self.permits.child_gone(effect.key, workflow_id), *self.recovery.forget_run(workflow_id, effect.key)]
 
     def _keep_report(self, record: CancelledReport, _now: str) -> None:
         self._cancelled[record.workflowId] = record.report

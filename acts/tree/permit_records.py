@@ -24,9 +24,11 @@ class PermitReturn(TreeSignal):
     """To the keeper: ``permits`` that the sender does not use, or that it had lent to ``goneRun``.
 
     ``goneRun`` is a child of the sender that ended without a word: what it and the runs below it had is free.
+    ``startsAgain``: another run takes its place, under the same id.
     """
 
     workflowId: str
     ancestors: tuple[str, ...]
     permits: int
     goneRun: str | None = None
+    startsAgain: bool = False

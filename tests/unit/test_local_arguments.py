@@ -36,6 +36,11 @@ async def shorter(call: Order) -> None:
     """A Tool whose types do not fit the number of arguments."""
 
 
+@activity.defn
+async def raw(call: RawValue, tool: RawValue, context: RawValue) -> None:
+    """A Tool that reads the payloads itself."""
+
+
 @activity.defn(dynamic=True)
 async def any_name(args: Sequence[RawValue]) -> None:
     """The activity of all other names."""
@@ -80,6 +85,16 @@ def test_arguments_are_decoded_as_the_sdk_does(function: Callable[..., Any], fir
 
 def test_the_activity_of_all_names_takes_them_undecoded() -> None:
     assert ActivityEnvironment().run(decode_arguments, any_name, VALUES) == [VALUES]
+
+
+def test_what_is_not_decoded_is_a_copy_since_the_run_uses_the_schema_for_other_calls_too() -> None:
+    for args in (
+        ActivityEnvironment().run(decode_arguments, any_name, VALUES)[0],
+        ActivityEnvironment().run(decode_arguments, raw, VALUES),
+    ):
+        assert args == VALUES
+        args[1].payload.data = b"changed by a Tool"
+        assert args != VALUES
 
 
 def test_arguments_that_do_not_fit_the_types_fail_the_activity() -> None:

@@ -188,6 +188,54 @@ def test_a_run_that_is_no_keeper_reports_its_lost_child_and_counts_its_lease_no_
     assert (keeper.free, keeper.total) == (10, 10)
 
 
+def test_what_a_child_was_lent_that_is_gone_comes_free_when_it_starts_again_which_may_ask_as_the_first_did() -> None:
+    run = root(4)
+    run.reserve("a")
+    run.on_request(ask(CHILD, 2, 1))
+    run.on_request(ask(GRANDCHILD, 1, 1))
+    (first, second) = run.flush(0, {})
+    run.on_delivered(first.key)
+    assert run.free == 0
+    assert run.child_gone("a", CHILD) == []
+    assert (run.free, run.total) == (3, 4)
+    run.on_lost(second.key)
+    assert (run.free, run.total) == (3, 4), "nothing comes free twice"
+    run.on_request(ask(CHILD, 3, 1))
+    assert [g.record.permits for g in run.flush(0, {})] == [3]
+    run.child_ended("a", CHILD, Accounting(permits=4))
+    assert (run.free, run.total) == (4, 4)
+
+
+def test_a_child_that_starts_again_has_the_lease_of_the_first_and_not_its_share() -> None:
+    run, ids = root(2), {"u0": "r/u0"}
+    run.reserve_for_child("u0", 1, 3, 3)
+    (share,) = run.flush(0, ids)
+    run.on_delivered(share.key)
+    assert run.free == 0
+    run.child_gone("u0", ids.pop("u0"))
+    assert (run.free, run.lease("u0")) == (1, PermitLease(permits=1, mayAsk=False))
+    assert run.flush(0, ids) == [], "it is being started"
+    assert [e.record.permits for e in run.flush(0, {"u0": "r/u0"})] == [1], "it gets one of its own"
+    run.child_ended("u0", "r/u0", Accounting(permits=2))
+    assert (run.free, run.total) == (2, 2)
+
+
+def test_a_run_that_is_no_keeper_reports_a_child_that_starts_again() -> None:
+    """The keeper had lent all it has to the first one: the second would wait for ever, or alone with its lease."""
+    keeper, parent = root(1), below(0)
+    keeper.on_request(ask(GRANDCHILD, 1, 0))
+    (grant,) = keeper.flush(0, {})
+    keeper.on_delivered(grant.key)
+    parent.hand_over("b")
+    (report,) = records(parent.child_gone("b", GRANDCHILD))
+    again = ask(GRANDCHILD, 1, 0)
+    for messages in ([again, report], [report, again]):  # they have no order
+        for message in messages:
+            (keeper.on_request if message is again else keeper.on_return)(message)
+        assert [g.record.permits for g in keeper.flush(0, {})] == [1]
+    assert (keeper.free, keeper.total) == (0, 1)
+
+
 def test_a_child_that_never_ran_gives_its_lease_back_and_one_of_an_earlier_version_too() -> None:
     run = root(5)
     run.reserve("a", 2)

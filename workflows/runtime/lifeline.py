@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError, is_cancelled_exception
 
+from acts.language.errors import CallError
 from acts.language.wire import CHILD_RESET, SUPERSEDED_RUN
 from acts.tree.signal_records import ChildReset
 from workflows.runtime.first_seed import seed_of
-from workflows.runtime.payloads import decode_or_none, encode_record
+from workflows.runtime.payloads import encode_record, find_token
 
 if TYPE_CHECKING:
     from temporalio.common import RawValue
@@ -83,14 +84,11 @@ class Lifeline:
         info = workflow.info()
         if self.noted_lineage == self.lineage or info.parent is None:
             return
-        raw = decode_or_none(start)
-        position = raw.get("position") if isinstance(raw, dict) else None
-        if not isinstance(position, dict):
+        token = find_token(start)
+        if token is None:
             return
-        record = ChildReset(
-            token=str(position.get("token", "")), workflowId=info.workflow_id, firstRunId=info.first_execution_run_id
-        )
-        with contextlib.suppress(ApplicationError):  # the run above has ended
+        record = ChildReset(token=token, workflowId=info.workflow_id, firstRunId=info.first_execution_run_id)
+        with contextlib.suppress(ApplicationError, CallError):  # the run above has ended, or it is no token of ours
             parent = workflow.get_external_workflow_handle(info.parent.workflow_id)
             await parent.signal(CHILD_RESET, encode_record(record))
 

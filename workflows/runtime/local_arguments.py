@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from temporalio import activity, workflow
+from temporalio.api.common.v1 import Payload
 from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from temporalio.worker import (
@@ -118,18 +119,27 @@ def _is_for_all_names(function: Callable[..., Any]) -> bool:
 
 
 def decode_arguments(function: Callable[..., Any], values: Sequence[RawValue]) -> list[Any]:
-    """The arguments as the SDK passes them to this Activity.
+    """The arguments as the SDK passes them to this Activity. The run goes on using ``values``: what stays undecoded,
+    the Activity gets as a copy.
 
     Raises:
         ApplicationError: they do not fit its types.
     """
     if _is_for_all_names(function):
-        return [list(values)]
+        return [[RawValue(_copy(value)) for value in values]]
     definition = getattr(function, "__temporal_activity_definition", None)
     types = None if definition is None else definition.arg_types
     if types is not None and len(types) != len(values):
         types = None
+    has_raw = types is not None and RawValue in types
+    payloads = [_copy(value) if has_raw else value.payload for value in values]
     try:
-        return activity.payload_converter().from_payloads([value.payload for value in values], types)
+        return activity.payload_converter().from_payloads(payloads, types)
     except Exception as error:
         raise ApplicationError("Failed decoding arguments") from error
+
+
+def _copy(value: RawValue) -> Payload:
+    payload = Payload()
+    payload.CopyFrom(value.payload)
+    return payload

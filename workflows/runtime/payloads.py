@@ -171,16 +171,30 @@ def decode_record(value: RawValue, type_: type[R]) -> R:
     """
     if record_type(value) != type_.__name__:
         raise RecordError(f"not a {type_.__name__}: {record_type(value) or 'no record of the engine'}")
-    metadata, data = value.payload.metadata, value.payload.data
     try:
-        if metadata.get("encoding") == _COMPRESSED:
-            return type_.from_json(read_json(zlib.decompress(data)))
-        content = read_json(data)
-        return type_.from_json(
-            join_instance_input(content, metadata[SHARED_KEY]) if SHARED_KEY in metadata else content
-        )
+        return type_.from_json(_content(value))
     except (ValueError, KeyError, TypeError, zlib.error) as error:
         raise RecordError(f"not a {type_.__name__}: {truncate(repr(error), 200)}") from None
+
+
+def _content(value: RawValue) -> Any:
+    """The JSON of a record."""
+    metadata, data = value.payload.metadata, value.payload.data
+    if metadata.get("encoding") == _COMPRESSED:
+        return read_json(zlib.decompress(data))
+    content = read_json(data)
+    return join_instance_input(content, metadata[SHARED_KEY]) if SHARED_KEY in metadata else content
+
+
+def find_token(start: RawValue) -> str | None:
+    """The token of the tree in what a run was started with, whatever record that is; None where there is none."""
+    try:
+        content = _content(start)
+        position = content.get("position") or content["input"]["position"]  # of a plan that continues as new
+        token = position["token"]
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError, zlib.error):
+        return None
+    return token if isinstance(token, str) else None
 
 
 def decode_signal(value: RawValue, type_: type[R]) -> R:
@@ -189,7 +203,8 @@ def decode_signal(value: RawValue, type_: type[R]) -> R:
     Raises:
         RecordError: it holds another, or none.
     """
-    if value.payload.metadata.get("encoding") == _COMPRESSED:
+    metadata = value.payload.metadata
+    if metadata.get("encoding") == _COMPRESSED or SHARED_KEY in metadata:
         raise RecordError(f"not a {type_.__name__}: a signal is not compressed")
     return decode_record(value, type_)
 

@@ -311,7 +311,7 @@ class TasksInFlight:
         send_again = self._sends.get(key)
         if send_again is None or self.in_flight.pop(key, None) is None:
             return
-        if self._run.is_cancelling:
+        if self._run.is_cancelling or self._run.finished is not None:
             self._emit(ChildEnded(key, None, CallError(CANCELLED, "the call was cancelled")))
         else:
             send_again()
