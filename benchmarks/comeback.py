@@ -34,6 +34,7 @@ from typing import Any, Final
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client, WorkflowHandle
 from temporalio.common import RawValue
+from temporalio.service import RPCError, RPCStatusCode
 
 from acts.language.wire import PLAN
 from benchmarks import live
@@ -162,13 +163,23 @@ def _request(calls: int, awaited: str) -> dict[str, Any]:
     return {"config": config, "context": [*tools, {"type": "plan", "plan": [*plan, last]}]}
 
 
+async def _has_pending(handle: WorkflowHandle[Any, Any]) -> bool:
+    """Whether a run waits for a decision; False where it just continues as new, and nobody answers."""
+    try:
+        return bool(await handle.query("pending"))
+    except RPCError as error:
+        if error.status is not RPCStatusCode.CANCELLED:
+            raise
+        return False
+
+
 async def _rest_for_approval(bench: Bench, id_: str) -> int:
     """Wait until a run has nothing but the decision to wait for; returns the events of its last part."""
     handle = bench.client.get_workflow_handle(id_)
     deadline = time.monotonic() + PREPARE_SECONDS
     while time.monotonic() < deadline:
         await asyncio.sleep(5)
-        if await handle.query("pending"):
+        if await _has_pending(handle):
             return (await handle.describe()).history_length
     raise RuntimeError(f"{id_} does not wait for its approval")
 
