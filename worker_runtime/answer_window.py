@@ -1,24 +1,24 @@
 """How many answers to workflow tasks may be on their way to the server before a busy tree computes its next task.
 
-A server writes one thing at a time (per shard, at best), so what a batch sends at once becomes a line there, in which
-every other run of the server stands, too. An answer that waits in this process instead does not: here the order is
-fair. So only as many are on their way as the way itself holds, which is their rate times the fastest of them
-(Little's law, as in TCP Vegas), and a few more, so that the server never waits.
+A server writes one thing at a time for each shard. What a batch sends at once becomes a queue there, and every other run
+of the server waits in it. What waits in this process instead holds up nobody, since the order here is fair. So only as
+many answers are on their way as the way itself holds, which is their rate times the fastest of them (Little's law, as
+in TCP Vegas), and a few more, so that the server never runs out of work.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 # Beyond what the way holds: with four, the server always has the next one
 SPARE_ANSWERS: Final = 4
-# Of a busy tree while a quiet one is at work: the server's line is as short as it can be
+# Of a busy tree while a quiet one is at work: the server's queue is as short as it can be
 COURTEOUS_ANSWERS: Final = 1
-# In which half of the answers so far is forgotten, for their rate
+# The rate of answers counts one that is older by this much half
 HALF_LIFE_SECONDS: Final = 1.0
-# The fastest answer is forgotten by so much with each that was alone: the way may have become longer
+# The fastest time grows by this factor with each answer that is alone on its way: the way may have become longer
 FORGET: Final = 1.05
-_LN2: Final = 0.693
 
 
 class AnswerWindow:
@@ -43,7 +43,7 @@ class AnswerWindow:
 
     def size(self, now: float) -> int:
         """How many answers may be on their way at once."""
-        rate = _LN2 * self._count(now) / HALF_LIFE_SECONDS
+        rate = math.log(2) * self._count(now) / HALF_LIFE_SECONDS
         return SPARE_ANSWERS + int(rate * self._fastest)
 
     def _count(self, now: float) -> float:
