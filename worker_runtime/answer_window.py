@@ -1,7 +1,7 @@
 """How many answers to workflow tasks may be on their way to the server before a busy tree computes its next task.
 
-A server writes one thing at a time for each shard. What a batch sends at once becomes a queue there, and every other run
-of the server waits in it. What waits in this process instead holds up nobody, since the order here is fair. So only as
+A server writes one thing at a time for each shard. What a batch sends at once becomes a queue there, and every other
+run of the server waits in it. What waits in this process holds up nobody, since the order here is fair. So only as
 many answers are on their way as the way itself holds, which is their rate times the fastest of them (Little's law, as
 in TCP Vegas), and a few more, so that the server never runs out of work.
 """
