@@ -124,6 +124,7 @@ def build(
     wrap = watches.start_processes(settings.activity_processes)
     slots = TaskSlots(watches.tasks.count_waiting)
     watches.tasks.on_wait = slots.wake_all
+    has_storage = client.data_converter.external_storage is not None
     worker = DrainingWorker(
         client,
         slots=slots,
@@ -144,9 +145,7 @@ def build(
             ToolLoopInterceptor(watches.tools, map(activity_name, own), wrap),
         ],
         # One generic, reviewed workflow needs no sandbox; it would cost half of the CPU
-        workflow_runner=WatchedRunner(
-            watches.tasks, watches.memory, has_storage=client.data_converter.external_storage is not None
-        ),
+        workflow_runner=WatchedRunner(watches.tasks, watches.memory, slots.has_other_since, has_storage=has_storage),
         workflow_task_executor=TaskThreads(watches.tasks, slots, TASK_THREADS),
         tuner=slot_tuner(settings, slots),
         max_concurrent_workflow_task_polls=TASK_POLLS,

@@ -66,6 +66,7 @@ class TaskSlots(CustomSlotSupplier):
         self._is_closed = False
         # Weak: a slot that the SDK asked for and no longer wants, as when it stops, is dropped and not released
         self._sticky_polls: WeakSet[Permit] = WeakSet()
+        self._others: set[Permit] = set()
         self._max_others, self._max_sticky = 1, MIN_STICKY
         self._loop: asyncio.AbstractEventLoop | None = None
         self._queues: dict[bool, deque[asyncio.Future[None]]] = {True: deque(), False: deque()}
@@ -98,6 +99,8 @@ class TaskSlots(CustomSlotSupplier):
             self._sticky_polls.discard(ctx.permit)
             with self._lock:
                 self.tasks += 1
+                if not ctx.permit.is_sticky:
+                    self._others.add(ctx.permit)
 
     def release_slot(self, ctx: SlotReleaseContext) -> None:
         """A task has ended, or a poll without one."""
@@ -108,6 +111,7 @@ class TaskSlots(CustomSlotSupplier):
             if permit.start is not None:
                 self.tasks -= 1
                 if not permit.is_sticky:
+                    self._others.discard(permit)
                     self._adjust_others(time.monotonic() - permit.start)
         self.wake_all()
         if permit.start is not None:
@@ -132,6 +136,11 @@ class TaskSlots(CustomSlotSupplier):
     def sticky_polls(self) -> int:
         """How many slots are held by polls of the sticky queue that have not brought a task."""
         return len(self._sticky_polls)
+
+    def has_other_since(self, moment: float) -> bool:
+        """True if a task that is not sticky began before this (monotonic) time, and is not over."""
+        with self._lock:
+            return any(permit.start is not None and permit.start <= moment for permit in self._others)
 
     def wake_all(self) -> None:
         """Let those that wait look again; from any thread.

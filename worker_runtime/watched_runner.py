@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 from temporalio.worker import UnsandboxedWorkflowRunner, WorkflowInstance, WorkflowRunner
 
 from acts.language.wire import MAX_PAYLOAD_BYTES
+from worker_runtime.early_events import EarlyEvents
 from worker_runtime.task_threads import is_eviction
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from temporalio.bridge.proto.workflow_activation import WorkflowActivation
     from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
@@ -23,14 +24,15 @@ if TYPE_CHECKING:
 class WatchedRunner(WorkflowRunner):
     """Runs workflows without a sandbox, each activation under the watch; ``memory`` learns what is cached.
 
-    ``has_storage``: large values leave this worker as references.
+    ``has_storage``: large values leave this worker as references. ``has_task_since``: see ``EarlyEvents``.
     """
 
     def __init__(
-        self, watch: WorkflowWatch, memory: MemoryWatch, inner: WorkflowRunner | None = None, *,
-        has_storage: bool = False,
+        self, watch: WorkflowWatch, memory: MemoryWatch, has_task_since: Callable[[float], bool],
+        inner: WorkflowRunner | None = None, *, has_storage: bool = False,
     ) -> None:  # fmt: skip
         self._watch, self._memory, self._has_storage = watch, memory, has_storage
+        self._has_task_since = has_task_since
         self._inner = inner or UnsandboxedWorkflowRunner()
 
     def prepare_workflow(self, defn: Any) -> None:
@@ -41,7 +43,8 @@ class WatchedRunner(WorkflowRunner):
         """An instance of the inner runner, under the watch."""
         inner = self._inner.create_instance(det)
         workflow_id = det.info.workflow_id
-        return WatchedInstance(self._watch, self._memory, inner, workflow_id, has_storage=self._has_storage)
+        early = EarlyEvents(self._has_task_since)
+        return WatchedInstance(self._watch, self._memory, inner, early, workflow_id, has_storage=self._has_storage)
 
     def set_worker_level_failure_exception_types(self, types: Sequence[type[BaseException]]) -> None:
         """Set them as the inner runner does."""
@@ -52,13 +55,13 @@ class WatchedInstance(WorkflowInstance):
     """A workflow of the inner runner. ``is_lost``: a thread that was left behind may still be inside."""
 
     def __init__(
-        self, watch: WorkflowWatch, memory: MemoryWatch, inner: WorkflowInstance, workflow_id: str = "", *,
-        has_storage: bool = False,
+        self, watch: WorkflowWatch, memory: MemoryWatch, inner: WorkflowInstance, early: EarlyEvents,
+        workflow_id: str = "", *, has_storage: bool = False,
     ) -> None:  # fmt: skip
         self.inner, self._workflow_id, self._has_storage = inner, workflow_id, has_storage
         self.is_lost = False
         self.local_running = 0
-        self._watch, self._memory = watch, memory
+        self._watch, self._memory, self._early = watch, memory, early
         # What the SDK asks for per payload goes straight to the inner instance
         self.get_serialization_context = inner.get_serialization_context  # type: ignore[method-assign]
         self.get_external_store_context = inner.get_external_store_context  # type: ignore[method-assign]
@@ -68,6 +71,7 @@ class WatchedInstance(WorkflowInstance):
     def activate(self, act: WorkflowActivation) -> WorkflowActivationCompletion:
         """Run one activation under the watch."""
         self._memory.begin(act.run_id, self._workflow_id)
+        must_evict = self._early.must_evict(act)
         try:
             completion = self._watch.activate(self, act)
             if not self._has_storage and completion.ByteSize() > MAX_PAYLOAD_BYTES:
@@ -78,6 +82,8 @@ class WatchedInstance(WorkflowInstance):
                 self._memory.remove(act.run_id)
             else:
                 self._memory.end(act.run_id, is_busy=bool(self.local_running))
+            if must_evict:
+                self._memory.evict(act.run_id)
 
     def _require_storage(self, completion: WorkflowActivationCompletion) -> None:
         """Fail the task of a run whose values were to be stored: the server would terminate the run for them."""

@@ -10,6 +10,7 @@ from temporalio.api.common.v1 import Payload
 from temporalio.bridge.proto.workflow_activation import WorkflowActivation
 from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
 
+from worker_runtime.early_events import EarlyEvents
 from worker_runtime.memory_watch import MemoryWatch
 from worker_runtime.watched_runner import WatchedInstance
 
@@ -22,7 +23,8 @@ def activate(completion: WorkflowActivationCompletion, *, uses_storage: bool, ha
     for name in ("get_serialization_context", "get_external_store_context", "get_info", "get_thread_id"):
         setattr(inner, name, None)
     watch: Any = SimpleNamespace(activate=lambda _instance, _act: completion)
-    return WatchedInstance(watch, MemoryWatch(0), inner, has_storage=has_storage).activate(WorkflowActivation())
+    early = EarlyEvents(lambda _: False)
+    return WatchedInstance(watch, MemoryWatch(0), inner, early, has_storage=has_storage).activate(WorkflowActivation())
 
 
 def scheduling(*payloads: Payload) -> WorkflowActivationCompletion:

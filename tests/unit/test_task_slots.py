@@ -118,3 +118,16 @@ async def test_who_gives_up_waiting_takes_no_slot_along() -> None:
     waiting[0].cancel()
     run_task(slots, first)
     assert isinstance(await asyncio.wait_for(waiting[1], 60), Permit)
+
+
+def test_a_task_outside_the_cache_is_one_from_its_begin_to_its_end() -> None:
+    slots = TaskSlots()
+    sticky, other = slots.try_reserve_slot(STICKY), slots.try_reserve_slot(NEW)
+    for permit in (sticky, other):
+        before = time.monotonic()
+        assert not slots.has_other_since(before)
+        slots.mark_slot_used(SimpleNamespace(permit=permit, slot_info=None))  # type: ignore[arg-type]
+    assert not slots.has_other_since(before - 1), "it began later"
+    assert slots.has_other_since(time.monotonic())
+    slots.release_slot(SimpleNamespace(permit=other, slot_info=None))  # type: ignore[arg-type]
+    assert not slots.has_other_since(time.monotonic())

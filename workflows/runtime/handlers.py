@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from temporalio import workflow
@@ -70,6 +71,8 @@ if TYPE_CHECKING:
 
 AS_TEXT: Final = 'As JSON, wave by wave: {"format": "json"}.'
 # Before the run knows its Request
+# As a timer of the server, the shortest
+_NEXT_TASK: Final = timedelta(milliseconds=1)
 STARTING: Final[dict[str, Any]] = {"phase": "planning", "calls": [], "usage": {}}
 _EMPTY: Final[dict[str, Any]] = {
     "requests": 0, "inputTokens": 0, "outputTokens": 0, "cost": 0
@@ -229,9 +232,14 @@ class RunWorkflow:
         except CallError as error:
             _refuse(problem_of(error))
         self._updates[id_] = future = asyncio.get_running_loop().create_future()
+        is_early, task = self._has_not_begun(), workflow.info().get_current_history_length()
         await asyncio.sleep(0)  # after the signals of the same task: see ``Driver``
         self._inbox.append(event)
         problem = await future
+        if is_early and workflow.info().get_current_history_length() != task:
+            # A local Activity of the start took several tasks. Where the run has to be replayed before the last of
+            # them has ended, the SDK takes that task for a past one, and does not send the answer that it announces
+            await workflow.sleep(_NEXT_TASK)
         if problem is not None:
             _refuse(problem)
         return self._status()
@@ -243,13 +251,16 @@ class RunWorkflow:
         While the run does not know yet what waits (a worker that has just come gets the update together with
         the events before it), and where a run below is the judge, the handler refuses.
         """
-        if self._driver is None or self._driver.run.has_not_begun or self._inbox:
+        if self._driver is None or self._has_not_begun() or self._inbox:
             return
         run = self._driver.run
         try:
             run.approvals.judge(read_input(value), has_children=bool(run.children))
         except (PlanError, CallError) as error:
             _refuse(problem_of(error))
+
+    def _has_not_begun(self) -> bool:
+        return self._driver is None or self._driver.run.has_not_begun
 
     # -- queries ----------------------------------------------------------------------------------------
 
