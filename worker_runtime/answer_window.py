@@ -11,8 +11,8 @@ from __future__ import annotations
 import math
 from typing import Final
 
-# Beyond what the way holds, so that the server has the next one: with one, a batch is slower by an eighth; with four, no
-# faster than with two, and a small plan beside it takes a third longer
+# Beyond what the way holds, so that the server has the next one. With one, a batch is an eighth slower; with four it is
+# no faster than with two, and a small plan beside it takes a third longer
 SPARE_ANSWERS: Final = 2
 # Of a busy tree while a quiet one is at work: the server's queue is as short as it can be
 COURTEOUS_ANSWERS: Final = 1
