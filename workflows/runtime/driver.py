@@ -79,8 +79,8 @@ if TYPE_CHECKING:
     from acts.machines.run_machine import RunMachine
     from acts.tree.wire_format import VersionedRecord
     from workflows.runtime.lifeline import Lifeline
+    from workflows.runtime.prepared_start import StartCommand
     from workflows.runtime.run_index import RunIndex
-    from workflows.runtime.tasks_in_flight import StartCommand
 
     Performer = Callable[["Driver", Any], Coroutine[Any, Any, None]]
 
@@ -331,7 +331,7 @@ class Driver:
         self._answer(command)
 
     async def _restart_child(self, command: RestartChild) -> None:
-        self.tasks.restart_child(command.key)
+        self.tasks.child_tasks.restart(command.key)
 
     async def _stop(self, command: Stop) -> None:
         self._lifeline.supersede(command.run_id)

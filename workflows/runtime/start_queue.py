@@ -28,15 +28,17 @@ from acts.machines.run_commands import (
     StartInstances,
     StartPlanRun,
 )
+from workflows.runtime.child_tasks import child_name
 from workflows.runtime.payloads import MAX_TASK_BYTES
-from workflows.runtime.tasks_in_flight import Start, StartCommand, TasksInFlight, child_name
 
 if TYPE_CHECKING:
     from acts.machines.events import Event
     from acts.machines.lifetime import HistorySize, Lifetime
     from acts.machines.run_commands import RunCommand
     from workflows.runtime.children import Children
+    from workflows.runtime.prepared_start import Start, StartCommand
     from workflows.runtime.task_room import TaskRoom
+    from workflows.runtime.tasks_in_flight import TasksInFlight
 
 # Large arguments of Activities that are in memory at a time, beside one that is larger: a quarter of a small worker
 MAX_HELD_BYTES: Final = 256 * 1024 * 1024
