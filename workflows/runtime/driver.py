@@ -16,14 +16,12 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from temporalio import workflow
 
-from acts.language.errors import CallError, truncate
-from acts.language.wire import INSTANCE, PROVIDE
-from acts.machines.agent_run import AgentRun
+from acts.language.errors import truncate
 from acts.machines.approval_effects import AnswerUpdate, CancelTimer, StartTimer
 from acts.machines.approvals import iso
 from acts.machines.budget import SendRecord
@@ -35,8 +33,6 @@ from acts.machines.events import (
     HistoryFull,
     PauseRequested,
     Provided,
-    RecordDelivered,
-    RecordLost,
     RecordReceived,
     ResumeRequested,
     RunReset,
@@ -66,15 +62,15 @@ from acts.machines.run_commands import (
 from acts.simulation.billable_actions import CONTINUE_AS_NEW, TIMER, ActionCount
 from workflows.runtime.children import Children
 from workflows.runtime.outbox import Outbox
-from workflows.runtime.payloads import encode, encode_record, encode_state
+from workflows.runtime.payloads import encode_state
+from workflows.runtime.signal_sender import SignalSender
 from workflows.runtime.start_queue import StartQueue, void_start
 from workflows.runtime.task_room import TaskRoom
 from workflows.runtime.tasks_in_flight import TasksInFlight
+from workflows.runtime.timers import Timers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-
-    from temporalio.common import RawValue
+    from collections.abc import Callable
 
     from acts.machines.run_machine import RunMachine
     from acts.tree.wire_format import VersionedRecord
@@ -82,7 +78,7 @@ if TYPE_CHECKING:
     from workflows.runtime.prepared_start import StartCommand
     from workflows.runtime.run_index import RunIndex
 
-    Performer = Callable[["Driver", Any], Coroutine[Any, Any, None]]
+    Performer = Callable[["Driver", Any], None]
 
 # Any time will do: the server rounds it up to its own step, which is 1 ms in ours and a second by default
 SLICE_PAUSE: Final = timedelta(milliseconds=1)
@@ -107,15 +103,15 @@ class Driver:
         room = TaskRoom(actions)
         self.outbox = Outbox(room)
         self.children = Children(self.outbox, run.note, lifeline)
+        self.signals = SignalSender(run, self.children, self.outbox, inbox.append)
+        self.timers = Timers(actions, inbox.append)
         self.lifetime = Lifetime(is_cron=workflow.info().cron_schedule is not None)
-        self._carry, self._answer = carry, answer
-        self._lifeline = lifeline
+        self.lifeline, self.answer = lifeline, answer
+        self._carry = carry
         self.tasks = TasksInFlight(run, self.children, actions, inbox.append, self._start_again)
         self.starts = StartQueue(self.tasks, self.children, self.lifetime, room, takes_back=run.takes_back_starts)
-        self._timers: dict[str, asyncio.Task[None]] = {}
         self._slice_timer: asyncio.Task[None] | None = None
         self._size = self._history()
-        self._commands: deque[RunCommand] = deque()
 
     # -- the loop --------------------------------------------------------------------------------
 
@@ -143,23 +139,23 @@ class Driver:
             self._size = self._history()
             self._note_reset()
             is_held = self._hold(self._size)
-            await self._empty_inbox()
-            await self._perform_all(self.run.flush(_now()))
+            self._empty_inbox()
+            self._perform_all(self.run.flush(_now()))
             if is_held:
                 await self._empty_outbox()
             if not self.inbox and self.run.finished is None:  # what was on its way may have taken other tasks
-                await self._renew(self._history())
+                self._renew(self._history())
             if is_held:
-                await self._handle(StartsReleased())
+                self._handle(StartsReleased())
             self._index.update()
 
     def _note_reset(self) -> None:
-        if self._lifeline.noted_lineage != self._lifeline.lineage:
-            self._lifeline.noted_lineage = self._lifeline.lineage
+        if self.lifeline.noted_lineage != self.lifeline.lineage:
+            self.lifeline.noted_lineage = self.lifeline.lineage
             self.inbox.append(RunReset(workflow.info().first_execution_run_id))
 
     def _has_work(self) -> bool:
-        if self.inbox or self._lifeline.noted_lineage != self._lifeline.lineage:
+        if self.inbox or self.lifeline.noted_lineage != self.lifeline.lineage:
             return True
         if not self.starts and not self._is_quiet():
             return False
@@ -170,20 +166,20 @@ class Driver:
         """What is on its way would be lost with the run that sent it."""
         while self.run.can_continue_as_new and not self.tasks.in_flight and not self.outbox.is_empty:
             await workflow.wait_condition(lambda: self.outbox.is_empty)
-            await self._empty_inbox()
-            await self._perform_all(self.run.flush(_now()))
+            self._empty_inbox()
+            self._perform_all(self.run.flush(_now()))
 
-    async def _empty_inbox(self) -> None:
+    def _empty_inbox(self) -> None:
         while self.inbox:
-            await self._handle(self.inbox.popleft())
+            self._handle(self.inbox.popleft())
 
-    async def _handle(self, event: Event) -> None:
+    def _handle(self, event: Event) -> None:
         if isinstance(event, TimerFired):
-            self._timers.pop(event.name, None)
+            self.timers.forget(event.name)
             if event.name == DRAIN_TIMER:
                 self.lifetime.end_drain()
                 event = StartsReleased()
-        await self._perform_all(self._commands_for(event))
+        self._perform_all(self._commands_for(event))
 
     def _commands_for(self, event: Event) -> list[RunCommand]:
         """What the machine makes of an event. One from outside, whatever it holds, does not fail the run."""
@@ -200,23 +196,26 @@ class Driver:
                 return self.run.refuse_update(event.update, text)
             return []
 
-    async def _perform_all(self, commands: list[RunCommand]) -> None:
-        self._commands.extend(commands)
-        while self._commands:
-            await _PERFORMERS[type(self._commands[0])](self, self._commands[0])
-            self._commands.popleft()
+    def _perform_all(self, commands: list[RunCommand]) -> None:
+        for command in commands:
+            _PERFORMERS[type(command)](self, command)
         self._send_starts()
 
     async def _end(self) -> None:
         """Nothing is left undone: handlers have answered, and what is on its way to other runs has arrived."""
         while True:
             self._note_reset()
-            await self._empty_inbox()
-            await self._perform_all(self.run.flush_at_end(_now()))
+            self._empty_inbox()
+            self._perform_all(self.run.flush_at_end(_now()))
             self._index.update()
             if self._nothing_left():
                 break
             await workflow.wait_condition(lambda: bool(self.inbox) or self._nothing_left())
+
+    async def send_and_wait(self, command: SendRecord) -> None:
+        """Send the last word of a run that ends; one that is too large, or for a run that is gone, is dropped."""
+        self.signals.send_record(command)
+        await self._end()
 
     def _nothing_left(self) -> bool:
         return workflow.all_handlers_finished() and self.outbox.is_empty and not self.inbox
@@ -224,16 +223,15 @@ class Driver:
     async def _cancel(self) -> None:
         """Reach everything in flight, and wait until each has said how it ended."""
         self.inbox.append(CancelRequested())
-        for command in (*self._commands, *self.starts.take_all()):  # cut off by the cancellation
+        for command in self.starts.take_all():
             self.inbox.extend(void_start(command))
-        self._commands.clear()
         self.tasks.cancel()
         await self._loop(lambda: self.run.finished is not None or not (self.tasks.in_flight or self.inbox))
         await self._end()
 
     # -- starts ----------------------------------------------------------------------------------------
 
-    async def _start(self, command: StartCommand) -> None:
+    def _start(self, command: StartCommand) -> None:
         """Start it now if there is room: commands reach the server in the machine's order, as replay expects."""
         self._index.meters.record_start(command)
         self.starts.add(command)
@@ -266,86 +264,13 @@ class Driver:
                 if not isinstance(command, (AskSolution, StartPlanRun, StartBatch)):  # of runs that take nothing back
                     self.inbox.append(StartPostponed(command.node.key))
 
-    # -- signals, timers, updates ----------------------------------------------------------------------
-
-    async def _signal_children(self, command: SignalChildren) -> None:
-        try:
-            args: list[RawValue] = [encode(command.payload)] if command.has_payload else []
-        except CallError as error:
-            self.run.note(f"{command.signal} was not passed on: {error.message}")
-            return
-        if command.instance is not None and command.instances_only:
-            name = self.run.child_of_instance(command.instance)
-            self.children.signal_named(INSTANCE, name, command.signal, *args)
-        else:
-            type_ = INSTANCE if command.instances_only else None
-            self.children.signal_all(command.signal, *args, type_=type_)
-
-    def signal_instance(self, name: str, signal: str, value: RawValue) -> bool:
-        """Pass a person's signal on to the child that walks an instance, or through an agent's plan to it."""
-        if isinstance(self.run, AgentRun):
-            self.children.signal_all(signal, value)
-            return True
-        args = (value,) if signal == PROVIDE else ()
-        return self.children.signal_named(INSTANCE, name, signal, *args)
-
-    async def _send_record(self, command: SendRecord) -> None:
-        def outcome(error: BaseException | None) -> None:
-            if error is None:
-                self.inbox.append(RecordDelivered(command.key))
-            else:
-                self.inbox.append(RecordLost(command.key, truncate(str(error), 200)))
-
-        try:
-            payload = encode_record(command.record)
-        except CallError as error:
-            self.inbox.append(RecordLost(command.key, error.message))
-            return
-        target = workflow.get_external_workflow_handle(command.workflow_id)
-        self.outbox.send(target, command.signal, (payload,), outcome)
-
-    async def send_and_wait(self, command: SendRecord) -> None:
-        """Send the last word of a run that ends; one that is too large, or for a run that is gone, is dropped."""
-        await self._send_record(command)
-        await self._end()
-
-    async def _start_timer(self, command: StartTimer) -> None:
-        self.actions.record(TIMER)
-        sleep = workflow.sleep(timedelta(seconds=command.seconds), summary=command.summary)
-        timer = self._timers[command.name] = asyncio.create_task(sleep)
-        timer.add_done_callback(partial(self._timer_ended, command.name))
-
-    def _timer_ended(self, name: str, timer: asyncio.Task[None]) -> None:
-        if not timer.cancelled():
-            self.inbox.append(TimerFired(name))
-
-    async def _cancel_timer(self, command: CancelTimer) -> None:
-        timer = self._timers.pop(command.name, None)
-        if timer is not None and not timer.done():
-            timer.cancel()
-
-    async def _start_at_once(self, command: CheckQueues | StartSetActivity) -> None:
-        self.tasks.start_at_once(command)
-
-    async def _answer_update(self, command: AnswerUpdate) -> None:
-        self._answer(command)
-
-    async def _restart_child(self, command: RestartChild) -> None:
-        self.tasks.child_tasks.restart(command.key)
-
-    async def _stop(self, command: Stop) -> None:
-        self._lifeline.supersede(command.run_id)
-
-    async def _finish(self, _command: Finish) -> None:
-        """The machine says that it is over; the loop sees it."""
-
     # -- continue-as-new ----------------------------------------------------------------------------------
 
     def _history(self) -> HistorySize:
         info = workflow.info()
         return HistorySize(
             info.get_current_history_length(), info.get_current_history_size(), info.is_continue_as_new_suggested(),
-            self._lifeline.signals,
+            self.lifeline.signals,
         )  # fmt: skip
 
     def _is_quiet(self) -> bool:
@@ -361,19 +286,19 @@ class Driver:
         self.inbox.appendleft(StartsHeld())
         return True
 
-    async def _renew(self, history: HistorySize) -> None:
+    def _renew(self, history: HistorySize) -> None:
         """Continue as new when it is time and nothing is in flight; else make such a moment, or end."""
         if self.run.is_cancelling:
             return
         is_due = self._is_due(history)
         if is_due and self._is_quiet():
-            await self._renew_now(history)
+            self._renew_now(history)
         elif self.lifetime.must_end(history):
-            await self._handle(HistoryFull(history.full_text()))
+            self._handle(HistoryFull(history.full_text()))
         elif is_due:
-            await self._drain(history)
+            self._drain(history)
 
-    async def _renew_now(self, history: HistorySize) -> None:
+    def _renew_now(self, history: HistorySize) -> None:
         actions = {**self.actions.to_json(), CONTINUE_AS_NEW: self.actions.events.get(CONTINUE_AS_NEW, 0) + 1}
         state = encode_state(self._carry(actions))
         if state is not None:
@@ -381,15 +306,15 @@ class Driver:
         if self.lifetime.stay(history) and not self.lifetime.must_end(history):
             self.inbox.append(StartsReleased())
         else:
-            await self._handle(HistoryFull(history.full_text()))
+            self._handle(HistoryFull(history.full_text()))
 
-    async def _drain(self, history: HistorySize) -> None:
+    def _drain(self, history: HistorySize) -> None:
         seconds = self.lifetime.drain_seconds(history)
         if seconds is None:
             return
         self._hold_starts()
         if seconds:
-            await self._perform_all([StartTimer(DRAIN_TIMER, seconds, DRAIN_TIMER)])
+            self._perform_all([StartTimer(DRAIN_TIMER, seconds, DRAIN_TIMER)])
 
 
 def _now() -> str:
@@ -406,13 +331,13 @@ _STARTS: Final = (
 )  # fmt: skip
 _PERFORMERS: Final[dict[type, Performer]] = {
     **dict.fromkeys(_STARTS, Driver._start),  # noqa: SLF001 - the table of this class
-    **dict.fromkeys((CheckQueues, StartSetActivity), Driver._start_at_once),  # noqa: SLF001
-    SignalChildren: Driver._signal_children,  # noqa: SLF001
-    SendRecord: Driver._send_record,  # noqa: SLF001
-    StartTimer: Driver._start_timer,  # noqa: SLF001
-    CancelTimer: Driver._cancel_timer,  # noqa: SLF001
-    AnswerUpdate: Driver._answer_update,  # noqa: SLF001
-    Finish: Driver._finish,  # noqa: SLF001
-    RestartChild: Driver._restart_child,  # noqa: SLF001
-    Stop: Driver._stop,  # noqa: SLF001
+    **dict.fromkeys((CheckQueues, StartSetActivity), lambda driver, command: driver.tasks.start_at_once(command)),
+    SignalChildren: lambda driver, command: driver.signals.signal_children(command),
+    SendRecord: lambda driver, command: driver.signals.send_record(command),
+    StartTimer: lambda driver, command: driver.timers.start(command),
+    CancelTimer: lambda driver, command: driver.timers.cancel(command),
+    AnswerUpdate: lambda driver, command: driver.answer(command),
+    Finish: lambda _driver, _command: None,  # the loop sees that the machine is over
+    RestartChild: lambda driver, command: driver.tasks.child_tasks.restart(command.key),
+    Stop: lambda driver, command: driver.lifeline.supersede(command.run_id),
 }

@@ -209,7 +209,7 @@ class RunWorkflow:
         if not isinstance(instance, str) or self._driver is None:
             return False
         name = self._driver.run.child_of_instance(instance)
-        if not self._driver.signal_instance(name, signal, value):
+        if not self._driver.signals.signal_instance(name, signal, value):
             self._note(f"the signal {signal} was ignored: no child walks the instance {truncate(instance, 100)} now")
         return True
 
