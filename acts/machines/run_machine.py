@@ -40,25 +40,11 @@ from acts.machines.model_waits import ModelWaits
 from acts.machines.permit_gate import PermitGate
 from acts.machines.permits import IDLE_TIMER, Permits
 from acts.machines.queue_watch import QUEUE_TIMER, QueueWatch
+from acts.machines.received_records import receive_record
 from acts.machines.resync import ChildGone, ResetRecovery
-from acts.machines.run_commands import Stop
 from acts.machines.run_notes import add_note, has_note
-from acts.tree.permit_records import PermitGrant, PermitRequest, PermitReturn
 from acts.tree.records import GrantedRequest, PermitLease, TreePosition
-from acts.tree.signal_records import (
-    BudgetGrant,
-    BudgetReport,
-    BudgetRequest,
-    CancelledReport,
-    ChildReset,
-    DecisionAnswer,
-    ForwardedDecision,
-    ModelWait,
-    PendingChanged,
-    Resync,
-    RunEnded,
-    Superseded,
-)
+from acts.tree.signal_records import CancelledReport, DecisionAnswer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -80,18 +66,19 @@ class RunMachine:
     ) -> None:
         self.own, self.position = own, position
         self.price: tuple[float, float] | None = None  # US dollars per token of the model's input and output
-        self.approvals = Approvals(own, position, self.check_decision)
-        self.budget = BudgetMachine(own, position, advance)
+        # With types of their own where mypy reads a module that refers back to this class first
+        self.approvals: Approvals = Approvals(own, position, self.check_decision)
+        self.budget: BudgetMachine = BudgetMachine(own, position, advance)
         self.usage = Usage()
         self.notes: list[str] = []
         self.queue_watch = QueueWatch()
-        self.model_waits = ModelWaits()
-        self.permits = Permits(own, position, lease)
+        self.model_waits: ModelWaits = ModelWaits()
+        self.permits: Permits = Permits(own, position, lease)
         self.gate = PermitGate(self.permits)
         self.children: dict[str, str] = {}
-        self.recovery = ResetRecovery(self.approvals, self.budget, self.permits, self.children)
+        self.recovery: ResetRecovery = ResetRecovery(self.approvals, self.budget, self.permits, self.children)
         self.deliveries = Deliveries(self.approvals, self.budget, self.permits, self.recovery)
-        self._cancelled: dict[str, dict[str, Any]] = {}  # by workflow id: what cancelled children had done
+        self.cancelled_reports: dict[str, dict[str, Any]] = {}  # by workflow id: what cancelled children had done
         self.finished: str | None = None
         self.is_cancelling = False
         self.has_not_begun = True
@@ -310,8 +297,8 @@ class RunMachine:
         self.recovery.record_end(event.key)
         out: list[Any] = [*self.budget.child_ended(event.key, event.accounting)]
         out += self.permits.child_ended(event.key, workflow_id, event.accounting, is_ending=self.is_cancelling)
-        if workflow_id is not None and event.report is None and workflow_id in self._cancelled:
-            event = replace(event, report=self._cancelled.pop(workflow_id))
+        if workflow_id is not None and event.report is None and workflow_id in self.cancelled_reports:
+            event = replace(event, report=self.cancelled_reports.pop(workflow_id))
         self.usage.add((event.report or {}).get("usage"))
         if workflow_id is not None and event.accounting is None and not self.is_cancelling:
             out += self.recovery.forget_run(workflow_id)
@@ -319,30 +306,10 @@ class RunMachine:
             out += self.approvals.forget(workflow_id)
         return [*out, *self.react(event, now)]
 
-    def _record_received(self, event: RecordReceived, now: str) -> list[Any]:
-        record = event.record
-        if record.token != self.position.token:
-            return [Note(f"a {type(record).__name__} was ignored: it does not come from a run of this tree")]
-        take = _RECORDS.get(type(record))
-        return self.on_record(record, now) if take is None else list(take(self, record, now) or ())
-
-    def _pending_changed(self, record: PendingChanged, now: str) -> list[Any]:
-        is_below = self.position.is_root and self._is_below((*record.ancestors, record.workflowId))
-        return list(self.approvals.on_pending_changed(record, now)) if is_below else []
-
     def _restart_child(self, effect: ChildGone, _now: str) -> list[Any]:
         """A child is gone, and what it held with it."""
         workflow_id = self.children.pop(effect.key)
         return [*self.permits.child_gone(effect.key, workflow_id), *self.recovery.forget_run(workflow_id, effect.key)]
-
-    def _keep_report(self, record: CancelledReport, _now: str) -> None:
-        self._cancelled[record.workflowId] = record.report
-
-    def _is_below(self, path: tuple[str, ...]) -> bool:
-        """True for the path of a run below this one: the word that its child has started may come later."""
-        if len(path) < 2 or path[0] != self.own:  # noqa: PLR2004 - this run, and at least one below it
-            return False
-        return path[1] in self.children.values() or path[1].startswith(f"{self.own}/")
 
     def _budget_answered(self, effect: Granted | BudgetRefused, now: str) -> list[Any]:
         """What the budget allows starts, and what it refuses fails; a grant goes back when the run is over.
@@ -381,28 +348,9 @@ _SHARED: Final[dict[type, Callable[[RunMachine, Any, str], list[Any]]]] = {
     ChildEnded: RunMachine._child_ended,  # noqa: SLF001
     QueuesChecked: RunMachine._queues_checked,  # noqa: SLF001
     RunReset: lambda run, event, _now: run.recovery.on_reset(event.first_run_id, is_ending=_is_ending(run)),
-    RecordReceived: RunMachine._record_received,  # noqa: SLF001
+    RecordReceived: receive_record,
     RecordDelivered: lambda run, event, _now: run.deliveries.delivered(event),
     RecordLost: lambda run, event, _now: run.deliveries.lost(event, is_over=run.finished is not None),
-}
-_RECORDS: Final[dict[type, Callable[[RunMachine, Any, str], Iterable[Any] | None]]] = {
-    PendingChanged: RunMachine._pending_changed,  # noqa: SLF001
-    ForwardedDecision: lambda run, record, now: run.approvals.on_forwarded(record, now),
-    DecisionAnswer: lambda run, record, _now: run.approvals.on_answer(record),
-    BudgetRequest: lambda run, record, _now: run.budget.on_request(record),
-    BudgetReport: lambda run, record, _now: run.budget.on_report(record),
-    BudgetGrant: lambda run, record, _now: run.budget.on_grant(record),
-    PermitRequest: lambda run, record, _now: run.permits.on_request(record),
-    PermitGrant: lambda run, record, _now: run.permits.on_grant(record),
-    PermitReturn: lambda run, record, _now: run.permits.on_return(record),
-    CancelledReport: RunMachine._keep_report,  # noqa: SLF001
-    Resync: lambda run, _record, _now: run.recovery.on_resync(),
-    ChildReset: lambda run, record, _now: [] if run.finished else run.recovery.on_child_reset(record),
-    ModelWait: lambda run, record, _now: run.model_waits.record(record),
-    RunEnded: lambda run, record, _now: run.recovery.forget_run(record.workflowId),
-    Superseded: lambda run, record, _now: (
-        [Stop(record.runId)] if record.is_about(run.position.parent, run.position.startedAt) else []
-    ),
 }
 _OWN_EFFECTS: Final[dict[type, Callable[[RunMachine, Any, str], list[Any]]]] = {
     Decided: lambda run, effect, now: run.on_decided(effect, now),
