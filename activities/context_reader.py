@@ -16,7 +16,8 @@ from temporalio.client import WorkflowQueryFailedError, WorkflowQueryRejectedErr
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
 
-from acts.language.messages import Message, parse_message
+from acts.language.messages import Message
+from acts.language.request_reader import parse_message
 from acts.language.tools import Tool, read_tool
 from acts.language.values import Json
 from acts.language.wire import PROMPT_CONTEXT

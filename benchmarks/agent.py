@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from temporalio.api.history.v1 import HistoryEvent
 
-from acts.language.messages import parse_message
+from acts.language.request_reader import parse_message
 from acts.language.tools import read_tool
 from acts.language.wire import PROMPT_CONTEXT
 from acts.planner.prompt import PlannerView, Prompt, render_planner_prompt

@@ -18,7 +18,7 @@ from activities.context_reader import PromptContext
 from activities.model_tasks import build_task
 from activities.providers import select
 from activities.providers.http_clients import close_clients
-from acts.language.messages import parse_message
+from acts.language.request_reader import parse_message
 from acts.language.tools import read_tool
 from acts.planner.turns import Turn
 from benchmarks.cache_rules import MODELS, PromptCache, Rules, Share

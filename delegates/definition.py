@@ -11,7 +11,7 @@ import json
 from typing import Any, Final
 
 from acts.language.errors import InvalidRequest, Problem, summary
-from acts.language.messages import read_request
+from acts.language.request_reader import read_request
 from acts.language.strict_json import read_json
 from acts.language.values import Json, pointer
 from acts.language.wire import DELEGATE_INVALID

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from activities.providers import select
 from activities.providers.interface import ModelError, ModelRequest, ModelResponse, ModelTurn, PromptBlock
-from acts.language.messages import parse_message
+from acts.language.request_reader import parse_message
 from acts.language.schemas import checker
 from acts.language.tools import Tool, read_tool
 from acts.planner.answer_schema import compose_solution_schema

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from temporalio import workflow
 from temporalio.common import RawValue
 
-from acts.language.messages import read_request
+from acts.language.request_reader import read_request
 from acts.language.wire import AGENT
 from acts.machines.agent_run import AgentRun
 from acts.machines.agent_setup import AgentSetup

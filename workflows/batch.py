@@ -11,7 +11,7 @@ from temporalio.common import RawValue
 from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
 
 from acts.language.errors import InvalidRequest
-from acts.language.messages import read_request
+from acts.language.request_reader import read_request
 from acts.language.wire import BATCH, INVALID_REQUEST, READ_PAGE
 from acts.machines.batch_run import BatchRun, PageResults
 from acts.machines.plan_setup import PlanSetup

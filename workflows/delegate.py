@@ -13,7 +13,7 @@ from temporalio import workflow
 from temporalio.common import RawValue
 from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
 
-from acts.language.messages import read_request
+from acts.language.request_reader import read_request
 from acts.language.wire import ANONYMOUS, DELEGATE
 from acts.machines.delegate_run import AnonymousDelegate, DelegateMachine, WalkedDelegate
 from acts.plan.validate import validate_parsed

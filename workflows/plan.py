@@ -10,7 +10,7 @@ from temporalio import workflow
 from temporalio.common import RawValue
 
 from acts.language.errors import ActsError, InvalidRequest
-from acts.language.messages import read_request
+from acts.language.request_reader import read_request
 from acts.language.wire import PLAN
 from acts.machines.plan_run import PlanRun
 from acts.machines.plan_setup import PlanSetup

@@ -6,8 +6,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from acts.language.errors import InvalidRequest, Problem, truncate
-from acts.language.messages import Data, Message, Request, parse_message
+from acts.language.messages import Data, Message, Request
 from acts.language.references import Expression, evaluate
+from acts.language.request_reader import parse_message
 from acts.language.values import ABSENT, MAX_DEPTH, Json, defect
 from acts.plan.context_log import Log
 from acts.planner.solution import DEPTH_RESERVE, call_at

@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from acts.language.errors import CallError, InvalidRequest, truncate
-from acts.language.messages import Data, parse_message
+from acts.language.messages import Data
+from acts.language.request_reader import parse_message
 from acts.language.wire import CANCELLED, ENGINE_ERROR, NOT_RUN, PAUSE, PROVIDE, RESUME
 from acts.machines.budget import BudgetRefused, Granted
 from acts.machines.call_starts import CallStarts

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from acts.language.errors import DecisionRefused, EngineError
-from acts.language.messages import parse_request
+from acts.language.request_reader import parse_request
 from acts.language.wire import MAX_PAYLOAD_BYTES
 from acts.plan.validate import ValidatedPlan, validate_parsed
 from acts.tree.batches import expand_template, keep_instance, needs_children, split_into_children

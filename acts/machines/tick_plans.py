@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from acts.language.errors import DecisionRefused, InvalidRequest, Problem
-from acts.language.messages import parse_message
+from acts.language.request_reader import parse_message
 from acts.language.values import MAX_DEPTH, Json, defect
 from acts.language.wire import INVALID_SOLUTION, NOT_RUN
 from acts.plan.planned_call import approval_needed

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Final
 
 from acts.language.config import MAX_PARALLEL
 from acts.language.errors import InvalidRequest, Problem, TooComplex, format_choices
-from acts.language.messages import INSTANCES, Request, read_request
+from acts.language.messages import INSTANCES, Request
 from acts.language.references import Path
+from acts.language.request_reader import read_request
 from acts.language.schemas import CheckMemo, find_schema_problem
 from acts.language.tools import MAX_TOOLS_STEPS, Tool, read_tools
 from acts.language.values import ABSENT, Json, Place, pointer

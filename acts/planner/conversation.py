@@ -20,7 +20,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from acts.language.expression_parser import parse
-from acts.language.messages import Data, ErrorMessage, Instruction, PlanMessage
+from acts.language.messages import (
+    Data,
+    ErrorMessage,
+    Instruction,
+    PlanMessage,
+)
 from acts.language.references import Path, paths
 from acts.language.strict_json import json_size
 from acts.language.values import ABSENT, Json, get

@@ -18,8 +18,14 @@ from typing import Any, Final
 from acts.language import wire
 from acts.language.errors import ExpressionError
 from acts.language.expression_parser import parse
-from acts.language.messages import Data, ErrorMessage, Message, PlanMessage, read_request
+from acts.language.messages import (
+    Data,
+    ErrorMessage,
+    Message,
+    PlanMessage,
+)
 from acts.language.references import paths
+from acts.language.request_reader import read_request
 from acts.language.tools import Tool
 from acts.language.values import Json, get
 from acts.language.wire import EDIT

@@ -17,7 +17,8 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from acts.language.errors import CallError, PlanError
-from acts.language.messages import Data, parse_message
+from acts.language.messages import Data
+from acts.language.request_reader import parse_message
 from acts.machines.approval_effects import AnswerUpdate, CancelTimer, StartTimer
 from acts.machines.approvals import iso
 from acts.machines.events import (

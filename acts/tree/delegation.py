@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from acts.language.config import MODEL_SETTINGS
 from acts.language.errors import EngineError
-from acts.language.messages import Data, output_schema, parse_message
+from acts.language.messages import Data, output_schema
 from acts.language.references import Path
+from acts.language.request_reader import parse_message
 from acts.language.schemas import subschemas
 from acts.language.tools import CONTROL, META
 from acts.language.values import ABSENT, Json

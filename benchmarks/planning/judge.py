@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from acts.language.errors import ActsError, CallError
-from acts.language.messages import read_request
+from acts.language.request_reader import read_request
 from acts.language.usage import Usage
 from acts.machines.commands import StartCall
 from acts.machines.loop import Loop

@@ -9,7 +9,8 @@ from collections import Counter
 from typing import Any, Final
 
 from acts.language.errors import InvalidRequest
-from acts.language.messages import Data, parse_message
+from acts.language.messages import Data
+from acts.language.request_reader import parse_message
 from acts.language.wire import PAUSE, PROVIDE, RESUME
 from cli.command_errors import EXIT_DONE, CommandError, command_error
 from cli.console import clean, print_err

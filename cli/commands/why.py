@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from acts.language.errors import ExpressionError
 from acts.language.expression_parser import parse
-from acts.language.messages import read_request
 from acts.language.references import MARK, Path, alternatives
+from acts.language.request_reader import read_request
 from acts.language.tools import Tool
 from acts.language.values import Json
 from acts.provenance.message_authors import RunRecord

@@ -16,7 +16,12 @@ from rich.text import Text
 
 from acts.language.errors import ExpressionError
 from acts.language.expression_parser import parse
-from acts.language.messages import DATA_TYPES, Data, Instruction, Request
+from acts.language.messages import (
+    DATA_TYPES,
+    Data,
+    Instruction,
+    Request,
+)
 from acts.language.references import Path
 from acts.language.tools import META
 from acts.language.values import ABSENT, Json, get

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from acts.language.messages import read_request
+from acts.language.request_reader import read_request
 from acts.language.tools import Tool, read_tool, read_tools, undecided_names
 from acts.language.values import Json
 from acts.provenance.message_authors import RunRecord

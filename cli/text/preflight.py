@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from acts.language.errors import InvalidRequest, Problem, format_choices
-from acts.language.messages import Request, ToolMessage, parse_request
+from acts.language.messages import Request, ToolMessage
+from acts.language.request_reader import parse_request
 from acts.language.secret_references import inline_secret_problems
 from acts.language.tools import META, registered_names, undecided_names
 from acts.language.values import Json, pointer

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from acts.language.messages import parse_request
+from acts.language.request_reader import parse_request
 from cli.render.agent_view import print_ticks
 from cli.render.tables import usage_text
 

@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 
 from acts.language.config import Config, Options
-from acts.language.messages import parse_request
+from acts.language.request_reader import parse_request
 from acts.language.tools import META
 from acts.plan.validate import validate
 from cli.text.editor_schema import request_schema

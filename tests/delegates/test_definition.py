@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from temporalio.exceptions import ApplicationError
 
-from acts.language.messages import read_request
+from acts.language.request_reader import read_request
 from delegates.definition import read_definition
 from tests.delegates.support import BYTES, DEFINITION, raises_load_error
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from acts.language.messages import Data, parse_request
+from acts.language.messages import Data
+from acts.language.request_reader import parse_request
 from acts.language.schemas import checker
 from acts.machines.loop import Loop
 from acts.machines.loop_steps import AskModel, Finished

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from acts.language.messages import read_request
+from acts.language.request_reader import read_request
 from acts.language.wire import AGENT
 from acts.planner.prompt import PlannerView, render_planner_prompt
 from tests.examples.running import (

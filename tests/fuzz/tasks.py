@@ -13,7 +13,8 @@ from typing import Any
 
 from activities.providers.schema_bridge import to_wire
 from acts.language.errors import ActsError, CallError, EngineError, InvalidRequest
-from acts.language.messages import output_schema, read_request
+from acts.language.messages import output_schema
+from acts.language.request_reader import read_request
 from acts.language.schemas import checker, schema_defect
 from acts.language.strict_json import read_json, write_json
 from acts.language.values import UNKNOWN

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from activities.mcp.mcp_config import McpServerConfig
 from activities.mcp.server_tools import read_listing
-from acts.language.messages import read_request
+from acts.language.request_reader import read_request
 from acts.language.strict_json import write_json
 from acts.language.tools import read_tools
 from acts.planner.answer_schema import compose_solution_schema

@@ -16,7 +16,7 @@ from activities.mcp.server_tools import (
     read_listing,
     read_server_tool,
 )
-from acts.language.messages import read_request
+from acts.language.request_reader import read_request
 from acts.language.tool_hints import hint_words
 from acts.language.tools import read_tools
 from acts.language.values import Json

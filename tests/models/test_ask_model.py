@@ -15,7 +15,7 @@ from activities import ask_model as module
 from activities import wait_reports
 from activities.context_reader import PromptContext
 from activities.registry import Registry
-from acts.language.messages import parse_message
+from acts.language.request_reader import parse_message
 from acts.language.tools import read_tool
 from acts.language.wire import MAX_PAYLOAD_BYTES
 from tests.models.rawserver import RawServer, Reply, chat

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from acts.language.errors import CallError
-from acts.language.messages import Data, parse_message
+from acts.language.messages import Data
 from acts.language.references import Path
+from acts.language.request_reader import parse_message
 from acts.language.strict_json import write_json
 from acts.language.values import ABSENT
 from acts.machines.call_state import SETTLED

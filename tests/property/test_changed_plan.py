@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, event, given, reject, settings
 from hypothesis import strategies as st
 
 from acts.language.errors import DecisionRefused, InvalidRequest
-from acts.language.messages import read_request
+from acts.language.request_reader import read_request
 from acts.machines.call_state import SETTLED
 from acts.plan.validate import ValidatedPlan, is_template, validate_parsed, validate_request
 from tests import oracle

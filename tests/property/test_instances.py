@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, assume, event, given, settings
 from hypothesis import strategies as st
 
 from acts.language.errors import CallError, InvalidRequest
-from acts.language.messages import read_request
+from acts.language.request_reader import read_request
 from acts.language.usage import Usage
 from acts.machines.instance_results import instance_report
 from acts.machines.walk import Walk

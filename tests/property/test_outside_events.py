@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from acts.language.config import Budget
-from acts.language.messages import read_request
+from acts.language.request_reader import read_request
 from acts.machines.agent_run import AgentRun
 from acts.machines.agent_setup import AgentSetup
 from acts.machines.approvals import iso

@@ -23,7 +23,7 @@ from activities.registry import Registry
 from activities.secret_interceptor import SecretInterceptor
 from activities.secret_source import SecretMissing, SecretSettingsError, SecretSource, check_tools
 from acts.language.config import Options
-from acts.language.messages import read_request
+from acts.language.request_reader import read_request
 from acts.language.secret_masks import MASK, MIN_LENGTH, SecretMasks
 from acts.language.secret_references import inline_secret_problems, put_secrets, secret_parameters
 from acts.language.tools import parameter_schema, read_tool

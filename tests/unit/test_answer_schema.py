@@ -13,8 +13,9 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
 from referencing import Registry
 
-from acts.language.messages import output_schema, read_request
+from acts.language.messages import output_schema
 from acts.language.reference_uses import resolve
+from acts.language.request_reader import read_request
 from acts.language.sampling import sample
 from acts.language.schemas import subschemas
 from acts.language.tools import META, Tool, read_tool

@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acts.language.errors import Problem
-from acts.language.messages import Message, parse_message
+from acts.language.messages import Message
 from acts.language.references import Path
+from acts.language.request_reader import parse_message
 from acts.language.strict_json import json_size
 from acts.machines.loop import Loop
 from acts.machines.loop_steps import DropRest, StartPlan

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from acts.language.errors import CallError
-from acts.language.messages import read_request
+from acts.language.request_reader import read_request
 from acts.machines.call_report import MAX_RESULTS_SHOWN
 from acts.machines.events import Begin, CallCompleted, CallFailed, DecisionReceived
 from acts.machines.plan_run import PlanRun

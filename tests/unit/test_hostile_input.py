@@ -17,9 +17,9 @@ from acts.language.byte_cache import ByteCache
 from acts.language.compiled_schema import CompiledSchema, clear_caches
 from acts.language.errors import ExpressionError, InvalidRequest, Problem, TooComplex, brief
 from acts.language.expression_parser import parse
-from acts.language.messages import MAX_PROBLEMS_READ, read_request
 from acts.language.patterns import MAX_POSITIONS, PatternError, compile_pattern, count_positions
 from acts.language.references import MAX_PATHS, alternatives
+from acts.language.request_reader import MAX_PROBLEMS_READ, read_request
 from acts.language.schemas import checker, schema_defect
 from acts.language.strict_json import NestingError, read_json
 from acts.language.values import MAX_DEPTH, UNKNOWN_TEXT, defect

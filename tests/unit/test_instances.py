@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from acts.language.errors import CallError
-from acts.language.messages import parse_message
+from acts.language.request_reader import parse_message
 from acts.machines.instance_results import calls_by_instance, instance_messages, instance_report, replay_into_log
 from acts.machines.walk import Walk
 from acts.plan.validate import ValidatedPlan, validate_request

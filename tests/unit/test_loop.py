@@ -10,7 +10,7 @@ import pytest
 
 from acts.language.errors import InvalidRequest
 from acts.language.expression_parser import parse
-from acts.language.messages import parse_message, read_request
+from acts.language.request_reader import parse_message, read_request
 from acts.language.usage import Usage
 from acts.machines.agent_context import MAX_ERRORS_SHOWN
 from acts.machines.loop import Loop

@@ -13,10 +13,9 @@ from acts.language.messages import (
     Instruction,
     PlanMessage,
     ToolMessage,
-    parse_message,
-    parse_request,
 )
 from acts.language.references import Path
+from acts.language.request_reader import parse_message, parse_request
 from acts.language.values import ABSENT
 
 # message, kind, payload

@@ -9,7 +9,7 @@ import pytest
 
 from activities.read_past_run import PAGE_BYTES, page_of
 from acts.language.errors import InvalidRequest
-from acts.language.messages import read_request
+from acts.language.request_reader import read_request
 from acts.machines.past_calls import PastCalls
 from acts.machines.past_setup import calls_before, keep_failed_instances, past_of_root
 from acts.machines.run_facts import read_calls

@@ -22,7 +22,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acts.language.messages import Message, parse_message, read_request
+from acts.language.messages import Message
+from acts.language.request_reader import parse_message, read_request
 from acts.language.scopes import scoped_context
 from acts.language.tools import META, Tool, read_tools
 from acts.language.usage import Usage

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from activities.providers.schema_bridge import to_wire
-from acts.language.messages import Instruction, ToolMessage, parse_message
+from acts.language.messages import Instruction, ToolMessage
+from acts.language.request_reader import parse_message
 from acts.machines.request_size import ContextBytes
 from acts.planner.answer_schema import compose_latent_schema, compose_solution_schema
 from acts.planner.prompt import Prompt

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from acts.language.errors import CallError
-from acts.language.messages import Data, parse_message
+from acts.language.messages import Data
 from acts.language.references import Path
+from acts.language.request_reader import parse_message
 from acts.plan.planned_call import PlannedCall
 from acts.plan.result_placement import appended_message, is_message, place_result
 from acts.plan.validate import validate_request

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from acts.language.messages import read_request
+from acts.language.request_reader import read_request
 from acts.language.wire import RESYNC
 from acts.machines.approval_effects import CancelTimer, StartTimer
 from acts.machines.approvals import Approvals

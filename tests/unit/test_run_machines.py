@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from acts.language.errors import CallError
-from acts.language.messages import parse_message, read_request
+from acts.language.request_reader import parse_message, read_request
 from acts.machines import run_commands as commands
 from acts.machines.agent_run import AgentRun
 from acts.machines.agent_setup import AgentSetup

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from acts.language.config import Resume
 from acts.language.errors import CallError, DecisionRefused
-from acts.language.messages import read_request
+from acts.language.request_reader import read_request
 from acts.machines import set_run
 from acts.machines.events import (
     Begin,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from acts.language.messages import read_request
+from acts.language.request_reader import read_request
 from acts.machines.loop import Loop
 from acts.machines.streamed_plan import StreamedPlan, extended_request
 from acts.plan.context_log import Log

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acts.language.errors import CallError, EngineError, InvalidRequest
-from acts.language.messages import parse_request
+from acts.language.request_reader import parse_request
 from acts.language.values import UNKNOWN, get
 from acts.plan.context_log import Log
 from tests import oracle

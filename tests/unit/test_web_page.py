@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acts.language.messages import parse_request
+from acts.language.request_reader import parse_request
 from acts.machines.loop import Loop
 from acts.plan.validate import validate_request
 from acts.tree.batches import split_into_children

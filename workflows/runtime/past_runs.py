@@ -11,7 +11,7 @@ from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
 
 from acts.language.errors import InvalidRequest, Problem, truncate
-from acts.language.messages import read_request
+from acts.language.request_reader import read_request
 from acts.language.wire import PAST_RUN
 from acts.machines.past_sets import refuse_set
 from acts.machines.past_setup import keep_failed_instances, past_of_child, past_of_root, past_of_state

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from acts.language.errors import InvalidRequest, Problem
-from acts.language.messages import Data, SetData, parse_message
+from acts.language.messages import Data, SetData
+from acts.language.request_reader import parse_message
 
 
 def split_target(value: Any) -> tuple[str | None, Any]:

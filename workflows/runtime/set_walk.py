@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from temporalio import workflow
 
-from acts.language.messages import INSTANCES, read_request
+from acts.language.messages import INSTANCES
+from acts.language.request_reader import read_request
 from acts.language.wire import MAX_PAYLOAD_BYTES
 from acts.machines.past_sets import resumed_set
 from acts.machines.set_run import SetRun

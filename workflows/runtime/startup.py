@@ -13,7 +13,8 @@ from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
 
 from acts.language.errors import InvalidRequest, Problem, truncate
-from acts.language.messages import ToolMessage, read_request
+from acts.language.messages import ToolMessage
+from acts.language.request_reader import read_request
 from acts.language.secret_references import inline_secret_problems
 from acts.language.tools import read_tools, registered_names, undecided_names
 from acts.language.values import pointer
