@@ -5,27 +5,26 @@ itself; its result says how many instances completed, how many failed, and which
 history of each of its runs grows with the set.
 
 Each Batch is started with its share of ``maxParallel``, and keeps it for its part of the tree. After
-``BATCHES_PER_RUN`` Batches the run lets all end and continues as new.
+``batches_per_run`` Batches the run lets all end and continues as new.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from acts.language.errors import CallError, DecisionRefused, truncate
+from acts.language.errors import CallError, DecisionRefused
 from acts.language.wire import (
     APPROVE,
     BUDGET_SPENT,
     CANCELLED,
-    CREATE_RESULTS,
     EDIT,
     PAUSE,
     PROVIDE,
     REJECT,
     RESUME,
-    SURVEY_SET,
 )
 from acts.machines.approval_effects import Note
+from acts.machines.batch_limits import batches_at_once, batches_per_run
 from acts.machines.events import (
     Begin,
     CancelRequested,
@@ -48,11 +47,11 @@ from acts.machines.lost_batches import (
     reports_of,
 )
 from acts.machines.page_input import page_input
-from acts.machines.past_sets import past_query
 from acts.machines.plan_run import asks_for_plan
 from acts.machines.queue_watch import foreign_queues
-from acts.machines.run_commands import Finish, SignalChildren, StartBatch, StartSetActivity
+from acts.machines.run_commands import Finish, SignalChildren, StartBatch
 from acts.machines.run_machine import RunMachine
+from acts.machines.set_opening import RESULTS, SURVEY, create_results, survey_set
 from acts.machines.set_progress import SetProgress
 from acts.tree.set_records import FileWait, SetPage
 
@@ -67,20 +66,6 @@ if TYPE_CHECKING:
     from acts.tree.decisions import Decision
     from acts.tree.set_records import SetState
     from acts.tree.signal_records import TreeSignal
-
-# Batches at once: fewer leave the worker idle while one reads or writes; more only hold more instances in its memory.
-# Above this many Calls of each, there are more of them
-MIN_BATCHES: Final = 4
-MAX_BATCHES: Final = 16
-CALLS_OF_BATCH: Final = 50
-# A Batch is about 10 events in the history of this run: 300 are 3,000, a seventeenth of the server's limit
-BATCHES_PER_RUN: Final = 300
-# Without a results file the result of a Batch has those of its rows, about 125 kB: 30 are 4 MB, a twelfth of the limit
-BATCHES_WITH_RESULTS: Final = 30
-# Continue-as-new ends a cron, so a run of one goes on to four fifths of the limit, with 875,000 rows
-BATCHES_OF_CRON: Final = 3_500
-SURVEY: Final = "survey"
-RESULTS: Final = "results"
 
 
 class SetRun(RunMachine):
@@ -100,7 +85,7 @@ class SetRun(RunMachine):
         self.provided, self.has_results = list(setup.provided), False
         self._activity: str | None = None
         self._is_paused = self._is_held = False
-        self._started, self._most = 0, _most_batches(self.config.results, is_cron=is_cron)
+        self._started, self._most = 0, batches_per_run(self.config.results, is_cron=is_cron)
         self._waits = FileWaits()
         self.notes += [p.text() for p in setup.prepared.warnings if p.code == "limitLowered"]
 
@@ -163,12 +148,9 @@ class SetRun(RunMachine):
         return self._open() if self.progress.survey is None else self._fill()
 
     def _open(self) -> list[Any]:
-        """Survey the set, or go on when that was done."""
-        message = self.setup.message
+        """Survey the set; Batches follow."""
         self._activity = SURVEY
-        past = past_query(self.setup.resumed)
-        argument = {"source": message.source, "id": message.id_field, **past, **self.address()}
-        return [StartSetActivity(SURVEY, SURVEY_SET, argument, f"survey {truncate(message.source, 150)}")]
+        return [survey_set(self)]
 
     def address(self) -> dict[str, Any]:
         """Whom an activity tells that it waits for a file."""
@@ -187,9 +169,7 @@ class SetRun(RunMachine):
             self.progress.begin(event.value)
             if self.config.results is not None:
                 self._activity = RESULTS
-                argument = {"file": self.config.results, "run": self.position.identity, **self.address()}
-                label = f"create {truncate(self.config.results, 150)}"
-                return [StartSetActivity(RESULTS, CREATE_RESULTS, argument, label)]
+                return [create_results(self, self.config.results)]
         return self._fill()
 
     # -- Batches --------------------------------------------------------------------------------
@@ -197,8 +177,7 @@ class SetRun(RunMachine):
     @property
     def _batches(self) -> int:
         """How many Batches may be in flight."""
-        limit = self.permits.limit
-        return min(limit, MAX_BATCHES, max(MIN_BATCHES, -(-limit // CALLS_OF_BATCH)))
+        return batches_at_once(self.permits.limit)
 
     def _fill(self) -> list[Any]:
         """Start as many Batches as may run now; the end when there are no more."""
@@ -379,13 +358,6 @@ class SetRun(RunMachine):
         self.provided, self._is_paused = list(state.provided), state.isPaused
         self.is_approved = state.isApproved
         self.has_results = state.survey is not None and self.config.results is not None
-
-
-def _most_batches(results: str | None, *, is_cron: bool) -> int:
-    """How many Batches one run starts before it continues as new."""
-    if is_cron:
-        return BATCHES_OF_CRON
-    return BATCHES_WITH_RESULTS if results is None else BATCHES_PER_RUN
 
 
 _HANDLERS: Final[dict[type, Callable[[SetRun, Any, str], list[Any]]]] = {

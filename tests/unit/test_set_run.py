@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from acts.language.config import Resume
 from acts.language.errors import CallError, DecisionRefused
 from acts.language.request_reader import read_request
-from acts.machines import set_run
+from acts.machines import batch_limits
 from acts.machines.events import (
     Begin,
     CancelRequested,
@@ -129,7 +129,7 @@ def test_every_page_is_walked_once_in_order_whatever_ends_first(
     pages: list[int], parallel: int, per_run: int, seed: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(set_run, "BATCHES_PER_RUN", per_run)
+        patch.setattr(batch_limits, "BATCHES_PER_RUN", per_run)
         world = World(request(maxParallel=parallel, results="out.jsonl"), pages)
         world.begin()
         world.run_to_end(random.Random(seed))  # noqa: S311 - an order, no secret
@@ -156,7 +156,7 @@ def test_a_run_that_resumes_another_walks_the_other_rows_once_and_no_page_withou
     total = sum(pages)
     skipped = data.draw(st.sets(st.integers(1, total)))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(set_run, "BATCHES_PER_RUN", per_run)
+        patch.setattr(batch_limits, "BATCHES_PER_RUN", per_run)
         world = World(request(results="out.2.jsonl"), pages, resumed=RESUMED)
         world.survey |= {"skipped": pack_numbers(skipped, total), "takenOver": len(skipped), "leftOut": 0}
         world.begin()

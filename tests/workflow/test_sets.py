@@ -267,7 +267,7 @@ async def test_a_set_in_which_every_row_fails_is_a_failed_plan(foreign: Foreign,
 async def test_a_run_over_many_batches_continues_as_new_between_them(
     foreign: Foreign, files: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("acts.machines.set_run.BATCHES_PER_RUN", 2)
+    monkeypatch.setattr("acts.machines.batch_limits.BATCHES_PER_RUN", 2)
     async with foreign.serving(weigh, echo):
         handle = await foreign.start(request(foreign, files.rows(110), results=files.results, budget={"calls": 500}))
         result = await ended(handle)
@@ -439,7 +439,7 @@ async def test_rows_of_a_batch_that_is_terminated_or_cancelled_alone_have_lines_
 async def test_a_run_without_a_results_file_is_resumed_by_what_its_batches_reported(
     foreign: Foreign, files: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("acts.machines.set_run.BATCHES_WITH_RESULTS", 2)
+    monkeypatch.setattr("acts.machines.batch_limits.BATCHES_WITH_RESULTS", 2)
     texts = [json.dumps({"id": f"o{n}", "weight": n}) for n in range(1, 111)]
     source, scale = files.write("\n".join([*texts[:20], "{", *texts[21:]])), HeldScale({30})
     scale.broken = {7, 60}
