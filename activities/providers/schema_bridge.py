@@ -43,8 +43,8 @@ from activities.providers.ref_normalizer import (
     DEFS,
     normalize_refs,
     recursive_definitions,
-    without_keyword,
 )
+from activities.providers.schema_flattener import SchemaFlattener
 from activities.providers.schema_nodes import (
     OMITTED,
     ArrayNode,
@@ -73,8 +73,6 @@ from acts.planner.answer_schema import properties_of, required_of
 # times its text, measured
 _CACHED_BYTES: Final = 32 * 1024 * 1024
 _TEXT_FACTOR: Final = 30
-# Steps to translate one schema: 20,000 subschemas, each looked at a few times. What is left over is sent as JSON text
-MAX_BUILD_STEPS: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +123,7 @@ class _Bridge:
             order_alternatives(self.root, self.definitions)
         self._recursive = recursive_definitions(self.definitions)
         self._checks = PartChecks(self.definitions)
-        self._meter = WorkMeter("translating the schema", MAX_BUILD_STEPS)
+        self._flattener = SchemaFlattener(self.definitions, self._recursive)
 
     def build_root(self) -> tuple[Node, bool]:
         """The root's node, and whether it had to be wrapped in an object."""
@@ -156,7 +154,7 @@ class _Bridge:
 
     def build(self, schema: Json, *, is_definition: bool = False) -> Node:
         """The node of a schema; ``is_definition``: it is the root or a definition, and an object stays inline."""
-        flat = self._flatten_within_limits(schema) if isinstance(schema, dict) else None
+        flat = self._flattener.flatten(schema) if isinstance(schema, dict) else None
         if flat is None or "prefixItems" in flat:
             return self._text_node(schema)
         if "$ref" in flat:
@@ -176,51 +174,6 @@ class _Bridge:
             node = self._object_node(flat)
             return node if is_definition or not isinstance(node, ObjectNode) else self._hoist_object(node)
         return self._array_node(flat) if types[0] == "array" else self._leaf_node(restrict_to_type(flat, types[0]))
-
-    def _flatten_within_limits(self, schema: dict[str, Any]) -> dict[str, Any] | None:
-        """What ``_flatten`` returns; None also once the schema has taken too many steps: the rest is JSON text."""
-        try:
-            return self._flatten(schema)
-        except TooComplex:
-            return None
-
-    def _flatten(self, schema: dict[str, Any]) -> dict[str, Any] | None:
-        """The schema without ``allOf`` and without siblings of a ``$ref``; None where they do not merge."""
-        self._meter.spend(1 + len(schema) + len(properties_of(schema)) // 10)
-        base = {k: v for k, v in schema.items() if k not in ("allOf", "$ref")}
-        branches = schema.get("allOf", [])
-        others: list[Json] = [*branches] if isinstance(branches, list) else [True]
-        if "$ref" in schema:
-            if not others and set(base) <= ANNOTATIONS:
-                return schema
-            others.insert(0, {"$ref": schema["$ref"]})
-        out: dict[str, Any] | None = base
-        for other in others:
-            branch = self._inline(other)
-            out = merge_schemas(out, branch) if branch is not None and out is not None else None
-        return out
-
-    def _inline_within_limits(self, schema: Json) -> dict[str, Any] | None:
-        try:
-            return self._inline(schema)
-        except TooComplex:
-            return None
-
-    def _inline(self, schema: Json) -> dict[str, Any] | None:
-        """A branch of ``allOf`` with its references replaced by their targets, or None where that never ends."""
-        if schema is True:
-            return {}
-        if not isinstance(schema, dict):
-            return None
-        if "$ref" in schema:
-            name = schema["$ref"].removeprefix(DEFS)
-            target = self.definitions.get(name)
-            if name in self._recursive or not isinstance(target, dict):
-                return None
-            branches = [*target.get("allOf", []), without_keyword(schema, "$ref")]
-            flat = self._flatten({**target, "allOf": branches})
-            return self._inline(flat) if flat is not None and "$ref" in flat else flat
-        return self._flatten(schema)
 
     def _text_node(self, schema: Json) -> Node:
         if self.dialect == "unenforced":
@@ -343,7 +296,7 @@ class _Bridge:
             return self._text_node(schema)
         options: list[Json] = [o for o in schema[key] if o is not False]
         if base:
-            flat = map(self._inline_within_limits, options)
+            flat = map(self._flattener.inline, options)
             options = [merge_schemas(base, o) if o is not None else None for o in flat]
         if any(o is None or o is True or o == {} for o in options):
             return self._text_node(schema)
