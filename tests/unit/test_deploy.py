@@ -27,7 +27,8 @@ from temporalio.client import Client
 from temporalio.worker import Worker
 
 from acts.tree.search_attributes import TYPES
-from cli.dev.temporal_server import DYNAMIC_CONFIG, DevServer, find_program
+from cli.dev.server_settings import DYNAMIC_CONFIG
+from cli.dev.temporal_server import DevServer, find_program
 from tests.support import assert_eventually
 
 ROOT = Path(__file__).parents[2]
