@@ -66,7 +66,7 @@ class RunMachine:
     ) -> None:
         self.own, self.position = own, position
         self.price: tuple[float, float] | None = None  # US dollars per token of the model's input and output
-        # With types of their own where mypy reads a module that refers back to this class first
+        # Declared, because mypy reads the lambdas of ``received_records`` before this method
         self.approvals: Approvals = Approvals(own, position, self.check_decision)
         self.budget: BudgetMachine = BudgetMachine(own, position, advance)
         self.usage = Usage()
