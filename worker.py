@@ -145,7 +145,7 @@ def build(
             ToolLoopInterceptor(watches.tools, map(activity_name, own), wrap),
         ],
         # One generic, reviewed workflow needs no sandbox; it would cost half of the CPU
-        workflow_runner=WatchedRunner(watches.tasks, watches.memory, slots.has_other_since, has_storage=has_storage),
+        workflow_runner=WatchedRunner(watches.tasks, watches.memory, slots, has_storage=has_storage),
         workflow_task_executor=TaskThreads(watches.tasks, slots, TASK_THREADS),
         tuner=slot_tuner(settings, slots),
         max_concurrent_workflow_task_polls=TASK_POLLS,

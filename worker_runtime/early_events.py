@@ -8,9 +8,12 @@ replay, all of it arrives in one activation, in which the commands come in anoth
 and the run hangs at its next worker.
 
 Two signs of it. Each activation has the time at which its workflow task started: one that goes further in the history
-at the same time is of no task. And where the run has just come into the cache, the query has the slot in which the
-activation before it ran; a query that comes after a task has a slot of its own. A slot does not say whose it is: a run
-may be evicted for nothing, once, which costs a replay.
+at the same time is of no task. And the query has the slot in which the activation before it ran; a query that comes
+after a task has a slot of its own. A slot does not say whose it is, so a run may be evicted for nothing, which costs a
+replay; and while other tasks have come since, only a run that is new in the cache is looked at.
+
+An eviction loses all but one of the tasks of the run that the SDK has in hand, until they time out. So for a while
+after one, the worker takes tasks from the task queue one by one.
 """
 
 from __future__ import annotations
@@ -19,25 +22,21 @@ import time
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from temporalio.bridge.proto.workflow_activation import WorkflowActivation
+
+    from worker_runtime.task_slots import TaskSlots
 
 # Of queries that the server sends without a workflow task
 QUERY_ID: Final = "legacy_query"
 
 
 class EarlyEvents:
-    """The activations of one run in the cache.
+    """The activations of one run in the cache."""
 
-    ``has_task_since`` is true if a task that came from the task queue itself, not from the sticky one, began before
-    that (monotonic) time and is not over.
-    """
+    __slots__ = ("_are_applied", "_events", "_first_events", "_latest", "_slots", "_task_start")
 
-    __slots__ = ("_are_applied", "_events", "_first_events", "_has_task_since", "_latest", "_task_start")
-
-    def __init__(self, has_task_since: Callable[[float], bool]) -> None:
-        self._has_task_since = has_task_since
+    def __init__(self, slots: TaskSlots) -> None:
+        self._slots = slots
         self._task_start, self._events = (0, 0), 0
         self._first_events, self._latest = 0, 0.0
         self._are_applied = False
@@ -46,7 +45,10 @@ class EarlyEvents:
         """True for a query before which the run went ahead of its task. Call it before each activation."""
         if any(job.HasField("query_workflow") for job in act.jobs):
             is_alone = any(job.query_workflow.query_id == QUERY_ID for job in act.jobs)
-            return is_alone and (self._are_applied or self._may_have_slot_of_first())
+            must_evict = is_alone and (self._are_applied or self._has_slot_of_latest())
+            if must_evict:
+                self._slots.take_others_singly()
+            return must_evict
         task_start = (act.timestamp.seconds, act.timestamp.nanos)
         if not act.is_replaying:
             self._latest = time.monotonic()
@@ -56,5 +58,6 @@ class EarlyEvents:
         self._task_start, self._events = task_start, act.history_length
         return False
 
-    def _may_have_slot_of_first(self) -> bool:
-        return 0 < self._first_events == self._events and self._has_task_since(self._latest)
+    def _has_slot_of_latest(self) -> bool:
+        is_new = self._first_events == self._events
+        return bool(self._latest) and self._slots.has_task_since(self._latest, is_new=is_new)

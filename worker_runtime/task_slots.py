@@ -38,6 +38,8 @@ LATE_SECONDS: Final = 2.0
 MAX_OTHERS: Final = 8
 # Above this a task was a long replay: with eight at once, each would take eight times as long, near the server's 10 s
 SLOW_SECONDS: Final = 0.5
+# After a run was evicted with a query: what waited at the server with it arrives within moments
+SINGLY_SECONDS: Final = 5.0
 
 
 class Permit(SlotPermit):
@@ -53,20 +55,19 @@ class Permit(SlotPermit):
 class TaskSlots(CustomSlotSupplier):
     """Slots for workflow tasks. ``count_waiting`` returns how many tasks only wait for local Activities.
 
-    ``tasks`` counts those that have come and whose answers the server does not have yet; ``on_answer`` is called,
-    in any thread, when it has one.
+    ``on_answer`` is called, in any thread, when the server has the answer to one.
     """
 
     def __init__(self, count_waiting: Callable[[], int] = lambda: 0) -> None:
         self._count_waiting = count_waiting
         self._lock = threading.Lock()
         self._in_use = {True: 0, False: 0}
-        self.tasks = 0
         self.on_answer: Callable[[], None] = lambda: None
         self._is_closed = False
         # Weak: a slot that the SDK asked for and no longer wants, as when it stops, is dropped and not released
         self._sticky_polls: WeakSet[Permit] = WeakSet()
-        self._others: set[Permit] = set()
+        self._begun: set[Permit] = set()
+        self._singly_until = 0.0
         self._max_others, self._max_sticky = 1, MIN_STICKY
         self._loop: asyncio.AbstractEventLoop | None = None
         self._queues: dict[bool, deque[asyncio.Future[None]]] = {True: deque(), False: deque()}
@@ -98,9 +99,7 @@ class TaskSlots(CustomSlotSupplier):
             ctx.permit.start = time.monotonic()
             self._sticky_polls.discard(ctx.permit)
             with self._lock:
-                self.tasks += 1
-                if not ctx.permit.is_sticky:
-                    self._others.add(ctx.permit)
+                self._begun.add(ctx.permit)
 
     def release_slot(self, ctx: SlotReleaseContext) -> None:
         """A task has ended, or a poll without one."""
@@ -109,9 +108,8 @@ class TaskSlots(CustomSlotSupplier):
         with self._lock:
             self._in_use[permit.is_sticky] -= 1
             if permit.start is not None:
-                self.tasks -= 1
+                self._begun.discard(permit)
                 if not permit.is_sticky:
-                    self._others.discard(permit)
                     self._adjust_others(time.monotonic() - permit.start)
         self.wake_all()
         if permit.start is not None:
@@ -119,7 +117,8 @@ class TaskSlots(CustomSlotSupplier):
 
     def _adjust_others(self, seconds: float) -> None:
         """Accept one more after a task that was quick, and one after one that was not."""
-        self._max_others = 1 if seconds > SLOW_SECONDS else min(self._max_others + 1, MAX_OTHERS)
+        must_take_one = seconds > SLOW_SECONDS or time.monotonic() < self._singly_until
+        self._max_others = 1 if must_take_one else min(self._max_others + 1, MAX_OTHERS)
 
     def adjust_sticky(self, seconds: float) -> None:
         """A task of a cached run has computed, so long after it came: accept one more, or few where that was long."""
@@ -133,14 +132,31 @@ class TaskSlots(CustomSlotSupplier):
             self._is_closed = True
 
     @property
+    def tasks(self) -> int:
+        """How many tasks have come, and their answers have not arrived at the server."""
+        return len(self._begun)
+
+    @property
     def sticky_polls(self) -> int:
         """How many slots are held by polls of the sticky queue that have not brought a task."""
         return len(self._sticky_polls)
 
-    def has_other_since(self, moment: float) -> bool:
-        """True if a task that is not sticky began before this (monotonic) time, and is not over."""
+    def has_task_since(self, moment: float, *, is_new: bool) -> bool:
+        """Whether what is asked now has a slot of before that (monotonic) time.
+
+        True if no slot has come into use since. If one has, it is unknown: then true where a task that is not sticky
+        is as old, for a run that ``is_new`` in the cache.
+        """
         with self._lock:
-            return any(permit.start is not None and permit.start <= moment for permit in self._others)
+            old = [permit for permit in self._begun if permit.start is not None and permit.start <= moment]
+            if len(old) < len(self._begun):
+                old = [permit for permit in old if is_new and not permit.is_sticky]
+        return len(old) > self._count_waiting()
+
+    def take_others_singly(self) -> None:
+        """For a while, accept one task at a time that is not sticky."""
+        with self._lock:
+            self._singly_until, self._max_others = time.monotonic() + SINGLY_SECONDS, 1
 
     def wake_all(self) -> None:
         """Let those that wait look again; from any thread.

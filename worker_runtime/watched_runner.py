@@ -11,28 +11,29 @@ from worker_runtime.early_events import EarlyEvents
 from worker_runtime.task_threads import is_eviction
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from temporalio.bridge.proto.workflow_activation import WorkflowActivation
     from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
     from temporalio.worker import WorkflowInstanceDetails
 
     from worker_runtime.memory_watch import MemoryWatch
+    from worker_runtime.task_slots import TaskSlots
     from worker_runtime.workflow_watch import WorkflowWatch
 
 
 class WatchedRunner(WorkflowRunner):
     """Runs workflows without a sandbox, each activation under the watch; ``memory`` learns what is cached.
 
-    ``has_storage``: large values leave this worker as references. ``has_task_since``: see ``EarlyEvents``.
+    ``has_storage``: large values leave this worker as references. ``slots`` are those of its workflow tasks.
     """
 
     def __init__(
-        self, watch: WorkflowWatch, memory: MemoryWatch, has_task_since: Callable[[float], bool],
-        inner: WorkflowRunner | None = None, *, has_storage: bool = False,
+        self, watch: WorkflowWatch, memory: MemoryWatch, slots: TaskSlots, inner: WorkflowRunner | None = None, *,
+        has_storage: bool = False,
     ) -> None:  # fmt: skip
         self._watch, self._memory, self._has_storage = watch, memory, has_storage
-        self._has_task_since = has_task_since
+        self._slots = slots
         self._inner = inner or UnsandboxedWorkflowRunner()
 
     def prepare_workflow(self, defn: Any) -> None:
@@ -43,7 +44,7 @@ class WatchedRunner(WorkflowRunner):
         """An instance of the inner runner, under the watch."""
         inner = self._inner.create_instance(det)
         workflow_id = det.info.workflow_id
-        early = EarlyEvents(self._has_task_since)
+        early = EarlyEvents(self._slots)
         return WatchedInstance(self._watch, self._memory, inner, early, workflow_id, has_storage=self._has_storage)
 
     def set_worker_level_failure_exception_types(self, types: Sequence[type[BaseException]]) -> None:

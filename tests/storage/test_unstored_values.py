@@ -12,6 +12,7 @@ from temporalio.bridge.proto.workflow_completion import WorkflowActivationComple
 
 from worker_runtime.early_events import EarlyEvents
 from worker_runtime.memory_watch import MemoryWatch
+from worker_runtime.task_slots import TaskSlots
 from worker_runtime.watched_runner import WatchedInstance
 
 LARGE = Payload(data=b"x" * 3_000_000)
@@ -23,7 +24,7 @@ def activate(completion: WorkflowActivationCompletion, *, uses_storage: bool, ha
     for name in ("get_serialization_context", "get_external_store_context", "get_info", "get_thread_id"):
         setattr(inner, name, None)
     watch: Any = SimpleNamespace(activate=lambda _instance, _act: completion)
-    early = EarlyEvents(lambda _: False)
+    early = EarlyEvents(TaskSlots())
     return WatchedInstance(watch, MemoryWatch(0), inner, early, has_storage=has_storage).activate(WorkflowActivation())
 
 

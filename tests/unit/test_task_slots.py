@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from worker_runtime import task_slots
 from worker_runtime.task_slots import (
     LATE_SECONDS,
     MAX_OTHERS,
@@ -120,14 +121,53 @@ async def test_who_gives_up_waiting_takes_no_slot_along() -> None:
     assert isinstance(await asyncio.wait_for(waiting[1], 60), Permit)
 
 
-def test_a_task_outside_the_cache_is_one_from_its_begin_to_its_end() -> None:
+def begin_task(slots: TaskSlots, context: Any) -> Any:
+    """A task comes, and is not over."""
+    permit: Any = slots.try_reserve_slot(context)
+    slots.mark_slot_used(SimpleNamespace(permit=permit, slot_info=None))  # type: ignore[arg-type]
+    return permit
+
+
+@pytest.mark.parametrize("context", [NEW, STICKY])
+def test_what_has_the_only_slot_has_it_since_it_began(context: Any) -> None:
     slots = TaskSlots()
-    sticky, other = slots.try_reserve_slot(STICKY), slots.try_reserve_slot(NEW)
-    for permit in (sticky, other):
-        before = time.monotonic()
-        assert not slots.has_other_since(before)
-        slots.mark_slot_used(SimpleNamespace(permit=permit, slot_info=None))  # type: ignore[arg-type]
-    assert not slots.has_other_since(before - 1), "it began later"
-    assert slots.has_other_since(time.monotonic())
-    slots.release_slot(SimpleNamespace(permit=other, slot_info=None))  # type: ignore[arg-type]
-    assert not slots.has_other_since(time.monotonic())
+    before = time.monotonic() - 1
+    permit = begin_task(slots, context)
+    assert not slots.has_task_since(before, is_new=True)
+    assert slots.has_task_since(time.monotonic(), is_new=False)
+    run_task(slots, permit)
+    assert not slots.has_task_since(time.monotonic(), is_new=True)
+
+
+def test_once_a_slot_has_come_into_use_since_only_what_is_new_may_have_an_older_one() -> None:
+    slots = TaskSlots()
+    other = begin_task(slots, NEW)
+    other.start -= 1
+    middle = time.monotonic() - 0.5
+    begin_task(slots, STICKY)
+    assert slots.has_task_since(middle, is_new=True)
+    assert not slots.has_task_since(middle, is_new=False)
+    run_task(slots, other)
+    assert not slots.has_task_since(middle, is_new=True)
+
+
+def test_tasks_that_wait_for_local_activities_have_no_query() -> None:
+    waiting = [0]
+    slots = TaskSlots(lambda: waiting[0])
+    begin_task(slots, NEW)
+    assert slots.has_task_since(time.monotonic(), is_new=True)
+    waiting[0] = 1
+    assert not slots.has_task_since(time.monotonic(), is_new=True)
+
+
+def test_for_a_while_others_are_taken_singly(monkeypatch: pytest.MonkeyPatch) -> None:
+    slots = TaskSlots()
+    for _ in range(3):
+        run_task(slots, slots.try_reserve_slot(NEW))
+    slots.take_others_singly()
+    run_task(slots, slots.try_reserve_slot(NEW))
+    (permit,) = take_all(slots, NEW)
+    monkeypatch.setattr(task_slots, "SINGLY_SECONDS", 0.0)
+    slots.take_others_singly()
+    run_task(slots, permit)
+    assert len(take_all(slots, NEW)) == 2

@@ -14,12 +14,12 @@ from tests.workflow.foreign import Foreign, call, ended, phase
 from tests.workflow.tools import echo
 from worker import build_replayer
 
-RUNS = 8
+RUNS, QUERIES = 8, 3
 EXPECTED = {"a": 1, "b": 2}
 
 
 async def test_a_query_leaves_a_history_that_replays(server: DevServer, plain_client: Client) -> None:
-    """Two decisions come while no worker is there: a query of before, with the new worker, sees only the first."""
+    """Two decisions come while no worker is there: queries of before, with the new worker, see only the first."""
     queue = f"early-{uuid.uuid4().hex[:8]}"
     user = Foreign(plain_client, queue, f"{queue}-tools")
     request = user.request(
@@ -29,7 +29,7 @@ async def test_a_query_leaves_a_history_that_replays(server: DevServer, plain_cl
         async with engine_on(server, queue):
             runs = [await user.start(request) for _ in range(RUNS)]
             await asyncio.gather(*(phase(handle, "awaiting") for handle in runs))
-        queries = [asyncio.create_task(handle.query("status")) for handle in runs]
+        queries = [asyncio.create_task(handle.query("status")) for handle in runs for _ in range(QUERIES)]
         for _ in range(5):  # the queries wait at the server for a worker
             await asyncio.gather(*(handle.describe() for handle in runs))
         await asyncio.gather(*(handle.signal("approve", {"call": "1:echo"}) for handle in runs))
