@@ -232,13 +232,13 @@ class RunWorkflow:
         except CallError as error:
             _refuse(problem_of(error))
         self._updates[id_] = future = asyncio.get_running_loop().create_future()
-        is_early, task = self._has_not_begun(), workflow.info().get_current_history_length()
+        is_early = self._has_not_begun() and workflow.info().continued_run_id is None
         await asyncio.sleep(0)  # after the signals of the same task: see ``Driver``
         self._inbox.append(event)
         problem = await future
-        if is_early and workflow.info().get_current_history_length() != task:
-            # A local Activity of the start took several tasks. Where the run has to be replayed before the last of
-            # them has ended, the SDK takes that task for a past one, and does not send the answer that it announces
+        if is_early:
+            # A local Activity of the start may have taken several tasks. Where the run has to be replayed before the
+            # last of them has ended, the SDK takes that task for a past one: it announces an answer, and sends none
             await workflow.sleep(_NEXT_TASK)
         if problem is not None:
             _refuse(problem)
