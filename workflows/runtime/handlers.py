@@ -42,7 +42,7 @@ from acts.machines.approval_effects import AnswerUpdate
 from acts.machines.decision_answers import problem_of
 from acts.machines.events import DecisionReceived, Event, PauseRequested, Provided, RecordReceived, ResumeRequested
 from acts.machines.run_notes import add_note
-from acts.simulation.billable_actions import CHILD_WORKFLOW, SIGNAL, UPDATE, WORKFLOW, ActionCount
+from acts.simulation.billable_actions import CHILD_WORKFLOW, SIGNAL, TIMER, UPDATE, WORKFLOW, ActionCount
 from acts.tree.child_ids import is_workflow_id
 from acts.tree.signal_records import DecisionAnswer, StreamedCalls
 from acts.tree.wire_format import RecordError, VersionedRecord
@@ -239,6 +239,7 @@ class RunWorkflow:
         if is_early:
             # A local Activity of the start may have taken several tasks. Where the run has to be replayed before the
             # last of them has ended, the SDK takes that task for a past one: it announces an answer, and sends none
+            self._actions.record(TIMER)
             await workflow.sleep(_NEXT_TASK)
         if problem is not None:
             _refuse(problem)
