@@ -17,7 +17,8 @@ from connection.codec_keys import is_encrypting
 from connection.storage import with_storage
 
 if TYPE_CHECKING:
-    from temporalio.converter import FailureConverter
+    from temporalio.api.failure.v1 import Failure
+    from temporalio.converter import FailureConverter, PayloadConverter
 
 
 def worker_converter(failures: type[FailureConverter]) -> DataConverter:
@@ -45,9 +46,17 @@ def _with_environment(converter: DataConverter, *, is_worker: bool = False) -> D
 
 @cache
 def _with_encoded_messages(failures: type[FailureConverter]) -> type[FailureConverter]:
-    """The same failures, with message and stack trace in a payload, which the codec encrypts."""
+    """The same failures, with message and stack trace in a payload, which the codec encrypts.
 
-    def encode_messages(self: FailureConverter) -> None:
-        failures.__init__(self, encode_common_attributes=True)  # type: ignore[call-arg]
+    The SDK's own option would encode the stack trace before ``failures`` has shortened it.
+    """
 
-    return type(f"Encoded{failures.__name__}", (failures,), {"__init__": encode_messages, "__doc__": failures.__doc__})
+    def to_failure(
+        self: FailureConverter, exception: BaseException, payload_converter: PayloadConverter, failure: Failure
+    ) -> None:
+        failures.to_failure(self, exception, payload_converter, failure)
+        attributes = {"message": failure.message, "stack_trace": failure.stack_trace}
+        failure.encoded_attributes.CopyFrom(payload_converter.to_payloads([attributes])[0])
+        failure.message, failure.stack_trace = "Encoded failure", ""
+
+    return type(f"Encoded{failures.__name__}", (failures,), {"to_failure": to_failure, "__doc__": failures.__doc__})

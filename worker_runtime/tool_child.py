@@ -22,11 +22,12 @@ from typing import Any, Final
 from temporalio import activity
 from temporalio.api.failure.v1 import Failure
 from temporalio.common import _CompositeEvent
-from temporalio.converter import DefaultFailureConverter, DefaultPayloadConverter
+from temporalio.converter import DefaultPayloadConverter
 from temporalio.exceptions import ApplicationError, CancelledError
 
 from telemetry.call_identity import current_call, identify
 from telemetry.logs import configure_logs
+from telemetry.stack_traces import ShortTraceConverter
 from telemetry.telemetry_settings import TelemetrySettings
 from worker_runtime.log_guard import LogGuard
 from worker_runtime.thread_control import clear_exception, raise_in_thread
@@ -65,7 +66,7 @@ class Child:
         self._thread_id = threading.get_ident()
         self._lock = threading.Lock()
         self._is_running = self._raises = False
-        self._failures, self._payloads = DefaultFailureConverter(), DefaultPayloadConverter()
+        self._failures, self._payloads = ShortTraceConverter(), DefaultPayloadConverter()
         self.logs = LogGuard()
 
     def run(self) -> None:

@@ -115,9 +115,13 @@ class RunReader:
         return {item.activity_id: await self._activity_facts(item) for item in pending}
 
     async def _activity_facts(self, item: PendingActivityInfo) -> dict[str, Any]:
+        from temporalio.exceptions import ServerError
+
         facts: dict[str, Any] = {"taskQueue": item.activity_options.task_queue.name}
         if item.attempt > 1:
             failure = await self.client.data_converter.decode_failure(item.last_failure)
+            if isinstance(failure, ServerError) and failure.__cause__ is not None:  # the server has cut a large one
+                failure = failure.__cause__
             facts |= {"attempt": item.attempt, "lastFailure": getattr(failure, "message", None) or str(failure)}
         elif item.state == PENDING_ACTIVITY_STATE_SCHEDULED:
             facts["isInQueue"] = True

@@ -184,7 +184,8 @@ async def test_a_call_that_no_worker_has_taken_is_shown_in_its_queue(
     assert f'note: no worker polls the task queue "{queue}"' in shown
 
     async def answer(_call: Any, _tool: Any, _context: Any) -> None:
-        raise ApplicationError("not yet", type="busy", next_retry_delay=timedelta(hours=1))
+        # Too large for the server, which keeps the message as the cause of a failure of its own
+        raise ApplicationError("not yet", "x" * 5_000, type="busy", next_retry_delay=timedelta(hours=1))
 
     served = activity.defn(name="lost")(answer)
     async with Worker(client, task_queue=queue, activities=[served]):  # the server knows of it before the run does

@@ -51,6 +51,12 @@ async def test_calls_run_in_processes_and_a_dead_one_fails_its_call_alone(server
     with pytest.raises(Exception) as failure:  # noqa: PT011 - its details are checked
         await asyncio.wait_for(failing.result(), 2 * SOON)
     assert "not today" in repr(failure.value.__cause__)
+    (trace,) = [
+        event.activity_task_failed_event_attributes.failure.stack_trace
+        async for event in failing.fetch_history_events()
+        if event.HasField("activity_task_failed_event_attributes")
+    ]
+    assert trace.splitlines()[0].endswith("in refuse")
     victim.process.send_signal(signal.SIGTERM)
     assert await victim.end() == 0
 

@@ -56,3 +56,26 @@ def test_a_fault_of_the_engine_says_where_it_was_raised_and_why() -> None:
 
 def test_what_an_activity_raises_keeps_its_stack_trace_whatever_its_type() -> None:
     assert "in fail" in failure_of("InvalidRequest").stack_trace
+
+
+def recurse(depth: int) -> None:
+    if depth and depth % 2:  # two lines in turn: Python writes a line that repeats once
+        recurse(depth - 1)
+    elif depth:
+        recurse(depth - 1)
+    raise ApplicationError("too deep", type="deep")
+
+
+@pytest.mark.parametrize(("depth", "frames", "more"), [(1, 3, ""), (4, 6, ""), (5, 6, "... 1 more"), (50, 6, "... 46 more")])
+def test_the_middle_of_a_long_stack_trace_is_left_out(depth: int, frames: int, more: str) -> None:
+    """The test's own frame is the first."""
+    found = Failure()
+    with pytest.raises(ApplicationError) as raised:
+        recurse(depth)
+    LenientFailureConverter().to_failure(raised.value, PayloadConverter.default, found)
+    trace = found.stack_trace
+    assert trace.count("  File ") == frames
+    assert more in trace
+    assert ("..." in trace) == bool(more)
+    assert "in test_the_middle" in trace.splitlines()[0]
+    assert trace.rstrip().endswith('raise ApplicationError("too deep", type="deep")')

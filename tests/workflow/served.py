@@ -61,6 +61,33 @@ async def loud(call: dict[str, Any], tool: dict[str, Any], context: list[Any]) -
     raise ApplicationError("no", "x" * int(call["n"]), type="loud", non_retryable=True)
 
 
+def _fail_at(depth: int) -> None:
+    if depth:
+        _fail_at(depth - 1)
+    raise OSError("the line is cut")
+
+
+def _fail_for_reasons() -> None:
+    """As a library does it that passes a failure on through two others, each with a stack of its own."""
+    try:
+        try:
+            _fail_at(30)
+        except OSError as error:
+            raise ConnectionError("no connection") from error
+    except ConnectionError as error:
+        raise RuntimeError("not sent") from error
+
+
+@activity.defn
+async def break_in_loop(call: dict[str, Any], tool: dict[str, Any], context: list[Any]) -> None:
+    _fail_for_reasons()
+
+
+@activity.defn
+def break_in_thread(call: dict[str, Any], tool: dict[str, Any], context: list[Any]) -> None:
+    _fail_for_reasons()
+
+
 TOOLS = {
     "greet": {
         "type": "object",

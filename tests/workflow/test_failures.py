@@ -5,15 +5,18 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
+import pytest
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
+from tests.support import assert_eventually
 from tests.workflow.foreign import (
     Foreign,
     call,
     failure,
     states,
     status,
+    tool,
 )
 from tests.workflow.tools import QUICK, echo, refuse
 
@@ -63,6 +66,29 @@ async def test_a_failure_of_a_type_that_is_final_is_not_tried_again(foreign: For
         )
     assert attempts == [1]
     assert result["state"]["payFailed"]["code"] == "stolen"
+
+
+@pytest.mark.parametrize("name", ["break_in_loop", "break_in_thread"])
+async def test_the_stack_trace_begins_at_the_tool_and_the_server_keeps_the_failure(foreign: Foreign, name: str) -> None:
+    handle = await foreign.start(
+        foreign.request(
+            call(name, "†state.a"),
+            context=[tool(name, activity=name, options={"retry": {"initialInterval": "1h"}})],
+        )
+    )
+
+    async def is_tried_again() -> Any:
+        pending = (await handle.describe()).raw_description.pending_activities
+        return next((one.last_failure for one in pending if one.attempt == 2), None)
+
+    found = await assert_eventually(is_tried_again)
+    assert found.message == "not sent"
+    assert found.stack_trace.count("\n  File ") == 1
+    assert found.stack_trace.splitlines()[0].endswith(f"in {name}")
+    assert found.cause.message == "no connection"
+    assert found.cause.cause.message == "the line is cut"
+    assert "... 26 more" in found.cause.cause.stack_trace
+    await handle.terminate("the test is over")
 
 
 async def test_a_failed_call_skips_only_what_needs_it_and_nothing_completed_is_lost(foreign: Foreign) -> None:

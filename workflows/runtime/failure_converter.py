@@ -14,14 +14,15 @@ from __future__ import annotations
 
 from temporalio import workflow
 from temporalio.api.failure.v1 import Failure
-from temporalio.converter import DefaultFailureConverter, PayloadConverter
+from temporalio.converter import PayloadConverter
 from temporalio.exceptions import ApplicationError
 
 from acts.language.wire import ENGINE_ERROR, LOCAL_DEFERRED
+from telemetry.stack_traces import ShortTraceConverter
 
 
-class LenientFailureConverter(DefaultFailureConverter):
-    """The default failure converter, except for undecodable details and what a workflow states."""
+class LenientFailureConverter(ShortTraceConverter):
+    """The default failure converter, except for undecodable details, what a workflow states, and long stack traces."""
 
     def to_failure(self, exception: BaseException, payload_converter: PayloadConverter, failure: Failure) -> None:
         """Encode an exception; one that a workflow raised on purpose keeps only its message, type and details."""
