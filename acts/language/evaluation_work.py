@@ -21,6 +21,10 @@ from acts.language.work_meter import WorkMeter
 # room for more than 2 MiB
 MAX_TEXT: Final = 2 * 1024 * 1024
 MAX_REPEATED_BYTES: Final = 4 * 1024 * 1024
+# Bytes of repeated values that are measured in one workflow task: a quarter of a second. After that, one counts as the
+# most that a payload has room for: each Call of a long plan may read the whole of a list that each of them makes longer
+MAX_MEASURED_BYTES: Final = 16 * 1024 * 1024
+UNMEASURED_BYTES: Final = 2 * 1024 * 1024
 # Characters of the texts of all templates of a walk that are longer than a page: they wait in memory until their Calls
 # start, and take a second to write. A run continues as new before it has sent as much
 MAX_TEXTS: Final = 64 * 1024 * 1024
@@ -53,12 +57,15 @@ class EvaluationWork:
         self.checking = WorkMeter("checking the values of this workflow task with their schemas", MAX_CHECKS_OF_TASK)
         self._texts: ByteCache[tuple[Json, str]] = ByteCache(MAX_KEPT_TEXT)
         self._sizes: dict[int, tuple[Json, int]] = {}
+        self._measured_bytes = 0
         self._parts: dict[int, tuple[Json, int, bool]] = {}
         self._equal: dict[tuple[int, int], tuple[Json, Json, bool]] = {}
 
     def begin_task(self) -> None:
         """The next workflow task has steps of its own."""
         self.checking.spent = 0
+        self._measured_bytes = 0
+        self._sizes.clear()
 
     def add_text(self, length: int, added: int) -> int:
         """Count a part of the text of a template; returns its length with the part."""
@@ -99,9 +106,12 @@ class EvaluationWork:
             return 0
         entry = self._sizes.get(id(value))
         if entry is None or entry[0] is not value:
+            if self._measured_bytes >= MAX_MEASURED_BYTES:
+                return UNMEASURED_BYTES
             if len(self._sizes) >= MAX_REMEMBERED:
                 self._sizes.clear()
             entry = self._sizes[id(value)] = value, json_size(value)
+            self._measured_bytes += entry[1]
         return entry[1]
 
     def compare(self, one: Json, other: Json) -> bool | None:

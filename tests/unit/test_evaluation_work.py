@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from acts.language import evaluation_work
 from acts.language.errors import ExpressionError, TooComplex
-from acts.language.evaluation_work import EvaluationWork
+from acts.language.evaluation_work import UNMEASURED_BYTES, EvaluationWork
 from acts.language.expression_parser import has_expression, parse, parse_condition
 from acts.language.reference_uses import parse_marked, resolve
 from acts.language.references import alternatives, count_alternatives, evaluate, holds
@@ -48,6 +48,24 @@ def test_a_value_may_be_in_a_call_once_however_large_and_not_a_thousand_times() 
     assert resolve(["†large", "†copy"], read, []) == [LARGE, LARGE]
     with pytest.raises(TooComplex, match="repeats the values"):
         resolve(["†large"] * 1_000, read, [])
+
+
+def test_lists_that_every_call_makes_longer_are_measured_up_to_a_limit_in_each_task(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Beyond it, a value that is there twice is always allowed, and one that is there often never."""
+    monkeypatch.setattr(evaluation_work, "MAX_MEASURED_BYTES", 100_000)
+    work, lists = EvaluationWork(), [[0] * length for length in range(2_000)]
+    measured: list[int] = []
+    monkeypatch.setattr(evaluation_work, "json_size", lambda value: measured.append(len(value)) or json_size(value))
+    for each in lists:
+        assert work.add_repeated(0, each) in (json_size(each), UNMEASURED_BYTES)
+    assert 100_000 < sum(map(json_size, map(lists.__getitem__, measured))) < 105_000
+    twice = work.add_repeated(0, lists[-1])
+    with pytest.raises(TooComplex, match="repeats the values"):
+        work.add_repeated(work.add_repeated(twice, lists[-1]), lists[-1])
+    work.begin_task()
+    assert work.add_repeated(0, lists[-1]) == json_size(lists[-1])
 
 
 def test_a_pair_of_values_is_compared_once_and_pairs_share_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
