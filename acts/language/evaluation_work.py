@@ -9,6 +9,7 @@ thousand Calls may do so in one workflow task. What is charged depends on the va
 from __future__ import annotations
 
 import json
+from collections.abc import Hashable, Iterable
 from typing import Final
 
 from acts.language.byte_cache import ByteCache
@@ -25,6 +26,9 @@ MAX_REPEATED_BYTES: Final = 4 * 1024 * 1024
 # most that a payload has room for: each Call of a long plan may read the whole of a list that each of them makes longer
 MAX_MEASURED_BYTES: Final = 16 * 1024 * 1024
 UNMEASURED_BYTES: Final = 2 * 1024 * 1024
+# Bytes of values that are checked with a schema in one workflow task, each in a list or an object of its Call's own,
+# which no other Call's check answers for: a second
+MAX_CHECKED_BYTES: Final = 256 * 1024 * 1024
 # Characters of the texts of all templates of a walk that are longer than a page: they wait in memory until their Calls
 # start, and take a second to write. A run continues as new before it has sent as much
 MAX_TEXTS: Final = 64 * 1024 * 1024
@@ -55,6 +59,8 @@ class EvaluationWork:
         self.comparisons = WorkMeter("comparing the values in the conditions of this plan", MAX_COMPARED_PARTS)
         self.element_reads = WorkMeter("reading the elements of the calls with _each of this plan", MAX_ELEMENT_READS)
         self.checking = WorkMeter("checking the values of this workflow task with their schemas", MAX_CHECKS_OF_TASK)
+        self.checked = WorkMeter("checking what the calls of this workflow task put around values", MAX_CHECKED_BYTES)
+        self._checked: set[Hashable] = set()
         self._texts: ByteCache[tuple[Json, str]] = ByteCache(MAX_KEPT_TEXT)
         self._sizes: dict[int, tuple[Json, int]] = {}
         self._measured_bytes = 0
@@ -64,6 +70,8 @@ class EvaluationWork:
     def begin_task(self) -> None:
         """The next workflow task has steps of its own."""
         self.checking.spent = 0
+        self.checked.spent = 0
+        self._checked.clear()
         self._measured_bytes = 0
         self._sizes.clear()
 
@@ -98,6 +106,12 @@ class EvaluationWork:
                 f"the {MAX_REPEATED_BYTES:,} bytes allowed with every reference replaced"
             )
         return total
+
+    def add_check(self, identity: Hashable, values: Iterable[Json]) -> None:
+        """Count the check of a list or an object that holds ``values``, the first time in a workflow task."""
+        if identity not in self._checked:
+            self._checked.add(identity)
+            self.checked.spend(sum(map(self._size, values)))
 
     def _size(self, value: Json) -> int:
         if isinstance(value, str):

@@ -28,7 +28,12 @@ from acts.language.wire import TOO_COMPLEX
 from acts.language.work_meter import WorkMeter
 
 if TYPE_CHECKING:
-    from collections.abc import Container
+    from collections.abc import Callable, Container, Hashable
+
+    Identify = Callable[[str, Json], Hashable]
+    """What stays the same while a property, of this name and value, does."""
+    CheckKey = tuple[bytes, str, Hashable]
+    """A check: the key of its schema, the property, and what identifies the property's value."""
 
 __all__ = [
     "MAX_DEFECTS", "CheckMemo", "Checker", "Defect", "checker", "find_schema_problem", "follow", "part_of",
@@ -40,6 +45,8 @@ MAX_DEFECTS: Final = 20
 LARGE_PARTS: Final = 50
 # Steps of a check that are not counted with those of others: 20,000 Calls of one task have so many each
 FREE_STEPS: Final = 20
+# Parts of a value that are looked at for unknown ones in the time of one step
+PARTS_PER_STEP: Final = 16
 # Checks that a memo remembers; each holds its value
 MAX_REMEMBERED: Final = 64
 # Subschemas that may be compiled once more for one property of them
@@ -65,13 +72,14 @@ class Checker:
 
     def defects(
         self, value: Json, meter: WorkMeter | None = None, memo: CheckMemo | None = None,
-        checking: WorkMeter | None = None,
+        checking: WorkMeter | None = None, identify: Identify | None = None,
     ) -> list[Defect]:  # fmt: skip
         """Why a resolved value does not fit; empty when it does.
 
-        ``meter`` is for several checks together. ``memo`` remembers what was found of large values. ``checking``
-        counts what the checks of a workflow task take beside ``FREE_STEPS`` each: ten thousand Calls may fail in one,
-        each for a reason that takes milliseconds to find. When it has run out, the fast library alone decides.
+        ``meter`` is for several checks together. ``memo`` remembers what was found of large properties, which
+        ``identify`` tells apart. ``checking`` counts what the checks of a workflow task take beside ``FREE_STEPS``
+        each: ten thousand Calls may fail in one, each for a reason that takes milliseconds to find. When it has run
+        out, the fast library alone decides.
 
         Raises:
             TooComplex: the check takes more steps than are allowed.
@@ -82,7 +90,7 @@ class Checker:
         compiled = self._compiled()
         large = _find_large_parts(value) if memo is not None and compiled.is_flat and not self._names else {}
         if memo is not None and large:
-            return self._defects_by_property(compiled, value, large, meter, memo, checking, is_resolved=True)
+            return self._defects_by_property(compiled, value, large, meter, memo, checking, identify, is_resolved=True)
         return self._judge(compiled, value, meter, checking)
 
     def open_defects(self, planned: Json, meter: WorkMeter | None = None) -> list[Defect]:
@@ -93,17 +101,22 @@ class Checker:
 
     def partial_defects(
         self, value: Json, meter: WorkMeter | None = None, memo: CheckMemo | None = None,
-        checking: WorkMeter | None = None,
+        checking: WorkMeter | None = None, identify: Identify | None = None,
     ) -> list[Defect]:  # fmt: skip
-        """Why a value cannot fit, whatever its UNKNOWN parts turn out to be. Raises as ``defects``."""
+        """Why a value cannot fit, whatever its UNKNOWN parts turn out to be. Raises as ``defects``.
+
+        When ``checking`` has run out, none is looked for: a real run checks the value when it is known.
+        """
+        if checking is not None and checking.is_exhausted:
+            return []
         if memo is not None and not self._is_trivial and not self._names:
             compiled = self._compiled()
             large = _find_large_parts(value) if compiled.is_flat else {}
             if large:
-                return self._defects_by_property(compiled, value, large, meter, memo, checking, is_resolved=False)
-        unknown: set[int] = set()
-        _add_unknown_containers(value, unknown)
-        return self._partial_defects(value, unknown, meter, checking)
+                return self._defects_by_property(
+                    compiled, value, large, meter, memo, checking, identify, is_resolved=False
+                )
+        return self._partial_defects(value, _find_unknown(value, checking), meter, checking)
 
     def _partial_defects(
         self, value: Json, unknown: set[int], meter: WorkMeter | None, checking: WorkMeter | None = None
@@ -112,7 +125,13 @@ class Checker:
             return []
         if not unknown and not _is_unknown(value):
             return self._judge(self._compiled(), value, meter, checking)
-        return self._explain(self._compiled(), value, unknown, meter)
+        meter = meter or WorkMeter("checking the value with its schema")
+        before = meter.spent
+        try:
+            return self._explain(self._compiled(), value, unknown, meter)
+        finally:
+            if checking is not None:
+                checking.spent += max(0, meter.spent - before - FREE_STEPS)
 
     def _judge(
         self, compiled: CompiledSchema, value: Json, meter: WorkMeter | None, checking: WorkMeter | None
@@ -135,23 +154,20 @@ class Checker:
 
     def _defects_by_property(
         self, compiled: CompiledSchema, value: dict[str, Json], large: dict[str, Json], meter: WorkMeter | None,
-        memo: CheckMemo, checking: WorkMeter | None, *, is_resolved: bool,
+        memo: CheckMemo, checking: WorkMeter | None, identify: Identify | None, *, is_resolved: bool,
     ) -> list[Defect]:  # fmt: skip
         """The defects of an object whose ``large`` properties are each checked once, however many Calls have them."""
         small = {key: UNKNOWN if key in large else part for key, part in value.items()}
-        unknown: set[int] = set()
-        _add_unknown_containers(small, unknown)
-        defects = self._explain(compiled, small, unknown, meter)
+        defects = self._explain(compiled, small, _find_unknown(small, None), meter)
         for key, part in large.items():
             declared = compiled.graph.root.sub.get("properties", {}).get(key)
             if declared is None or declared.schema is True or declared.schema == {}:
                 continue
-            check = (self._key, key, id(part))
-            found = memo.find(check, part)
+            check = (self._key, key, id(part) if identify is None else identify(key, part))
+            found = memo.find(check)
             if found is None:
-                unknown = set()
-                if not is_resolved:  # else each Call would look through all of it for nothing
-                    _add_unknown_containers(part, unknown)
+                # A resolved value has none: each Call would look through all of it for nothing
+                unknown = set() if is_resolved else _find_unknown(part, checking)
                 own = self._property_check(compiled, key)
                 found = memo.remember(check, part, own._partial_defects(part, unknown, meter, checking))  # noqa: SLF001
             defects += [((key, *at), text) for at, text in found]
@@ -192,14 +208,14 @@ class CheckMemo:
     """
 
     def __init__(self) -> None:
-        self._found: dict[tuple[bytes, str, int], tuple[Json, list[Defect]]] = {}
+        self._found: dict[CheckKey, tuple[Json, list[Defect]]] = {}
 
-    def find(self, check: tuple[bytes, str, int], value: Json) -> list[Defect] | None:
+    def find(self, check: CheckKey) -> list[Defect] | None:
         """What this check of the value found before, or None."""
         entry = self._found.get(check)
-        return entry[1] if entry is not None and entry[0] is value else None
+        return None if entry is None else entry[1]
 
-    def remember(self, check: tuple[bytes, str, int], value: Json, defects: list[Defect]) -> list[Defect]:
+    def remember(self, check: CheckKey, value: Json, defects: list[Defect]) -> list[Defect]:
         """Keep what a check found; returns it."""
         if len(self._found) >= MAX_REMEMBERED:
             self._found.clear()
@@ -265,19 +281,29 @@ def _with_unknowns(value: Json, unknown: set[int]) -> Json:
     return out
 
 
-def _add_unknown_containers(value: Json, unknown: set[int]) -> bool:
-    """Add the ids of the lists and objects that have an unknown part to ``unknown``; True when there is one."""
+def _add_unknown_containers(value: Json, unknown: set[int]) -> int:
+    """Add the ids of the lists and objects that have an unknown part to ``unknown``; returns how many parts it has."""
     if not isinstance(value, (dict, list)):
-        return _is_unknown(value)
-    has_unknown = False
+        return 1
+    has_unknown, parts = False, len(value)
     for child in value.values() if isinstance(value, dict) else value:
         if isinstance(child, (dict, list)):
-            has_unknown = _add_unknown_containers(child, unknown) or has_unknown
+            parts += _add_unknown_containers(child, unknown)
+            has_unknown = has_unknown or id(child) in unknown
         elif _is_unknown(child):
             has_unknown = True
     if has_unknown:
         unknown.add(id(value))
-    return has_unknown
+    return parts
+
+
+def _find_unknown(value: Json, checking: WorkMeter | None) -> set[int]:
+    """The ids of the lists and objects that have an unknown part; that all parts are looked at is counted."""
+    unknown: set[int] = set()
+    parts = _add_unknown_containers(value, unknown)
+    if checking is not None:
+        checking.spent += parts // PARTS_PER_STEP
+    return unknown
 
 
 def _find_large_parts(value: Json) -> dict[str, Json]:

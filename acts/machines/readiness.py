@@ -12,14 +12,15 @@ from acts.language.reference_uses import ELEMENT_KINDS
 from acts.language.references import holds
 from acts.language.schemas import Checker, Defect
 from acts.language.scopes import scoped_context
+from acts.language.strict_json import write_json
 from acts.language.tools import META
-from acts.language.values import UNKNOWN, Json, pointer
+from acts.language.values import UNKNOWN, Json, Place, pointer
 from acts.language.wire import SCHEMA_MISMATCH, TOO_COMPLEX, UNRESOLVED
 from acts.plan.element_reading import read_elements
 from acts.plan.planned_call import PlannedCall, approval_needed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
     from acts.language.reference_uses import ReferenceUse
     from acts.language.references import Path
@@ -157,12 +158,38 @@ def require_parameters(walk: Walk, node: PlannedCall, call: Mapping[str, Json]) 
     """
     parameters = {k: v for k, v in call.items() if k not in META}
     try:
-        defects = _defects(node.tool.parameters, parameters, walk)
+        defects = _defects(node.tool.parameters, parameters, walk, _identify_parameter(walk, node, call))
     except TooComplex as error:
         raise CallError(TOO_COMPLEX, f'parameters of "{node.tool.name}": {error}') from error
     if defects:
         text = "; ".join(f"{pointer(*at) or 'the parameters'}: {why}" for at, why in defects)
         raise CallError(SCHEMA_MISMATCH, f'parameters of "{node.tool.name}": {text}')
+
+
+def _identify_parameter(walk: Walk, node: PlannedCall, call: Mapping[str, Json]) -> Callable[[str, Json], Hashable]:
+    """What a large parameter is the same by, in all Calls: by itself where it is one value that is read.
+
+    A list or an object that holds such a value is a new one in each Call: what was planned says what it is, with the
+    identities of what is read. A new combination is counted, since it is checked from end to end.
+    """
+
+    def identify(key: str, part: Json) -> Hashable:
+        uses = [use for use in node.parameter_uses if use.at[0] == key]
+        if not uses or uses[0].at == (key,):
+            return id(part)
+        values = [_part_at(call, use.at) for use in uses]
+        identity = write_json(node.call[key]), tuple(map(id, values))
+        if not walk.dry:
+            walk.work.add_check(identity, values)
+        return identity
+
+    return identify
+
+
+def _part_at(value: Any, place: Place) -> Json:
+    for token in place:
+        value = value[token]
+    return value
 
 
 def check_writes(walk: Walk, node: PlannedCall, writes: Writes) -> None:
@@ -200,7 +227,10 @@ def _require(check: Checker, value: Json, subject: str, violation: str, walk: Wa
         raise CallError(SCHEMA_MISMATCH, f"{violation}: {text}")
 
 
-def _defects(check: Checker, value: Json, walk: Walk) -> list[Defect]:
+def _defects(
+    check: Checker, value: Json, walk: Walk, identify: Callable[[str, Json], Hashable] | None = None
+) -> list[Defect]:
     """The first defects of a value; in a dry run what is unknown has none."""
     find = check.partial_defects if walk.dry else check.defects
-    return find(value, memo=walk.prepared.check_memo, checking=walk.work.checking)[:MAX_DEFECTS_SHOWN]
+    memo, checking = walk.prepared.check_memo, walk.work.checking
+    return find(value, memo=memo, checking=checking, identify=identify)[:MAX_DEFECTS_SHOWN]

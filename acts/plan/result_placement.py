@@ -73,19 +73,23 @@ def _place_message(call: PlannedCall, message: dict[str, Any]) -> tuple[int, Wri
     kind = message.get("kind", message["type"])
     payload = message[message["type"]]
     leaves = list(_leaves(payload, ()))
-    offered = " || ".join(call.outcome_texts)
     chosen = _choose_outcome(call.result_outcomes, kind, payload, leaves)
     if len(chosen) > 1:
-        text = f"the returned message writes at {len(chosen)} alternatives of {offered}; exactly one is allowed"
+        text = f"the returned message writes at {len(chosen)} alternatives of {_offer(call)}; exactly one is allowed"
         raise CallError(OUTSIDE_OUTPUT, text)
     if not chosen:
-        raise CallError(OUTSIDE_OUTPUT, f"the returned message has nothing at {offered}")
+        raise CallError(OUTSIDE_OUTPUT, f"the returned message has nothing at {_offer(call)}")
     outcome = call.outcomes[chosen[0]]
     for leaf in leaves:
         if not _is_covered(kind, leaf, outcome):
-            raise CallError(OUTSIDE_OUTPUT, f"the returned message also writes {Path(kind, leaf)}, outside {offered}")
+            text = f"the returned message also writes {Path(kind, leaf)}, outside {_offer(call)}"
+            raise CallError(OUTSIDE_OUTPUT, text)
     first = next(get(payload, p.names) for p in outcome if _has(kind, payload, p))
     return chosen[0], tuple((p, get(payload, p.names) if _has(kind, payload, p) else first) for p in outcome)
+
+
+def _offer(call: PlannedCall) -> str:
+    return " || ".join(call.outcome_texts)
 
 
 def _choose_outcome(

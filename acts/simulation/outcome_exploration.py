@@ -16,22 +16,19 @@ from acts.language.errors import CallError
 from acts.language.messages import Data
 from acts.language.references import conjunction
 from acts.language.schemas import with_null
-from acts.language.scopes import wrap_message
-from acts.language.values import ABSENT, UNKNOWN, Json, deep_merge, nest
+from acts.language.values import ABSENT, UNKNOWN, Json
 from acts.language.wire import SCHEMA_MISMATCH
 from acts.machines.commands import Command, StartCall
 from acts.machines.walk import Walk
-from acts.plan.result_placement import place_result
+from acts.simulation.possible_outcomes import build_message
 from acts.simulation.schema_compatibility import type_alternatives
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from acts.language.references import Path
-    from acts.language.values import Names
     from acts.machines.call_state import CallState
-    from acts.plan.planned_call import PlannedCall
     from acts.plan.validate import ValidatedPlan
+    from acts.simulation.possible_outcomes import PossibleOutcomes
 
 # As the protocol has it: nobody reads more
 MAX_COMBINATIONS: Final = 64
@@ -48,8 +45,6 @@ _WRITE_STEPS: Final = 2
 # Steps to fold one message of the context, 25 µs
 _MESSAGE_STEPS: Final = 5
 
-# Outcomes of one Call that are tried with a Message that has all of their paths
-MAX_TRIED_OUTCOMES: Final = 16
 # Elements of a result that a dry run builds; of more it knows nothing
 MAX_LIST: Final = 100
 
@@ -99,81 +94,8 @@ class OutcomeRun:
         return {**out, "run": [], "skipped": [], **named}
 
 
-SUCCESS: Final = -1
-"""A result where there is only an error path: it is written nowhere."""
-
-
-def possible_outcomes(node: PlannedCall) -> tuple[int, ...]:
-    """The outcomes that a Call can take: the first, a failure's, those that a Message can choose; a model, any."""
-    if node.outcomes and not node.result_outcome_count:
-        return SUCCESS, 0
-    if len(node.outcomes) == 1:
-        return (0,)
-    if node.kind == "latent" and not node.is_each:
-        return tuple(range(len(node.outcomes)))
-    choosing = choosing_paths(node)
-    return tuple(i for i in range(len(node.outcomes)) if i in (0, node.error) or i in choosing)
-
-
-def choosing_paths(node: PlannedCall) -> dict[int, list[Path]]:
-    """By outcome, the paths at which a Message writes that chooses it.
-
-    One that no other alternative overlaps suffices. Otherwise all paths of one kind are tried: a Message with them
-    chooses the largest of several alternatives that share paths.
-    """
-    if node.is_each:
-        return {}
-    out: dict[int, list[Path]] = {}
-    for outcome, path in enumerate(distinguishing_paths(node)):
-        if path is not None:
-            out[outcome] = [path]
-        elif outcome < min(node.result_outcome_count, MAX_TRIED_OUTCOMES):
-            paths = _paths_of_one_kind(node, outcome)
-            if _chooses(node, build_message(paths, UNKNOWN), outcome):
-                out[outcome] = paths
-    return out
-
-
-def build_message(paths: Sequence[Path], value: Json) -> dict[str, Any]:
-    """A Message with a value at each of these paths of one kind."""
-    payload = nest(paths[0].names, value)
-    for path in paths[1:]:
-        payload = deep_merge(payload, nest(path.names, value))
-    return wrap_message(paths[0].kind, payload)
-
-
-def _paths_of_one_kind(node: PlannedCall, outcome: int) -> list[Path]:
-    paths = node.outcomes[outcome]
-    return [path for path in paths if path.kind == paths[0].kind]
-
-
-def _chooses(node: PlannedCall, message: dict[str, Any], outcome: int) -> bool:
-    try:
-        return place_result(node, message)[0] == outcome
-    except CallError:
-        return False
-
-
-def distinguishing_paths(node: PlannedCall) -> list[Path | None]:
-    """Of each outcome a path that no other alternative overlaps, or None. Linear in the names of all paths."""
-    exact: dict[tuple[str, Names], set[int]] = {}
-    above: dict[tuple[str, Names], set[int]] = {}  # by prefix: the outcomes with a path there or below
-    for outcome, paths in enumerate(node.result_outcomes):
-        for path in paths:
-            exact.setdefault((path.kind, path.names), set()).add(outcome)
-            for depth in range(len(path.names) + 1):
-                above.setdefault((path.kind, path.names[:depth]), set()).add(outcome)
-
-    def is_alone(path: Path, outcome: int) -> bool:
-        prefixes = (exact.get((path.kind, path.names[:depth]), ()) for depth in range(len(path.names) + 1))
-        return above[path.kind, path.names] == {outcome} and all(set(found) <= {outcome} for found in prefixes)
-
-    alone = [next((p for p in paths if is_alone(p, i)), None) for i, paths in enumerate(node.result_outcomes)]
-    return [*alone, *[None] * (len(node.outcomes) - len(alone))]
-
-
 def explore_outcomes(
-    prepared: ValidatedPlan, doomed: set[int], max_steps: int | None = None
+    prepared: ValidatedPlan, outcomes: PossibleOutcomes, doomed: set[int], max_steps: int | None = None
 ) -> tuple[list[OutcomeRun], bool]:
     """A dry run per combination of outcomes, and whether some were left out.
 
@@ -181,7 +103,7 @@ def explore_outcomes(
     outcomes come first, then what differs from them in one choice, in two … A run repeats the choices of an earlier
     one up to some Call, takes another outcome there and the first ones after it; so no combination comes twice.
     """
-    runner = DryRunner(prepared, doomed)
+    runner = DryRunner(prepared, outcomes, doomed)
     prefixes: deque[tuple[int, ...]] = deque([()])
     runs: dict[tuple[Any, ...], OutcomeRun] = {}
     count, truncated = 0, False
@@ -216,14 +138,14 @@ def count_steps(prepared: ValidatedPlan) -> int:
 
 
 class DryRunner:
-    """Walks one plan again and again; ``options`` are the possible outcomes by rank.
+    """Walks one plan again and again; ``options`` are the outcomes that each Call can take, by rank.
 
     ``more_steps`` are those for texts and comparisons, which depend on the values of the context.
     """
 
-    def __init__(self, prepared: ValidatedPlan, doomed: set[int]) -> None:
-        self.options = [possible_outcomes(node) for node in prepared.nodes]
-        self._choosing: dict[int, dict[int, list[Path]]] = {}
+    def __init__(self, prepared: ValidatedPlan, outcomes: PossibleOutcomes, doomed: set[int]) -> None:
+        self.options = [outcomes.find(node) for node in prepared.nodes]
+        self._outcomes = outcomes
         self._prepared = _without_unread_data(prepared)
         self._doomed = doomed
         self.more_steps = 0
@@ -273,13 +195,8 @@ class DryRunner:
             return walk.completed(rank, _list_of(value, walk.calls[rank]), _NOW)
         if node.kind == "latent":
             return walk.completed(rank, value, _NOW, outcome if outcome > 0 else None)
-        paths = self._choosing_paths(rank).get(outcome) if outcome > 0 else None
+        paths = self._outcomes.choosing_paths(node).get(outcome) if outcome > 0 else None
         return walk.completed(rank, build_message(paths, value) if paths else value, _NOW)
-
-    def _choosing_paths(self, rank: int) -> dict[int, list[Path]]:
-        if rank not in self._choosing:
-            self._choosing[rank] = choosing_paths(self._prepared.nodes[rank])
-        return self._choosing[rank]
 
 
 def _list_of(result: Json, call: CallState) -> Json:

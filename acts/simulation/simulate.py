@@ -31,8 +31,8 @@ from acts.simulation.outcome_exploration import (
     OutcomeRun,
     count_steps,
     explore_outcomes,
-    possible_outcomes,
 )
+from acts.simulation.possible_outcomes import PossibleOutcomes
 from acts.simulation.time_forecast import Durations
 from acts.simulation.type_flow import TypeProblem, find_list_lengths, find_type_problems
 
@@ -97,7 +97,9 @@ def simulate_prepared(
     WorkMeter("a dry run of the plan", MAX_STEPS).spend(count_steps(prepared))
     depths = Depths(prepared.graph)
     type_problems = find_type_problems(prepared)
-    runs, truncated = explore_outcomes(prepared, {p.rank for p in type_problems if p.certain}, max_steps)
+    outcomes = PossibleOutcomes()
+    doomed = {p.rank for p in type_problems if p.certain}
+    runs, truncated = explore_outcomes(prepared, outcomes, doomed, max_steps)
     ids = [n.id for n in prepared.nodes]
     approvals = [_waits_for_approval(prepared, rank) for rank in range(len(ids))]
     template = is_template(prepared.request, prepared.nodes)
@@ -118,7 +120,7 @@ def simulate_prepared(
         "outcomes": {"combinations": [run.to_json(ids) for run in runs], "truncated": truncated},
         "samples": {name: _sample_json(sample(tool.output)) for name, tool in tools.items() if tool.output is not None},
         **figures,
-        "problems": _problem_items(prepared, type_problems, runs, truncated=truncated),
+        "problems": _problem_items(prepared, outcomes, type_problems, runs, truncated=truncated),
         **_instances_item(prepared, template=template),
     }
 
@@ -173,11 +175,12 @@ def _call_item(
 
 
 def _problem_items(
-    prepared: ValidatedPlan, type_problems: Sequence[TypeProblem], runs: Sequence[OutcomeRun], *, truncated: bool
-) -> list[dict[str, Any]]:
+    prepared: ValidatedPlan, outcomes: PossibleOutcomes, type_problems: Sequence[TypeProblem],
+    runs: Sequence[OutcomeRun], *, truncated: bool,
+) -> list[dict[str, Any]]:  # fmt: skip
     """All problems, errors first, at most MAX_PROBLEMS_REPORTED of them."""
     warnings = [*prepared.warnings, *lint(prepared.graph, prepared.initial_log)]
-    warnings += [p for node in prepared.nodes for p in _unreachable_outcomes(node)]
+    warnings += [p for node in prepared.nodes for p in _unreachable_outcomes(node, outcomes)]
     idle = {p.call for p in warnings if p.code in ("unreachable", "thought")}
     items = [p.to_json() for p in warnings] + [p.to_json() for p in type_problems]
     items += [p.to_json() for p in _idle_calls(prepared, runs, idle, truncated=truncated)]
@@ -189,17 +192,15 @@ def _problem_items(
     return items
 
 
-def _unreachable_outcomes(node: PlannedCall) -> Iterable[Problem]:
+def _unreachable_outcomes(node: PlannedCall, outcomes: PossibleOutcomes) -> Iterable[Problem]:
     """Outcomes that no result can choose."""
-    possible = possible_outcomes(node) if len(node.outcomes) > 1 else (0,)
-    for i, outcome in enumerate(node.outcomes):
-        if i not in possible:
-            text = f"no result can choose {conjunction(outcome)}: it overlaps another alternative"
-            hint = "give each alternative a path that no other one holds or lies below"
-            if node.is_each:
-                text = f"no result can choose {conjunction(outcome)}: that of a call with _each is one list"
-                hint = "it goes to the first alternative, a failure to the one that is named for it"
-            yield Problem("unreachableOutcome", text, f"{node.pointer}/_outputPath", node.id, hint, "warning")
+    for index in outcomes.find_impossible(node):
+        text = f"no result can choose {conjunction(node.outcomes[index])}: it overlaps another alternative"
+        hint = "give each alternative a path that no other one holds or lies below"
+        if node.is_each:
+            text = f"no result can choose {conjunction(node.outcomes[index])}: that of a call with _each is one list"
+            hint = "it goes to the first alternative, a failure to the one that is named for it"
+        yield Problem("unreachableOutcome", text, f"{node.pointer}/_outputPath", node.id, hint, "warning")
 
 
 def _idle_calls(

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from acts.language.references import conjunction
-from acts.simulation.outcome_exploration import SUCCESS, possible_outcomes
+from acts.simulation.possible_outcomes import SUCCESS, PossibleOutcomes
 
 if TYPE_CHECKING:
     from acts.machines.call_state import CallState
@@ -54,18 +54,19 @@ def outcomes_of(prepared: ValidatedPlan) -> Coverage:
     """The outcomes of a plan, none of them reached."""
     texts: dict[Outcome, str] = {}
     ranks = sorted(range(len(prepared.nodes)), key=lambda rank: prepared.nodes[rank].index)
+    outcomes = PossibleOutcomes()
     for rank in ranks:
         node = prepared.nodes[rank]
-        for outcome in _possible(node, is_literal=rank in prepared.literal_outputs):
+        for outcome in _possible(node, outcomes, is_literal=rank in prepared.literal_outputs):
             texts[node.id, outcome] = _text(node, outcome)
     return Coverage(texts)
 
 
-def _possible(node: PlannedCall, *, is_literal: bool) -> list[int]:
+def _possible(node: PlannedCall, outcomes: PossibleOutcomes, *, is_literal: bool) -> list[int]:
     if not node.outcomes:
         out = [] if node.kind == "latent" else [RAN]
     else:
-        out = [0] if is_literal else list(possible_outcomes(node))
+        out = [0] if is_literal else list(outcomes.find(node))
     return [*out, SKIPPED] if node.condition is not None and out else out
 
 
