@@ -25,11 +25,13 @@ from acts.language.work_meter import MAX_CHECK_STEPS, WorkMeter
 
 # Steps to read one schema: 20,000 subschemas with their references, patterns and load
 MAX_SCHEMA_STEPS: Final = 400_000
-# Bytes of all compiled schemas of a process; the estimate of one is by its subschemas, measured at 2 kB each in both
-# libraries together, and by its text
-_COMPILED_BYTES: Final = 64 * 1024 * 1024
-_SUBSCHEMA_BYTES: Final = 2_000
+# Bytes of all compiled schemas of a process, and of all validators of the fast library. The estimates are by
+# subschemas, as measured, and by the text. All Tools of a Request have room at once: its Calls may use them in turn
+_COMPILED_BYTES: Final = 96 * 1024 * 1024
+_SUBSCHEMA_BYTES: Final = 650
 _TEXT_FACTOR: Final = 12
+_FAST_BYTES: Final = 96 * 1024 * 1024
+_FAST_SUBSCHEMA_BYTES: Final = 1_400
 # Bytes of all verdicts, some 300 each
 _VERDICT_BYTES: Final = 4 * 1024 * 1024
 _VERDICT_SIZE: Final = 300
@@ -61,12 +63,13 @@ class CompiledSchema:
     ``property_checks`` are the ``Checker`` objects of single properties, by name, as far as any was needed.
     """
 
-    def __init__(self, schema: Json, text_bytes: int) -> None:
+    def __init__(self, schema: Json, text_bytes: int, key: bytes) -> None:
+        self._key = key
         meter = WorkMeter("reading the schema", MAX_SCHEMA_STEPS)
         self.schema = with_null(schema)
         self.graph = SchemaGraph(self.schema, meter)
         self.load = measure_load(self.graph, meter)
-        self.size = len(self.graph.nodes) * _SUBSCHEMA_BYTES + text_bytes * _TEXT_FACTOR + 2 * self.graph.pattern_bytes
+        self.size = len(self.graph.nodes) * _SUBSCHEMA_BYTES + text_bytes * _TEXT_FACTOR + self.graph.pattern_bytes
         self.steps = meter.spent
         self.property_checks: dict[str, Any] = {}
 
@@ -78,9 +81,16 @@ class CompiledSchema:
             return False
         return isinstance(schema.get("additionalProperties", True), bool)
 
-    @cached_property
+    @property
     def fast(self) -> Any:
         """The validator of the fast library, or None where it does not take the schema."""
+        return _fast_validators.get_or_build(self._key, self._build_fast)[0]
+
+    def _build_fast(self) -> tuple[tuple[Any], int]:
+        size = len(self.graph.nodes) * _FAST_SUBSCHEMA_BYTES + 2 * self.graph.pattern_bytes
+        return (self._make_fast(),), size
+
+    def _make_fast(self) -> Any:
         schema = self.schema
         if isinstance(schema, dict) and "$schema" in schema:  # read as 2020-12, whatever it says
             schema = {k: v for k, v in schema.items() if k != "$schema"}
@@ -91,10 +101,10 @@ class CompiledSchema:
 
     def accepts(self, value: Json) -> bool | None:
         """Whether the fast library accepts a value; None where it is not asked, or has no answer."""
-        if self.load is None or not _is_bounded(self.load, value) or self.fast is None:
+        if self.load is None or not _is_bounded(self.load, value) or (fast := self.fast) is None:
             return None
         try:
-            return bool(self.fast.is_valid(value))
+            return bool(fast.is_valid(value))
         except (ValueError, TypeError, OverflowError):
             return None  # the evaluation says why
 
@@ -122,12 +132,14 @@ def _is_bounded(load: Load, value: Json) -> bool:
 
 
 _compiled_schemas: Final[ByteCache[CompiledSchema]] = ByteCache(_COMPILED_BYTES)
+_fast_validators: Final[ByteCache[tuple[Any]]] = ByteCache(_FAST_BYTES)
 _verdicts: Final[ByteCache[Verdict]] = ByteCache(_VERDICT_BYTES)
 
 
 def clear_caches() -> None:
     """Forget all that was compiled, as in a fresh process."""
     _compiled_schemas.clear()
+    _fast_validators.clear()
     _verdicts.clear()
 
 
@@ -139,7 +151,7 @@ def compile_schema(schema: Json, key: bytes, text_bytes: int) -> CompiledSchema:
     """
 
     def build() -> tuple[CompiledSchema, int]:
-        compiled = CompiledSchema(schema, text_bytes)
+        compiled = CompiledSchema(schema, text_bytes, key)
         return compiled, compiled.size
 
     return _compiled_schemas.get_or_build(key, build)
@@ -151,16 +163,17 @@ def judge_schema(schema: Json) -> Verdict:
         text = write_json(schema)
     except (RecursionError, TypeError, ValueError) as error:
         return Verdict(f"a schema is JSON: {truncate(str(error), 200)}", is_too_complex=False, steps=1)
-    return _verdicts.get_or_build(key_of(text), lambda: (_judge(schema, len(text)), _VERDICT_SIZE))
+    key = key_of(text)
+    return _verdicts.get_or_build(key, lambda: (_judge(schema, len(text), key), _VERDICT_SIZE))
 
 
-def _judge(schema: Json, text_bytes: int) -> Verdict:
+def _judge(schema: Json, text_bytes: int, key: bytes) -> Verdict:
     base = text_bytes // 100
     broken = defect(schema)
     if broken:
         return Verdict(f"{broken[0] or 'the schema'}: {broken[1]}", is_too_complex=False, steps=base)
     try:
-        return Verdict(None, is_too_complex=False, steps=base + CompiledSchema(schema, text_bytes).steps)
+        return Verdict(None, is_too_complex=False, steps=base + CompiledSchema(schema, text_bytes, key).steps)
     except TooComplex as error:
         return Verdict(str(error), is_too_complex=True, steps=MAX_CHECK_STEPS // 10)
     except SchemaError as error:

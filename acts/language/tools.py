@@ -52,8 +52,10 @@ _PLAIN: Final[dict[str, tuple[type, ...]]] = {
     "_each": (str, list),
 }  # fmt: skip
 _OPTION_KEYS: Final = frozenset(Options.model_fields)
-# Steps to read all Tools of a context: 5,000 small ones, or 100,000 subschemas
+# Steps to read all Tools of a context, without their schemas: 10,000
 MAX_TOOLS_STEPS: Final = 500_000
+# Steps to read their schemas: about 70,000 subschemas, for which the caches of compiled schemas have room
+MAX_SCHEMAS_STEPS: Final = 240_000
 # Steps for a Tool beside those for its schema
 TOOL_STEPS: Final = 50
 
@@ -159,7 +161,8 @@ class _Tools:
     def __init__(self) -> None:
         self.by_name: dict[str, Tool] = {}
         self.problems: list[Problem] = []
-        self._meter = WorkMeter("reading the tools of the context", MAX_TOOLS_STEPS)
+        self._tools = WorkMeter("reading the tools of the context", MAX_TOOLS_STEPS)
+        self._schemas = WorkMeter("reading the schemas of the tools", MAX_SCHEMAS_STEPS)
 
     def add(self, name: str, schema: Json, at: Place, served: Callable[[str], bool]) -> None:
         """Read a Tool.
@@ -167,15 +170,15 @@ class _Tools:
         Raises:
             TooComplex: reading all Tools so far takes too long.
         """
-        self._meter.spend(TOOL_STEPS)
+        self._tools.spend(TOOL_STEPS)
         schema = _canonical(schema)
-        problem = find_schema_problem(schema, at, "invalidTool", subject=f'tool "{name}": ', meter=self._meter)
+        problem = find_schema_problem(schema, at, "invalidTool", subject=f'tool "{name}": ', meter=self._schemas)
         if problem is None and not isinstance(schema, dict):
             problem = Problem("invalidTool", f'tool "{name}": not an object', pointer(*at))
         if problem is not None:
             self.problems.append(problem)
             return
-        tool, problems = read_tool(name, schema, at, served=served(name), meter=self._meter)
+        tool, problems = read_tool(name, schema, at, served=served(name), meter=self._schemas)
         self.problems.extend(problems)
         if tool is not None:
             self.by_name[name] = tool

@@ -17,7 +17,7 @@ from acts.language.messages import INSTANCES, Request
 from acts.language.references import Path
 from acts.language.request_reader import read_request
 from acts.language.schemas import CheckMemo, find_schema_problem
-from acts.language.tools import MAX_TOOLS_STEPS, Tool, read_tools
+from acts.language.tools import MAX_SCHEMAS_STEPS, Tool, read_tools
 from acts.language.values import ABSENT, Json, Place, pointer
 from acts.language.wire import TOO_COMPLEX
 from acts.language.work_meter import WorkMeter
@@ -246,7 +246,7 @@ def settings_problems_of(request: Request) -> list[Problem]:
     schemas: list[tuple[Json, Place]] = [(request.schema, ("schema",))]
     schemas += [(message.schema, ("context", message.index, "schema")) for message in request.data()]
     problems: list[Problem] = []
-    meter = WorkMeter("reading the schemas of the context", MAX_TOOLS_STEPS)
+    meter = WorkMeter("reading the schemas of the context", MAX_SCHEMAS_STEPS)
     for schema, place in schemas:
         try:
             problem = None if schema is None else find_schema_problem(schema, place, "invalidSchema", meter=meter)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from activities.providers.schema_bridge import to_wire
-from acts.language import schema_evaluation
+from acts.language import compiled_schema, schema_evaluation
 from acts.language.byte_cache import ByteCache
 from acts.language.compiled_schema import CompiledSchema, clear_caches
 from acts.language.errors import ExpressionError, InvalidRequest, Problem, TooComplex, brief
@@ -326,7 +326,7 @@ def empty_caches() -> Iterator[None]:
 def test_schemas_that_differ_do_not_stay_in_memory(empty_caches: None) -> None:
     """A hundred schemas of 139 kB took 3.8 MB each, for as long as their Tools lived."""
     checks = []
-    for number in range(24):
+    for number in range(40):
         schema = {
             "title": str(number),
             "properties": {f"p{i}": {"type": "string", "maxLength": 5} for i in range(3_000)},
@@ -335,7 +335,7 @@ def test_schemas_that_differ_do_not_stay_in_memory(empty_caches: None) -> None:
         assert checks[-1].defects({"p1": "123456"})
     gc.collect()
     compiled = [item for item in gc.get_objects() if isinstance(item, CompiledSchema)]
-    assert sum(item.size for item in compiled) <= 64 * 1024 * 1024
+    assert sum(item.size for item in compiled) <= compiled_schema._COMPILED_BYTES
     assert 1 < len(compiled) < len(checks)
 
 
@@ -348,8 +348,19 @@ def test_a_cache_holds_no_more_bytes_than_it_may() -> None:
     held = [key for key in range(1_000) if cache.get(key) is not None]
     assert {1, 999} <= set(held)
     assert len(held) * 40 <= 1_000 + 40
-    assert cache.put("large", 5, 900) == 5
-    assert cache.get("large") is None
+    assert cache.put("large", 5, 1_200) == 5
+    assert [key for key in (*range(1_000), "large") if cache.get(key) is not None] == ["large"]
+    cache.put("small", 6, 10)
+    assert (cache.get("large"), cache.get("small")) == (None, 6)
+
+
+def test_what_fits_into_a_cache_is_built_once_however_it_is_used() -> None:
+    """Tools that the Calls of a plan use in turn."""
+    cache: ByteCache[int] = ByteCache(1_000)
+    built: list[int] = []
+    for key in list(range(9)) * 100:
+        cache.get_or_build(key, lambda key=key: (built.append(key) or key + 1, 110))
+    assert built == list(range(9))
 
 
 # -- plans -------------------------------------------------------------------------------
