@@ -39,12 +39,6 @@ _LEVEL_BYTES: Final = 320
 _CAUSE_MESSAGE: Final = 300
 # Members of an exception group that its text names
 _MAX_MEMBERS: Final = 3
-# Where a failure has values of a Tool's
-_DETAILS: Final = (
-    ("application_failure_info", "details"),
-    ("canceled_failure_info", "details"),
-    ("timeout_failure_info", "last_heartbeat_details"),
-)
 
 
 def text_of(error: BaseException) -> str:
@@ -117,9 +111,12 @@ def without_details(failure: Failure) -> Failure:
     bare = type(failure)()
     bare.CopyFrom(failure)
     for level in levels_of(bare):
-        for info, field in _DETAILS:
-            if level.HasField(info):
-                getattr(level, info).ClearField(field)
+        if level.HasField("application_failure_info"):
+            level.application_failure_info.ClearField("details")
+        if level.HasField("canceled_failure_info"):
+            level.canceled_failure_info.ClearField("details")
+        if level.HasField("timeout_failure_info"):
+            level.timeout_failure_info.ClearField("last_heartbeat_details")
     return bare
 
 

@@ -11,10 +11,12 @@ import pytest
 from temporalio.api.failure.v1 import Failure
 from temporalio.common import RetryPolicy
 from temporalio.converter import PayloadConverter
-from temporalio.exceptions import ApplicationError, CancelledError
+from temporalio.exceptions import ApplicationError, CancelledError, TerminatedError
 from temporalio.testing import ActivityEnvironment
 
+from acts.language.config import Options
 from telemetry.bounded_failures import MAX_LEVELS, MAX_MESSAGE, RETRIED_BYTES, levels_of, text_of, without_details
+from workflows.runtime.activity_calls import call_error
 from workflows.runtime.failure_converter import LenientFailureConverter
 
 
@@ -134,3 +136,9 @@ def test_texts_can_be_read_where_details_cannot() -> None:
 def test_a_group_of_many_names_the_first() -> None:
     text = text_of(ExceptionGroup("many", [ValueError(str(n)) for n in range(5)]))
     assert text == "many (5 sub-exceptions): ValueError: 0; ValueError: 1; ValueError: 2; …"
+
+
+def test_a_run_below_that_was_terminated_says_how_to_run_it_again() -> None:
+    error = call_error(TerminatedError("Terminated"), Options(), "queue")
+    assert error.code == "TerminatedError"
+    assert "acts retry" in error.message
