@@ -183,8 +183,8 @@ class _Inbound(ActivityInboundInterceptor):
 def with_hint(error: Exception, tool: str) -> ApplicationError:
     """The failure, as the server would have recorded it, with a word about the Tool."""
     hint = (
-        f'the worker has another definition of the tool "{tool}" now than this run, which looked it up when it began: '
-        "let the code take both, or start a new run"
+        f'the worker has another definition of the tool "{tool}" now than this run, which looked it up when it began '
+        "or has it in its Request: if that is the cause, let the code take both, or start a new run"
     )
     if not isinstance(error, ApplicationError):
         return ApplicationError(f"{text_of(error)}; {hint}", type=type(error).__name__)
