@@ -30,8 +30,9 @@ MAX_LEVELS: Final = 8
 # Characters of a message: what the error of a Call keeps
 MAX_MESSAGE: Final = 10_000
 MAX_TYPE: Final = 1_000
-# Half of what the server takes
-MAX_DETAILS_BYTES: Final = 1 << 20
+# Details of a failure, as payloads: the error of a Call keeps 64 KiB, and larger ones would only fill the history. The
+# rest is the framing
+MAX_DETAILS_BYTES: Final = 65 * 1024
 # What the server keeps of a failure that is tried again
 RETRIED_BYTES: Final = 4096
 # Of each failure in a chain, encrypted: twice what the codec adds, and the framing (64 bytes)
