@@ -16,21 +16,21 @@ from acts.language.wire import MAX_PAYLOAD_BYTES
 
 
 class ResultTooLarge(Exception):
-    """A result has ``size`` bytes, more than ``MAX_PAYLOAD_BYTES``."""
+    """A result has ``size`` bytes, more than can be recorded."""
 
     def __init__(self, size: int) -> None:
         super().__init__(f"{size:,} bytes")
         self.size = size
 
 
-def encode_result(result: dict[str, Any]) -> RawValue:
-    """The result as one payload.
+def encode_result(result: dict[str, Any], limit: int = MAX_PAYLOAD_BYTES) -> RawValue:
+    """The result as one payload of at most ``limit`` bytes.
 
     Raises:
         ResultTooLarge: it cannot be recorded.
         ValueError: it holds a string or a number that JSON cannot (a lone surrogate, NaN).
     """
     data = write_json(result)
-    if len(data) > MAX_PAYLOAD_BYTES:
+    if len(data) > limit:
         raise ResultTooLarge(len(data))
     return RawValue(Payload(metadata={"encoding": b"json/plain"}, data=data))

@@ -22,10 +22,10 @@ from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
 from activities.heartbeat import heartbeat
-from activities.json_result import encode_result
+from activities.json_result import ResultTooLarge, encode_result
 from acts.language.errors import truncate
 from acts.language.strict_json import json_size
-from acts.language.wire import AGENT, INSTANCE, PAST_RUN, PLAN, RESUME_REFUSED
+from acts.language.wire import AGENT, INSTANCE, MAX_PAYLOAD_BYTES, MAX_STORED_BYTES, PAST_RUN, PLAN, RESUME_REFUSED
 from acts.tree.past_run import PastRow, PastRun
 from acts.tree.wire_format import WIRE_VERSION
 
@@ -39,9 +39,12 @@ if TYPE_CHECKING:
     # done, None if it walks no plan, or why the history does not replay
     ReadHistory = Callable[[WorkflowHistory, str, Mapping[str, str]], Awaitable[PastRun | str | None]]
 
-# Bytes of a page, half of what one payload may hold: the rest is for one large Call at its end
+# Bytes of a page, half of what one payload may hold
 PAGE_BYTES: Final = 1024 * 1024
-# Bytes in all: the history of the new run may have 50 MB, and its own work is to come
+# A Call that takes a page so far beyond that begins the next one
+_SPARE_BYTES: Final = 512 * 1024
+# Bytes in all: the history of the new run may have 50 MB, and its own work is to come. With external storage it has
+# references, and a value may have more
 MAX_BYTES: Final = 16 * 1024 * 1024
 # A run that continued as new so often is followed; each has thousands of events
 MAX_RUNS: Final = 10_000
@@ -65,7 +68,11 @@ class PastRuns:
             self._last = past
             page = page_of(past, query.get("offset", 0))
             self._last = past if page.next is not None else None
-            return encode_result(page.to_json())
+            limit = MAX_STORED_BYTES if _is_stored() else MAX_PAYLOAD_BYTES
+            try:
+                return encode_result(page.to_json(), limit)
+            except ResultTooLarge as error:
+                raise _too_large(f"one call of {_name(past.workflowId)}", error.size, limit) from None
 
         return read_past_run
 
@@ -86,10 +93,9 @@ class PastRuns:
             raise refuse(f"{_name(id_)} walks no plan")
         if past.set is not None:  # whoever needs its rows asks for them
             past = past.model_copy(update={"set": past.set.model_copy(update={"rows": ()})})
-        size = json_size(past.to_json())
-        if size > MAX_BYTES:
-            text = f"what {_name(id_)} had done takes {size:,} bytes to record; a run can take over {MAX_BYTES:,}"
-            raise refuse(f"{text}: keep large results outside and pass references, or reset that run instead")
+        size, limit = json_size(past.to_json()), MAX_STORED_BYTES if _is_stored() else MAX_BYTES
+        if size > limit:
+            raise _too_large(_name(id_), size, limit)
         return past
 
     async def rows(self, id_: str, run_id: str) -> AsyncIterator[tuple[PastRow, ...]]:
@@ -126,8 +132,11 @@ def page_of(past: PastRun, offset: int) -> PastRun:
     """The Calls and instances of a run from an entry on, as many as fit; Calls come first."""
     entries: list[Any] = [*past.calls, *past.instances]
     stop, room = offset, PAGE_BYTES - (json_size(list(past.provided)) if not offset else 0)
-    while stop < len(entries) and (stop == offset or room > 0):
-        room -= json_size(entries[stop].to_json())
+    while stop < len(entries):
+        size = json_size(entries[stop].to_json())
+        if stop > offset and (room <= 0 or size > room + _SPARE_BYTES):
+            break
+        room -= size
         stop += 1
     split = len(past.calls)
     changes: dict[str, Any] = {
@@ -206,6 +215,17 @@ def started_children(events: Any) -> dict[str, str]:
             out.pop(child.workflow_id, None)
             out[child.workflow_id] = child.run_id
     return out
+
+
+def _is_stored() -> bool:
+    """True where large results travel as references."""
+    return activity.client().data_converter.external_storage is not None
+
+
+def _too_large(name: str, size: int, limit: int) -> ApplicationError:
+    hint = "keep large results outside and pass references, or reset that run instead"
+    more = "" if _is_stored() else "; or give workers and clients an ACTS_STORAGE (docs/storage.md)"
+    return refuse(f"what {name} had done takes {size:,} bytes to record; a run can take over {limit:,}: {hint}{more}")
 
 
 def refuse(message: str) -> ApplicationError:

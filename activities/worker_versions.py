@@ -27,6 +27,7 @@ from activities.task_queues import read_pollers
 from acts.language.errors import format_choices
 from acts.language.tools import fixes_answer, read_tool
 from acts.language.wire import LOOK_UP_EVERYWHERE, NOT_SERVED
+from telemetry.bounded_failures import text_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -182,11 +183,11 @@ class _Inbound(ActivityInboundInterceptor):
 def with_hint(error: Exception, tool: str) -> ApplicationError:
     """The failure, as the server would have recorded it, with a word about the Tool."""
     hint = (
-        f'the worker has another definition of the tool "{tool}" now than this run, which looked it up when it began: '
-        "let the code take both, or start a new run"
+        f'the worker has another definition of the tool "{tool}" now than this run, which looked it up when it began '
+        "or has it in its Request: if that is the cause, let the code take both, or start a new run"
     )
     if not isinstance(error, ApplicationError):
-        return ApplicationError(f"{error}; {hint}", type=type(error).__name__)
+        return ApplicationError(f"{text_of(error)}; {hint}", type=type(error).__name__)
     return ApplicationError(
         f"{error.message}; {hint}", *error.details, type=error.type, non_retryable=error.non_retryable,
         next_retry_delay=error.next_retry_delay, category=error.category,

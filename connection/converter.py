@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from temporalio.converter import DataConverter
 
@@ -19,6 +19,9 @@ from connection.storage import with_storage
 if TYPE_CHECKING:
     from temporalio.api.failure.v1 import Failure
     from temporalio.converter import FailureConverter, PayloadConverter
+
+# In place of a message that is encrypted: the SDK's own words
+_ENCODED: Final = "Encoded failure"
 
 
 def worker_converter(failures: type[FailureConverter]) -> DataConverter:
@@ -55,8 +58,12 @@ def _with_encoded_messages(failures: type[FailureConverter]) -> type[FailureConv
         self: FailureConverter, exception: BaseException, payload_converter: PayloadConverter, failure: Failure
     ) -> None:
         failures.to_failure(self, exception, payload_converter, failure)
-        attributes = {"message": failure.message, "stack_trace": failure.stack_trace}
-        failure.encoded_attributes.CopyFrom(payload_converter.to_payloads([attributes])[0])
-        failure.message, failure.stack_trace = "Encoded failure", ""
+        level: Failure | None = failure
+        while level is not None:  # also causes that have not been through here; those of a workflow have
+            if level.message != _ENCODED or not level.HasField("encoded_attributes"):
+                attributes = {"message": level.message, "stack_trace": level.stack_trace}
+                level.encoded_attributes.CopyFrom(payload_converter.to_payloads([attributes])[0])
+                level.message, level.stack_trace = _ENCODED, ""
+            level = level.cause if level.HasField("cause") else None
 
     return type(f"Encoded{failures.__name__}", (failures,), {"to_failure": to_failure, "__doc__": failures.__doc__})

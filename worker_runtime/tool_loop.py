@@ -101,7 +101,13 @@ class ToolLoop:
 
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)
-        self.loop.run_forever()
+        while True:
+            try:
+                self.loop.run_forever()
+            except (SystemExit, KeyboardInterrupt) as error:  # they leave the loop; the other calls in it must end
+                logger.warning("a tool raised %s: it fails, and the worker goes on", type(error).__name__)
+            else:
+                return
 
     def submit(self, call: ToolCall) -> None:
         """Begin a call as soon as the loop is free."""
@@ -242,8 +248,23 @@ class _ToolInbound(ActivityInboundInterceptor):
 
             input.fn = run_beside
         elif not is_async:
-            input.fn = self._wrap(input.fn)
+            input.fn = _without_stop_iteration(self._wrap(input.fn))
         return await super().execute_activity(input)
+
+
+def _without_stop_iteration(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, which fails with RuntimeError in place of StopIteration, as a coroutine does.
+
+    A future refuses StopIteration, so the call would wait until its timeout.
+    """
+
+    def run(*args: Any) -> Any:
+        try:
+            return function(*args)
+        except StopIteration as error:
+            raise RuntimeError("the tool raised StopIteration: next() found nothing; give it a default") from error
+
+    return run
 
 
 async def _wait_for(call: ToolCall) -> Any:

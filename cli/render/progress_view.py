@@ -37,7 +37,7 @@ class LogLines:
         self._states: dict[str, str] = {}
         self._phase: tuple[Any, Any] = ("", None)
         self._began = time.monotonic()
-        self._silence_shown = False
+        self._silence_shown: str | None = None
         self._set = SetLog()
         self._approvals: list[str] = []
 
@@ -63,11 +63,11 @@ class LogLines:
             self._print(" ".join(x for x in (key, state, describe_call(call)) if x))
         self._states[key] = state
 
-    def show_silence(self, seconds: float) -> None:
-        """Report it once."""
-        if seconds > SILENCE_SECONDS and not self._silence_shown:
-            self._silence_shown = True
-            self._print("no worker answers; is one running?")
+    def show_silence(self, seconds: float, obstacle: str = "") -> None:
+        """Report it once, and each further obstacle."""
+        if seconds > SILENCE_SECONDS and self._silence_shown != obstacle:
+            self._silence_shown = obstacle
+            self._print(obstacle or "no worker answers; is one running?")
 
     def _print(self, text: str) -> None:
         self._console.print(f"{time.monotonic() - self._began:8.2f} s  {clean(text)}")
@@ -79,7 +79,7 @@ class LiveTable:
     def __init__(self, run: str) -> None:
         self._run = run
         self._status: Mapping[str, Any] = {}
-        self._silence = 0.0
+        self._silence, self._obstacle = 0.0, ""
         self._rate = SetRate()
         self._began = time.monotonic()
         self._spinner = Spinner("dots")
@@ -99,9 +99,9 @@ class LiveTable:
         if (counts := set_counts(status)) is not None:
             self._rate.add(counts["completed"] + counts["failed"])
 
-    def show_silence(self, seconds: float) -> None:
+    def show_silence(self, seconds: float, obstacle: str = "") -> None:
         """The next frame reports it."""
-        self._silence = seconds
+        self._silence, self._obstacle = seconds, obstacle
 
     def _frame(self) -> Group:
         status = self._status
@@ -109,7 +109,8 @@ class LiveTable:
         rows = self._console.height - HEAD_ROWS
         parts: list[RenderableType] = [Columns([self._spinner, self._head(status, calls)])]
         if self._silence > SILENCE_SECONDS:
-            parts.append(Text(f"no worker has answered for {self._silence:.0f} s; is one running?", "yellow"))
+            reason = self._obstacle or "is one running?"
+            parts.append(Text(f"no worker has answered for {self._silence:.0f} s; {reason}", "yellow"))
         if calls:
             parts.append(calls_table(calls, max(rows, 3)))
         if instances := named_instances(status):

@@ -112,13 +112,18 @@ class SetLog:
         return "  ".join(set_facts(status, self.rate))
 
 
+# Phases of a status in which no further row ends
+_OVER: Final = ("completed", "partial", "failed", "rejected", "cancelled")
+
+
 def outcome_lines(result: Mapping[str, Any]) -> list[str]:
-    """What a run over a set came to, in lines for a terminal."""
+    """What a run over a set came to, or has come to so far (a status), in lines for a terminal."""
     counts = set_counts(result) or {}
     total = counts.get("total")
     rest = 0 if total is None else total - counts["completed"] - counts["failed"]
     parts = [f"{counts['completed']:,} completed", f"{counts['failed']:,} failed"]
-    parts += [f"{rest:,} did not run to their end"] if rest else []
+    is_over = "phase" not in result or result["phase"] in _OVER
+    parts += [f"{rest:,} {'did not run to their end' if is_over else 'have not ended yet'}"] if rest else []
     lines = [f"{'rows not counted' if total is None else f'{total:,} rows'}: {', '.join(parts)}"]
     if result.get("results"):
         lines.append(f"results: {clean(result['results'], 300)}")

@@ -28,8 +28,8 @@ class ProgressView(Protocol):
     def show(self, status: Mapping[str, Any]) -> None:
         """Show the progress as ``read_progress`` returns it."""
 
-    def show_silence(self, seconds: float) -> None:
-        """No worker has answered for so long."""
+    def show_silence(self, seconds: float, obstacle: str) -> None:
+        """No worker has answered for so long; ``obstacle`` is what keeps it from that, where it is known."""
 
 
 async def follow(run: RunReader, view: ProgressView) -> Outcome:
@@ -51,7 +51,8 @@ async def _poll_progress(run: RunReader, view: ProgressView, ending: asyncio.Fut
     answered = time.monotonic()
     pause = FIRST_PAUSE_SECONDS
     while not ending.done():
-        query = asyncio.ensure_future(read_progress(run.fresh(), cache))
+        reader = run.fresh()
+        query = asyncio.ensure_future(read_progress(reader, cache))
         either: list[asyncio.Future[Any]] = [ending, query]
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if not query.done():
@@ -59,7 +60,7 @@ async def _poll_progress(run: RunReader, view: ProgressView, ending: asyncio.Fut
             return
         progress = query.result()
         if progress is None:
-            view.show_silence(time.monotonic() - answered)
+            view.show_silence(time.monotonic() - answered, await reader.obstacle())
         else:
             answered = time.monotonic()
             view.show(progress)

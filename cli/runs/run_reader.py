@@ -117,9 +117,11 @@ class RunReader:
     async def _activity_facts(self, item: PendingActivityInfo) -> dict[str, Any]:
         from temporalio.exceptions import ServerError
 
+        from telemetry.bounded_failures import without_details
+
         facts: dict[str, Any] = {"taskQueue": item.activity_options.task_queue.name}
         if item.attempt > 1:
-            failure = await self.client.data_converter.decode_failure(item.last_failure)
+            failure = await self.client.data_converter.decode_failure(without_details(item.last_failure))
             if isinstance(failure, ServerError) and failure.__cause__ is not None:  # the server has cut a large one
                 failure = failure.__cause__
             facts |= {"attempt": item.attempt, "lastFailure": getattr(failure, "message", None) or str(failure)}

@@ -139,6 +139,11 @@ def test_what_a_run_came_to_is_two_lines() -> None:
     ]  # fmt: skip
 
 
+def test_of_a_run_that_still_runs_the_rest_has_not_ended_yet() -> None:
+    (line,) = outcome_lines(status(49, 1, total=100, phase="running"))
+    assert line == "100 rows: 49 completed, 1 failed, 50 have not ended yet"
+
+
 def test_counts_are_told_from_instances_of_any_name() -> None:
     assert set_counts(status(1)) is not None
     named = {"instances": {"completed": "running", "total": "completed"}}

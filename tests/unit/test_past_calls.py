@@ -10,6 +10,7 @@ import pytest
 from activities.read_past_run import PAGE_BYTES, page_of
 from acts.language.errors import InvalidRequest
 from acts.language.request_reader import read_request
+from acts.language.wire import MAX_PAYLOAD_BYTES
 from acts.machines.past_calls import PastCalls
 from acts.machines.past_setup import calls_before, keep_failed_instances, past_of_root
 from acts.machines.run_facts import read_calls
@@ -171,6 +172,20 @@ def test_pages_hold_everything_once_and_in_order() -> None:
     assert sum((page.instances for page in pages), ()) == instances
     assert [page.provided for page in pages] == [({"a": 1},), (), ()]
     assert all(len(json.dumps(page.to_json())) < 2 * PAGE_BYTES for page in pages)
+
+
+def test_a_large_call_behind_a_page_that_is_nearly_full_begins_the_next() -> None:
+    sizes = (PAGE_BYTES - 1000, PAGE_BYTES * 3 // 2, 10)
+    calls = tuple(
+        PastCall(call=f"{n}:charge", state="completed", id=str(n), planned="", written=("x" * size,))
+        for n, size in enumerate(sizes)
+    )
+    past = PastRun(workflowId="old", runId="r", events=1, calls=calls)
+    first = page_of(past, 0)
+    assert (first.calls, first.next) == (calls[:1], 1)
+    second = page_of(past, 1)
+    assert (second.calls, second.next) == (calls[1:2], 2)
+    assert len(json.dumps(second.to_json())) < MAX_PAYLOAD_BYTES
 
 
 def test_a_digest_does_not_depend_on_the_order_of_keys() -> None:

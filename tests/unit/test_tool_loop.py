@@ -86,3 +86,31 @@ async def test_a_cancelled_tool_may_clean_up_and_its_end_is_awaited(loops: ToolL
     with pytest.raises(asyncio.CancelledError):
         await end(call)
     assert cleaned == [True]
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), GeneratorExit()])
+async def test_a_tool_that_asks_to_exit_fails_alone(loops: ToolLoops, error: BaseException) -> None:
+    begun, release = threading.Event(), asyncio.Event()
+
+    async def leave() -> None:
+        raise error
+
+    async def wait() -> str:
+        begun.set()
+        await release.wait()
+        return threading.current_thread().name
+
+    waiting, leaving = ToolCall(wait, (), "w", "x"), ToolCall(leave, (), "l", "y")
+    loops.submit(waiting)
+    await asyncio.to_thread(begun.wait, LIMIT)
+    loops.submit(leaving)
+    with pytest.raises(type(error)):
+        await asyncio.to_thread(leaving.outcome.result, LIMIT)
+    waiting._task.get_loop().call_soon_threadsafe(release.set)  # type: ignore[union-attr]
+    assert await end(waiting) == "tools-1"
+
+
+def test_a_function_that_runs_out_of_an_iterator_says_so() -> None:
+    with pytest.raises(RuntimeError, match="next\\(\\) found nothing"):
+        tool_loop._without_stop_iteration(next)(iter(()))
+    assert tool_loop._without_stop_iteration(next)(iter("a")) == "a"

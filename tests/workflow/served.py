@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import random
+import sys
 from collections import Counter
 from typing import Any
 
@@ -86,6 +87,24 @@ async def break_in_loop(call: dict[str, Any], tool: dict[str, Any], context: lis
 @activity.defn
 def break_in_thread(call: dict[str, Any], tool: dict[str, Any], context: list[Any]) -> None:
     _fail_for_reasons()
+
+
+@activity.defn
+def break_oddly(call: dict[str, Any], tool: dict[str, Any], context: list[Any]) -> None:
+    """Fail as a Tool that runs out of an iterator, or as a library with a loop of attempts, each with its cause."""
+    if call["how"] == "next":
+        next(iter(()))
+    error = OSError("the origin")
+    for number in range(95):
+        outer = RuntimeError(f"attempt {number}")
+        outer.__cause__ = error
+        error = outer
+    raise error
+
+
+@activity.defn
+async def leave(call: dict[str, Any], tool: dict[str, Any], context: list[Any]) -> None:
+    sys.exit(3)
 
 
 TOOLS = {

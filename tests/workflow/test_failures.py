@@ -91,6 +91,26 @@ async def test_the_stack_trace_begins_at_the_tool_and_the_server_keeps_the_failu
     await handle.terminate("the test is over")
 
 
+async def test_odd_failures_end_their_calls_at_once(foreign: Foreign) -> None:
+    """None of them waits for the timeout of its Tool, five minutes, or keeps the history from being read."""
+    final = {"retry": {"maxAttempts": 1}}
+    anything: dict[str, Any] = {"how": {"type": "string"}}
+    error = await foreign.failure(
+        call("break_oddly", "†state.a", how="next"),
+        call("break_oddly", "†state.b", how="causes"),
+        call("leave", "†state.c"),
+        context=[
+            tool("break_oddly", activity="break_oddly", options=final, **anything),
+            tool("leave", activity="leave", options=final),
+        ],
+    )
+    assert error.message.splitlines()[1:] == [
+        "- 1:break_oddly: [RuntimeError] the tool raised StopIteration: next() found nothing; give it a default",
+        "- 2:break_oddly: [RuntimeError] attempt 94",
+        "- 3:leave: [SystemExit] 3",
+    ]
+
+
 async def test_a_failed_call_skips_only_what_needs_it_and_nothing_completed_is_lost(foreign: Foreign) -> None:
     async with foreign.serving(refuse, echo):
         handle = await foreign.start(

@@ -18,6 +18,7 @@ from temporalio.exceptions import (
     CancelledError,
     ChildWorkflowError,
     FailureError,
+    TerminatedError,
     TimeoutType,
 )
 from temporalio.exceptions import (
@@ -55,6 +56,11 @@ _TIMEOUT_TEXT: Final = {
     TimeoutType.HEARTBEAT: "it sent no heartbeat for {heartbeat:g} s",
     TimeoutType.START_TO_CLOSE: "an attempt took longer than {timeout:g} s",
 }
+
+_TERMINATED_TEXT: Final = (
+    "its own run was terminated, by a person or by the server; what of it had run is in the history of that run, and "
+    "acts retry runs it again once the root has ended"
+)
 
 
 class ActivityCalls:
@@ -155,6 +161,8 @@ def call_error(error: BaseException, options: Options, queue: str) -> CallError:
         cause = cause.__cause__
     if isinstance(cause, CancelledError):
         return CallError(CANCELLED, "the call was cancelled")
+    if isinstance(cause, TerminatedError):
+        return CallError(type(cause).__name__, _TERMINATED_TEXT)
     if isinstance(cause, ActivityTimeout):
         text = _TIMEOUT_TEXT.get(cause.type or TimeoutType.START_TO_CLOSE, "it took too long")
         figures = {
