@@ -157,6 +157,7 @@ class EvaluationWork:
             return 1, _is_unknown(value)
         entry = self._parts.get(id(value))
         if entry is None or entry[0] is not value:
+            self.comparisons.spend(0)  # nothing is counted once the limit is reached
             count, has_unknown = count_parts(value)
             self.comparisons.spend(count)
             if len(self._parts) >= MAX_REMEMBERED:

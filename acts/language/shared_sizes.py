@@ -6,23 +6,28 @@ instance), and only its size as JSON has it a thousand times. Parts of lists are
 
 from __future__ import annotations
 
+from typing import Final
+
 from acts.language.strict_json import json_size
 from acts.language.values import Json
 
+# Characters from which on a text is remembered, too
+_LONG_TEXT: Final = 1_000
+
 
 class SharedSizes:
-    """Sizes in bytes. It remembers those of lists and objects, which it holds, so that no other can have their ids."""
+    """Sizes in bytes. It remembers those of lists, objects and long texts, which it holds, so that no other has their ids."""
 
     def __init__(self) -> None:
         self._sizes: dict[int, tuple[Json, int]] = {}
 
     def size(self, value: Json) -> int:
-        """What ``json_size`` returns; each object and each list is looked at once."""
-        if not isinstance(value, (dict, list)):
+        """What ``json_size`` returns; each object, each list and each long text is looked at once."""
+        if not _is_remembered(value):
             return json_size(value)
         entry = self._sizes.get(id(value))
         if entry is None:
-            size = json_size(value) if isinstance(value, list) else self._size_of_object(value)
+            size = self._size_of_object(value) if isinstance(value, dict) else json_size(value)
             entry = self._sizes[id(value)] = value, size
         return entry[1]
 
@@ -34,9 +39,13 @@ class SharedSizes:
         size = 2 + max(0, len(value) - 1)
         scalars: dict[str, Json] = {}
         for key, part in value.items():
-            if isinstance(part, (dict, list)):
+            if _is_remembered(part):
                 size += json_size(key) + 1 + self.size(part)
             else:
                 scalars[key] = part
         # Written together, which is quicker: without their braces and commas, which are counted
         return size + (json_size(scalars) - 2 - (len(scalars) - 1) if scalars else 0)
+
+
+def _is_remembered(value: Json) -> bool:
+    return isinstance(value, (dict, list)) or (isinstance(value, str) and len(value) >= _LONG_TEXT)

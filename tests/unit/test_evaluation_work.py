@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acts.language import evaluation_work
+from acts.language import evaluation_work, shared_sizes
 from acts.language.errors import ExpressionError, TooComplex
 from acts.language.evaluation_work import UNMEASURED_BYTES, EvaluationWork
 from acts.language.expression_parser import has_expression, parse, parse_condition
@@ -76,6 +77,18 @@ def test_a_pair_of_values_is_compared_once_and_pairs_share_a_limit(monkeypatch: 
         holds(parse_condition("†new == †large"), lambda p: {**LARGE} if p.kind == "new" else read(p), work)
 
 
+def test_nothing_is_counted_once_the_limit_of_comparisons_is_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evaluation_work, "MAX_COMPARED_PARTS", 10_000)
+    counted: list[int] = []
+    count_parts = evaluation_work.count_parts
+    monkeypatch.setattr(evaluation_work, "count_parts", lambda value: counted.append(len(value)) or count_parts(value))
+    work, condition = EvaluationWork(), parse_condition("†a == †b")
+    for length in range(1, 1_000):
+        with suppress(TooComplex):
+            holds(condition, lambda _, length=length: [0] * length, work)
+    assert 10_000 < sum(counted) < 11_000
+
+
 @pytest.mark.parametrize("text", ["†a == [1]", "[1] != †a", "†a < 2", "!(†a == †a)"])
 def test_what_is_not_known_is_compared_with_nothing(text: str) -> None:
     assert holds(parse_condition(text), lambda _: {"b": [UNKNOWN]}) is UNKNOWN
@@ -111,6 +124,16 @@ def test_a_shared_size_is_that_of_the_json(value: Json, times: int) -> None:
     shared = {"a": {"b": value}, "c": [value] * times, "d": {str(i): value for i in range(times)}}
     assert SharedSizes().size(shared) == json_size(shared)
     assert SharedSizes().size_of_list([shared, value] * times) == json_size([shared, value] * times)
+
+
+def test_a_long_text_in_many_objects_is_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    measured: list[Json] = []
+    monkeypatch.setattr(shared_sizes, "json_size", lambda value: measured.append(value) or json_size(value))
+    states = {f"i{number}": {"page": "é" * 1_000, "number": number} for number in range(100)}
+    text = states["i0"]["page"]
+    shared = {key: {**state, "page": text} for key, state in states.items()}
+    assert SharedSizes().size(shared) == json_size(shared)
+    assert measured.count(text) == 1
 
 
 def test_one_value_in_a_million_places_is_measured_at_once() -> None:
