@@ -42,7 +42,7 @@ def wrap_message(kind: str, payload: Json) -> dict[str, Any]:
 
 
 def _place(payload: Json, path: Path, depth: int, value: Json, is_list: Callable[[Path], bool]) -> Json:
-    """``payload`` with ``value`` at the names of a path from ``depth`` on; in a list it keeps its index, with null before.
+    """``payload`` with ``value`` at the names of a path from ``depth`` on; a list has null before its index.
 
     No scope is below another one, so every container on the way was made here, and is changed in place.
     """
