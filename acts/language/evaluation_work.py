@@ -9,13 +9,16 @@ thousand Calls may do so in one workflow task. What is charged depends on the va
 from __future__ import annotations
 
 import json
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 from acts.language.byte_cache import ByteCache
 from acts.language.errors import TooComplex
 from acts.language.strict_json import json_size
-from acts.language.values import UNKNOWN, UNKNOWN_TEXT, Json, is_equal
+from acts.language.values import ABSENT, UNKNOWN, UNKNOWN_TEXT, Json, is_equal
 from acts.language.work_meter import WorkMeter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 # Characters of the text of one template, and of what one Call is sent beyond one copy of each value: no payload has
 # room for more than 2 MiB
@@ -40,6 +43,10 @@ JSON_STEPS: Final = 4
 # Characters of JSON texts that are kept: what many Calls put into a text is written once
 MAX_KEPT_TEXT: Final = 8 * 1024 * 1024
 _ENTRY_BYTES: Final = 200
+# A key and a value of an object, whose text is not known
+PART_BYTES: Final = 50
+# Parts of a value that are looked at before its text is written: a dry run knows no part of most results
+FIRST_PARTS: Final = 100
 # Values whose size is remembered; a walk's log holds them anyway
 MAX_REMEMBERED: Final = 10_000
 
@@ -55,7 +62,7 @@ class EvaluationWork:
         self.comparisons = WorkMeter("comparing the values in the conditions of this plan", MAX_COMPARED_PARTS)
         self.element_reads = WorkMeter("reading the elements of the calls with _each of this plan", MAX_ELEMENT_READS)
         self.checking = WorkMeter("checking the values of this workflow task with their schemas", MAX_CHECKS_OF_TASK)
-        self._texts: ByteCache[tuple[Json, str]] = ByteCache(MAX_KEPT_TEXT)
+        self._texts: ByteCache[tuple[Json, Any]] = ByteCache(MAX_KEPT_TEXT)
         self._sizes: dict[int, tuple[Json, int]] = {}
         self._measured_bytes = 0
         self._parts: dict[int, tuple[Json, int, bool]] = {}
@@ -76,18 +83,29 @@ class EvaluationWork:
             self.texts.spend(over)
         return length + added
 
-    def write_text(self, value: Json) -> str:
-        """A list or an object inside a text: compact JSON.
+    def write_text(self, value: Json) -> Any:
+        """A list or an object inside a text: compact JSON, or UNKNOWN_TEXT when a part of it is not known.
 
         Keys are sorted: the order of keys has no meaning, and may differ between two ways to the same value.
         """
         entry = self._texts.get(id(value))
         if entry is None or entry[0] is not value:
             self.texts.spend(0)  # nothing is written once the limit is reached
-            text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
-            self.texts.spend(JSON_STEPS * max(0, len(text) - PAGE_OF_TEXT))
-            entry = self._texts.put(id(value), (value, text), len(text) + _ENTRY_BYTES)
+            if _begins_unknown(value):
+                return UNKNOWN_TEXT
+            entry = self._texts.put(id(value), *self._write_json(value))
         return entry[1]
+
+    def _write_json(self, value: Json) -> tuple[tuple[Json, Any], int]:
+        """A value with its text, for the cache, and the bytes that this takes there."""
+        try:
+            text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+        except TypeError:  # a part of it is UNKNOWN, behind many that are known
+            count = count_parts(value)[0]
+            self.texts.spend(JSON_STEPS * count)
+            return (value, UNKNOWN_TEXT), _ENTRY_BYTES + PART_BYTES * count
+        self.texts.spend(JSON_STEPS * max(0, len(text) - PAGE_OF_TEXT))
+        return (value, text), _ENTRY_BYTES + len(text)
 
     def add_repeated(self, bytes_so_far: int, value: Json) -> int:
         """Count a value that one Call has once more; returns the bytes of all of these."""
@@ -153,6 +171,22 @@ class EvaluationWork:
 
 def _is_unknown(value: Json) -> bool:
     return value is UNKNOWN or value is UNKNOWN_TEXT
+
+
+def _begins_unknown(value: Json) -> bool:
+    """True when one of the first parts of a value is not known: its text need not be tried."""
+    rest: list[Iterator[Json]] = [iter((value,))]
+    for _ in range(FIRST_PARTS):
+        part = next(rest[-1], ABSENT)
+        if _is_unknown(part):
+            return True
+        if isinstance(part, (dict, list)):
+            rest.append(iter(part.values() if isinstance(part, dict) else part))
+        elif part is ABSENT:
+            rest.pop()
+            if not rest:
+                return False
+    return False
 
 
 def count_parts(value: Json) -> tuple[int, bool]:
