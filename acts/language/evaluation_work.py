@@ -36,6 +36,9 @@ PAGE_OF_TEXT: Final = 1_000
 MAX_COMPARED_PARTS: Final = 2_000_000
 # Paths by which the elements of Calls with ``_each`` are looked through for missing values, 3 µs each: a second
 MAX_ELEMENT_READS: Final = 300_000
+# Calls and messages that are folded again in one workflow task, because messages that come meet what Calls wrote, 2 µs
+# each: a second; a message is folded again with at most 20,000 Calls
+MAX_REFOLDED: Final = 500_000
 # Steps of all checks of one workflow task: a second
 MAX_CHECKS_OF_TASK: Final = 200_000
 # JSON is written at 20 MB/s, and text copied at 1,000: a character of it is so many steps, the first time
@@ -62,6 +65,7 @@ class EvaluationWork:
         self.comparisons = WorkMeter("comparing the values in the conditions of this plan", MAX_COMPARED_PARTS)
         self.element_reads = WorkMeter("reading the elements of the calls with _each of this plan", MAX_ELEMENT_READS)
         self.checking = WorkMeter("checking the values of this workflow task with their schemas", MAX_CHECKS_OF_TASK)
+        self.refolding = WorkMeter("folding messages before what the calls of this plan have written", MAX_REFOLDED)
         self._texts: ByteCache[tuple[Json, Any]] = ByteCache(MAX_KEPT_TEXT)
         self._sizes: dict[int, tuple[Json, int]] = {}
         self._measured_bytes = 0
@@ -71,6 +75,7 @@ class EvaluationWork:
     def begin_task(self) -> None:
         """The next workflow task has steps of its own."""
         self.checking.spent = 0
+        self.refolding.spent = 0
         self._measured_bytes = 0
         self._sizes.clear()
 

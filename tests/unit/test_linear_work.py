@@ -14,6 +14,8 @@ from acts.machines.pending_below import PendingBelow
 from acts.tree.decisions import PendingApproval
 from acts.tree.records import TreePosition
 from acts.tree.signal_records import PendingChanged
+from tests.cases import call
+from tests.property.drive import begin, data_message
 from tests.property.waiting_run import WaitingRun
 
 if TYPE_CHECKING:
@@ -90,10 +92,30 @@ def count_children(runs: int) -> Callable[[], Any]:
     return lambda: below.count_waiting(ids) == runs or pytest.fail("all of them wait")
 
 
-@pytest.mark.parametrize(
-    "prepare",
-    [decide_each, decide_all_at_once, decide_what_does_not_wait, let_time_pass, decide_below, count_children],
-)
+def provide_to_waiting_calls(calls: int) -> Callable[[], Any]:
+    drive = begin(*[call(f"c{i}", x=f"†input.x{i}", y="†input.y") for i in range(calls)], config={"missing": "wait"})
+    return lambda: [
+        drive.walk.provide(data_message({"type": "input", "input": {f"x{i}": 1}}), NOW) for i in range(calls)
+    ]
+
+
+def provide_beside_what_was_written(calls: int) -> Callable[[], Any]:
+    plan = [call(f"c{i}", f"†state.c{i}") for i in range(calls)]
+    drive = begin(*plan, call("w", x="†input.x"), config={"missing": "wait", "maxParallel": 2000})
+    while drive.running:
+        drive.finish(drive.running[0])
+    return lambda: [
+        drive.walk.provide(data_message({"type": "state", "state": {f"x{i}": 1}}), NOW) for i in range(calls)
+    ]
+
+
+PREPARATIONS = (
+    decide_each, decide_all_at_once, decide_what_does_not_wait, let_time_pass, decide_below, count_children,
+    provide_to_waiting_calls, provide_beside_what_was_written,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("prepare", PREPARATIONS)
 def test_twice_as_much_takes_twice_the_work(prepare: Callable[[int], Callable[[], Any]]) -> None:
     size = 3 * MAX_EARLY
     assert count_calls(prepare(2 * size)) < 2.5 * count_calls(prepare(size))
