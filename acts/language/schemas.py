@@ -40,6 +40,8 @@ MAX_DEFECTS: Final = 20
 LARGE_PARTS: Final = 50
 # Steps of a check that are not counted with those of others: 20,000 Calls of one task have so many each
 FREE_STEPS: Final = 20
+# Parts of a list or object that are looked at in the time of a step of a check
+PARTS_PER_STEP: Final = 8
 # Checks that a memo remembers; each holds its value
 MAX_REMEMBERED: Final = 64
 # Subschemas that may be compiled once more for one property of them
@@ -95,14 +97,19 @@ class Checker:
         self, value: Json, meter: WorkMeter | None = None, memo: CheckMemo | None = None,
         checking: WorkMeter | None = None,
     ) -> list[Defect]:  # fmt: skip
-        """Why a value cannot fit, whatever its UNKNOWN parts turn out to be. Raises as ``defects``."""
+        """Why a value cannot fit, whatever its UNKNOWN parts turn out to be. Raises as ``defects``.
+
+        When ``checking`` has run out, nothing is said of values with unknown parts.
+        """
+        if checking is not None and checking.is_exhausted:
+            return []
         if memo is not None and not self._is_trivial and not self._names:
             compiled = self._compiled()
             large = _find_large_parts(value) if compiled.is_flat else {}
             if large:
                 return self._defects_by_property(compiled, value, large, meter, memo, checking, is_resolved=False)
         unknown: set[int] = set()
-        _add_unknown_containers(value, unknown)
+        _add_unknown_containers(value, unknown, checking)
         return self._partial_defects(value, unknown, meter, checking)
 
     def _partial_defects(
@@ -112,7 +119,7 @@ class Checker:
             return []
         if not unknown and not _is_unknown(value):
             return self._judge(self._compiled(), value, meter, checking)
-        return self._explain(self._compiled(), value, unknown, meter)
+        return self._explain_counted(self._compiled(), value, unknown, meter, checking)
 
     def _judge(
         self, compiled: CompiledSchema, value: Json, meter: WorkMeter | None, checking: WorkMeter | None
@@ -125,10 +132,16 @@ class Checker:
             if is_fit is None:
                 checking.spend(0)
             return [((), "does not fit; why is not said, since many values of this plan do not fit")]
+        return self._explain_counted(compiled, value, (), meter, checking)
+
+    def _explain_counted(
+        self, compiled: CompiledSchema, value: Json, unknown: Container[int], meter: WorkMeter | None,
+        checking: WorkMeter | None,
+    ) -> list[Defect]:  # fmt: skip
         meter = meter or WorkMeter("checking the value with its schema")
         before = meter.spent
         try:
-            return self._explain(compiled, value, (), meter)
+            return self._explain(compiled, value, unknown, meter)
         finally:
             if checking is not None:
                 checking.spent += max(0, meter.spent - before - FREE_STEPS)
@@ -151,7 +164,7 @@ class Checker:
             if found is None:
                 unknown = set()
                 if not is_resolved:  # else each Call would look through all of it for nothing
-                    _add_unknown_containers(part, unknown)
+                    _add_unknown_containers(part, unknown, checking)
                 own = self._property_check(compiled, key)
                 found = memo.remember(check, part, own._partial_defects(part, unknown, meter, checking))  # noqa: SLF001
             defects += [((key, *at), text) for at, text in found]
@@ -265,14 +278,16 @@ def _with_unknowns(value: Json, unknown: set[int]) -> Json:
     return out
 
 
-def _add_unknown_containers(value: Json, unknown: set[int]) -> bool:
+def _add_unknown_containers(value: Json, unknown: set[int], checking: WorkMeter | None = None) -> bool:
     """Add the ids of the lists and objects that have an unknown part to ``unknown``; True when there is one."""
     if not isinstance(value, (dict, list)):
         return _is_unknown(value)
+    if checking is not None:
+        checking.spent += len(value) // PARTS_PER_STEP
     has_unknown = False
     for child in value.values() if isinstance(value, dict) else value:
         if isinstance(child, (dict, list)):
-            has_unknown = _add_unknown_containers(child, unknown) or has_unknown
+            has_unknown = _add_unknown_containers(child, unknown, checking) or has_unknown
         elif _is_unknown(child):
             has_unknown = True
     if has_unknown:

@@ -121,17 +121,15 @@ class View:
             self.write(message.path, message.method, value, MESSAGE_RANK)
 
     def has_met(self, message: Data) -> bool:
-        """True when a Call has written at a path that a message changes, or above or below it, in this view."""
-        if message.payload is ABSENT:
-            return False
+        """True when a Call has written at a path that a message of this view changes, or above or below it."""
         path, method, value = Path(message.kind), "root", message.payload
         if message.path is not None:
             path, method, value = message.path, message.method, get(message.payload, message.path.names)
         if value is ABSENT or path.kind not in self._effects:
             return False
         for names, operation, _ in split_write(path.names, method, value):
-            changes_nothing = operation == "ensure" and self.type_at(Path(path.kind, names), START) == "object"
-            if not changes_nothing and self._has_met_at(path.kind, names):
+            is_object = operation == "ensure" and self.type_at(Path(path.kind, names), START) == "object"
+            if not is_object and self._has_met_at(path.kind, names):
                 return True
         return False
 
@@ -143,7 +141,6 @@ class View:
             effects = (effects.children or {}).get(name)
         return effects is not None and effects.has_any_of_calls()
 
-    @property
     def has_writes_of_calls(self) -> bool:
         """True when a Call has written in this view."""
         return any(effects.has_any_of_calls() for effects in self._effects.values())
@@ -355,7 +352,7 @@ class Log:
         view = self.view_of(message.instance)
         in_the_way = view.has_met(message)
         if message.instance is None:
-            in_the_way = in_the_way or any(own.has_writes_of_calls for own in self.own.values())
+            in_the_way = in_the_way or any(own.has_writes_of_calls() for own in self.own.values())
         return (False, None) if in_the_way else (True, view.fold_message(message, set()))
 
     def _is_unfolded(self, instance: str) -> bool:

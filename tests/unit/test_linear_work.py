@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from acts.language.config import Approve
+from acts.language.schemas import CheckMemo, checker
+from acts.language.values import UNKNOWN
+from acts.language.work_meter import WorkMeter
 from acts.machines.approval_effects import StartTimer
 from acts.machines.early_decisions import MAX_EARLY
 from acts.machines.pending_below import PendingBelow
@@ -107,6 +111,16 @@ def provide_beside_what_was_written(calls: int) -> Callable[[], Any]:
     return lambda: [
         drive.walk.provide(data_message({"type": "state", "state": {f"x{i}": 1}}), NOW) for i in range(calls)
     ]
+
+
+def test_a_dry_run_checks_what_it_knows_in_part_up_to_a_limit() -> None:
+    check = checker({"type": "object", "properties": {"x": {"type": "array", "items": {"type": "object"}}}})
+    growing = [{"x": [UNKNOWN] * (60 + i)} for i in range(200)]
+    checking = WorkMeter("checking", 2_000)
+    calls = [count_calls(partial(check.partial_defects, value, None, CheckMemo(), checking)) for value in growing]
+    assert checking.is_exhausted
+    assert calls[0] > 60
+    assert max(calls[100:]) < 10
 
 
 PREPARATIONS = (
