@@ -14,11 +14,13 @@ from acts.language.values import UNKNOWN
 from acts.language.work_meter import WorkMeter
 from acts.machines.approval_effects import StartTimer
 from acts.machines.early_decisions import MAX_EARLY
+from acts.machines.past_calls import PastCalls
 from acts.machines.pending_below import PendingBelow
 from acts.tree.decisions import PendingApproval
+from acts.tree.past_run import PastCall, PastInstance, PastRun, planned_digest
 from acts.tree.records import TreePosition
 from acts.tree.signal_records import PendingChanged
-from tests.cases import call
+from tests.cases import call, own
 from tests.property.drive import begin, data_message
 from tests.property.waiting_run import WaitingRun
 
@@ -123,9 +125,39 @@ def test_a_dry_run_checks_what_it_knows_in_part_up_to_a_limit() -> None:
     assert max(calls[100:]) < 10
 
 
+class WatchedCall(PastCall):
+    """A record, each look at which is a call of a function."""
+
+    def __getattribute__(self, name: str) -> Any:
+        return super().__getattribute__(name)
+
+
+def find_calls_of_the_earlier_run(calls: int) -> Callable[[], Any]:
+    """Half of the Calls are at their places; the others, equal to them, have no place in the earlier plan."""
+    prepared = begin(*[call("c", x=1)] * calls).walk.prepared
+    planned = planned_digest(prepared.nodes[0])
+    past = [
+        WatchedCall(call=node.id, state="completed", id=str(i), planned=planned if i < calls // 2 else "another")
+        for i, node in enumerate(prepared.nodes)
+    ]
+    run = PastRun(workflowId="old", runId="r", events=9, calls=tuple(past))
+    return lambda: PastCalls({}, (run,)).align(prepared.nodes)
+
+
+def report_what_was_taken_over(instances: int) -> Callable[[], Any]:
+    names = [f"i{i}" for i in range(instances)]
+    drive = begin(*[call("c", _instance=name) for name in names], context=[own(name, id=1) for name in names])
+    found = [PastInstance(id=name, status="completed", digest="") for name in names]
+    past = PastCalls({}, (PastRun(workflowId="old", runId="r", events=9, instances=tuple(found)),))
+    past.taken = {node.key: "id" for node in drive.walk.nodes}
+    assert len(past.report(drive.walk)["instances"]) == instances
+    return lambda: [past.report(drive.walk), *map(past.find_instance, names)]
+
+
 PREPARATIONS = (
     decide_each, decide_all_at_once, decide_what_does_not_wait, let_time_pass, decide_below, count_children,
-    provide_to_waiting_calls, provide_beside_what_was_written,
+    provide_to_waiting_calls, provide_beside_what_was_written, find_calls_of_the_earlier_run,
+    report_what_was_taken_over,
 )  # fmt: skip
 
 
