@@ -16,6 +16,7 @@ from acts.machines.approval_effects import StartTimer
 from acts.machines.early_decisions import MAX_EARLY
 from acts.machines.past_calls import PastCalls
 from acts.machines.pending_below import PendingBelow
+from acts.simulation import type_flow
 from acts.tree.decisions import PendingApproval
 from acts.tree.past_run import PastCall, PastInstance, PastRun, planned_digest
 from acts.tree.records import TreePosition
@@ -152,6 +153,21 @@ def report_what_was_taken_over(instances: int) -> Callable[[], Any]:
     past.taken = {node.key: "id" for node in drive.walk.nodes}
     assert len(past.report(drive.walk)["instances"]) == instances
     return lambda: [past.report(drive.walk), *map(past.find_instance, names)]
+
+
+def test_types_that_many_calls_read_are_compared_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[Any] = []
+
+    def compare(produced: Any, accepted: Any) -> None:
+        compared.append((produced, accepted))
+
+    monkeypatch.setattr(type_flow, "find_incompatibility", compare)
+    for count in (20, 200):
+        compared.clear()
+        each = {"_each": "†state.l", "x": "†item"}
+        plan = [call("c", "†state.l", "push", **(each if i else {})) for i in range(count)]
+        assert type_flow.find_type_problems(begin(*plan).walk.prepared) == []
+        assert 0 < len(compared) < 10
 
 
 PREPARATIONS = (
