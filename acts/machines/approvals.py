@@ -28,7 +28,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from acts.language.errors import CallError, DecisionRefused, PlanError
@@ -42,7 +41,8 @@ from acts.machines.early_decisions import EarlyDecisions, ReceivedDecision
 from acts.machines.pending_below import PendingBelow
 from acts.machines.pending_reports import PendingReports, reported_key
 from acts.machines.signed_decisions import SignedDecisions, Subject
-from acts.tree.decisions import Decision, PendingApproval, check_version, list_waits, match_decision, read_decision
+from acts.machines.wait_search import WaitSearch
+from acts.tree.decisions import Decision, PendingApproval, check_version, read_decision
 from acts.tree.records import TreePosition
 from acts.tree.signal_records import DecisionAnswer, ForwardedDecision, PendingChanged
 
@@ -75,6 +75,7 @@ class Approvals:
         self.answers = DecisionAnswers(own)
         self._early = EarlyDecisions(own)
         self.below = PendingBelow(own)
+        self._search = WaitSearch(own, self._waits, self.below)
         self.reports = PendingReports(own, position)
 
     # -- what waits ------------------------------------------------------------------------
@@ -165,7 +166,7 @@ class Approvals:
         decision = read_decision(raw)
         if self._goes_to_root(decision, has_children=has_children):
             return
-        wait = self._match(decision, None)
+        wait = self._search.match(decision, None)
         if wait.workflow_id == self.own:
             self._signing.check(wait, decision)
             self._check(decision)
@@ -206,30 +207,15 @@ class Approvals:
         Raises:
             PlanError: it matches none or several, or cannot be carried out.
         """
-        likely = self._likely(item.decision, item.scope)
+        likely = self._search.narrow(item.decision, item.scope)
         if not item.id and self._early.is_early(item, likely) and self._early.keep(item):
             return []
-        wait = self._match(item.decision, item.scope)
+        wait = self._search.match(item.decision, item.scope)
         if wait.workflow_id != self.own:
             return [self._forward(wait, item)]
         if self._early.is_unseen(wait) and not self._early.is_early(item, ()):
             raise DecisionRefused(f"{wait} began to wait after the decision was made, and nobody has seen it")
         return [*self._take(wait, item.decision, now), *self.answers.answer(item, None)]
-
-    def _likely(self, decision: Decision, scope: str | None) -> Iterable[PendingApproval]:
-        """What waits in a scope, as far as a decision may be about it."""
-        if scope not in (None, self.own):
-            return self.below.narrow(decision, scope)
-        return chain(self._waits.narrow(decision), self.below.narrow(decision))
-
-    def _match(self, decision: Decision, scope: str | None) -> PendingApproval:
-        return match_decision(self._likely(decision, scope), decision, lambda: self._list(scope))
-
-    def _list(self, scope: str | None) -> str:
-        if scope not in (None, self.own):
-            return list_waits(self.below.visible(scope))
-        first = chain(self._waits.values(), self.below.iterate())
-        return list_waits(first, len(self._waits) + self.below.count)
 
     def _take(
         self, wait: PendingApproval, decision: Decision, now: str, *, of_engine: bool = False

@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 class WaitingCalls:
     """The ranks of Calls that wait, by kind and first name of the paths that they read, and by instance."""
 
-    def __init__(self) -> None:
+    def __init__(self, waiting: Iterable[tuple[int, PlannedCall]]) -> None:
         self._readers: dict[str, dict[str | None, dict[str | None, _Ranks]]] = {}
+        for rank, node in waiting:
+            self.add(rank, node)
 
     def add(self, rank: int, node: PlannedCall) -> None:
         """A Call waits."""

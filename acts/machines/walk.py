@@ -96,14 +96,10 @@ class Walk(WalkView):
             for index in call.elements.running if call.elements is not None else ():
                 self.states.add_element(rank, self.nodes[rank].element_node(index), "running")
         self.ready = ReadyCalls(self)
-        self.waiting = WaitingCalls()
-        for rank, call in enumerate(self.calls):
-            if call.stage == "awaiting_input":
-                self.waiting.add(rank, self.nodes[rank])
+        self.waiting = WaitingCalls((r, self.nodes[r]) for r, c in enumerate(self.calls) if c.stage == "awaiting_input")
         self._questions: list[AskHuman] = []
         self._settled: deque[tuple[int, str]] = deque()
-        self._releases_waiters = False
-        self._has_finished = False
+        self._releases_waiters = self._has_finished = False
 
     # -- events ----------------------------------------------------------------
 
