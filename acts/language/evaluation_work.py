@@ -9,14 +9,16 @@ thousand Calls may do so in one workflow task. What is charged depends on the va
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Iterable
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 from acts.language.byte_cache import ByteCache
 from acts.language.errors import TooComplex
 from acts.language.strict_json import json_size
-from acts.language.values import UNKNOWN, UNKNOWN_TEXT, Json, is_equal
+from acts.language.values import ABSENT, UNKNOWN, UNKNOWN_TEXT, Json, is_equal
 from acts.language.work_meter import WorkMeter
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable, Iterator
 
 # Characters of the text of one template, and of what one Call is sent beyond one copy of each value: no payload has
 # room for more than 2 MiB
@@ -37,6 +39,9 @@ PAGE_OF_TEXT: Final = 1_000
 MAX_COMPARED_PARTS: Final = 2_000_000
 # Paths by which the elements of Calls with ``_each`` are looked through for missing values, 3 µs each: a second
 MAX_ELEMENT_READS: Final = 300_000
+# Calls and messages that are folded again in one workflow task, because messages that come meet what Calls wrote, 2 µs
+# each: a second; a message is folded again with at most 20,000 Calls
+MAX_REFOLDED: Final = 500_000
 # Steps of all checks of one workflow task: a second
 MAX_CHECKS_OF_TASK: Final = 200_000
 # JSON is written at 20 MB/s, and text copied at 1,000: a character of it is so many steps, the first time
@@ -44,6 +49,10 @@ JSON_STEPS: Final = 4
 # Characters of JSON texts that are kept: what many Calls put into a text is written once
 MAX_KEPT_TEXT: Final = 8 * 1024 * 1024
 _ENTRY_BYTES: Final = 200
+# A key and a value of an object, whose text is not known
+PART_BYTES: Final = 50
+# Parts of a value that are looked at before its text is written: a dry run knows no part of most results
+FIRST_PARTS: Final = 100
 # Values whose size is remembered; a walk's log holds them anyway
 MAX_REMEMBERED: Final = 10_000
 
@@ -60,8 +69,9 @@ class EvaluationWork:
         self.element_reads = WorkMeter("reading the elements of the calls with _each of this plan", MAX_ELEMENT_READS)
         self.checking = WorkMeter("checking the values of this workflow task with their schemas", MAX_CHECKS_OF_TASK)
         self.checked = WorkMeter("checking what the calls of this workflow task put around values", MAX_CHECKED_BYTES)
+        self.refolding = WorkMeter("folding messages before what the calls of this plan have written", MAX_REFOLDED)
         self._checked: set[Hashable] = set()
-        self._texts: ByteCache[tuple[Json, str]] = ByteCache(MAX_KEPT_TEXT)
+        self._texts: ByteCache[tuple[Json, Any]] = ByteCache(MAX_KEPT_TEXT)
         self._sizes: dict[int, tuple[Json, int]] = {}
         self._measured_bytes = 0
         self._parts: dict[int, tuple[Json, int, bool]] = {}
@@ -72,6 +82,7 @@ class EvaluationWork:
         self.checking.spent = 0
         self.checked.spent = 0
         self._checked.clear()
+        self.refolding.spent = 0
         self._measured_bytes = 0
         self._sizes.clear()
 
@@ -84,18 +95,29 @@ class EvaluationWork:
             self.texts.spend(over)
         return length + added
 
-    def write_text(self, value: Json) -> str:
-        """A list or an object inside a text: compact JSON.
+    def write_text(self, value: Json) -> Any:
+        """A list or an object inside a text: compact JSON, or UNKNOWN_TEXT when a part of it is not known.
 
         Keys are sorted: the order of keys has no meaning, and may differ between two ways to the same value.
         """
         entry = self._texts.get(id(value))
         if entry is None or entry[0] is not value:
             self.texts.spend(0)  # nothing is written once the limit is reached
-            text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
-            self.texts.spend(JSON_STEPS * max(0, len(text) - PAGE_OF_TEXT))
-            entry = self._texts.put(id(value), (value, text), len(text) + _ENTRY_BYTES)
+            if _begins_unknown(value):
+                return UNKNOWN_TEXT
+            entry = self._texts.put(id(value), *self._write_json(value))
         return entry[1]
+
+    def _write_json(self, value: Json) -> tuple[tuple[Json, Any], int]:
+        """A value with its text, for the cache, and the bytes that this takes there."""
+        try:
+            text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+        except TypeError:  # a part of it is UNKNOWN, behind many that are known
+            count = count_parts(value)[0]
+            self.texts.spend(JSON_STEPS * count)
+            return (value, UNKNOWN_TEXT), _ENTRY_BYTES + PART_BYTES * count
+        self.texts.spend(JSON_STEPS * max(0, len(text) - PAGE_OF_TEXT))
+        return (value, text), _ENTRY_BYTES + len(text)
 
     def add_repeated(self, bytes_so_far: int, value: Json) -> int:
         """Count a value that one Call has once more; returns the bytes of all of these."""
@@ -168,6 +190,22 @@ class EvaluationWork:
 
 def _is_unknown(value: Json) -> bool:
     return value is UNKNOWN or value is UNKNOWN_TEXT
+
+
+def _begins_unknown(value: Json) -> bool:
+    """True when one of the first parts of a value is not known: its text need not be tried."""
+    rest: list[Iterator[Json]] = [iter((value,))]
+    for _ in range(FIRST_PARTS):
+        part = next(rest[-1], ABSENT)
+        if _is_unknown(part):
+            return True
+        if isinstance(part, (dict, list)):
+            rest.append(iter(part.values() if isinstance(part, dict) else part))
+        elif part is ABSENT:
+            rest.pop()
+            if not rest:
+                return False
+    return False
 
 
 def count_parts(value: Json) -> tuple[int, bool]:

@@ -45,8 +45,8 @@ MAX_DEFECTS: Final = 20
 LARGE_PARTS: Final = 50
 # Steps of a check that are not counted with those of others: 20,000 Calls of one task have so many each
 FREE_STEPS: Final = 20
-# Parts of a value that are looked at for unknown ones in the time of one step
-PARTS_PER_STEP: Final = 16
+# Parts of a list or object that are looked at in the time of a step of a check
+PARTS_PER_STEP: Final = 8
 # Checks that a memo remembers; each holds its value
 MAX_REMEMBERED: Final = 64
 # Subschemas that may be compiled once more for one property of them
@@ -125,13 +125,7 @@ class Checker:
             return []
         if not unknown and not _is_unknown(value):
             return self._judge(self._compiled(), value, meter, checking)
-        meter = meter or WorkMeter("checking the value with its schema")
-        before = meter.spent
-        try:
-            return self._explain(self._compiled(), value, unknown, meter)
-        finally:
-            if checking is not None:
-                checking.spent += max(0, meter.spent - before - FREE_STEPS)
+        return self._explain_counted(self._compiled(), value, unknown, meter, checking)
 
     def _judge(
         self, compiled: CompiledSchema, value: Json, meter: WorkMeter | None, checking: WorkMeter | None
@@ -144,10 +138,16 @@ class Checker:
             if is_fit is None:
                 checking.spend(0)
             return [((), "does not fit; why is not said, since many values of this plan do not fit")]
+        return self._explain_counted(compiled, value, (), meter, checking)
+
+    def _explain_counted(
+        self, compiled: CompiledSchema, value: Json, unknown: Container[int], meter: WorkMeter | None,
+        checking: WorkMeter | None,
+    ) -> list[Defect]:  # fmt: skip
         meter = meter or WorkMeter("checking the value with its schema")
         before = meter.spent
         try:
-            return self._explain(compiled, value, (), meter)
+            return self._explain(compiled, value, unknown, meter)
         finally:
             if checking is not None:
                 checking.spent += max(0, meter.spent - before - FREE_STEPS)

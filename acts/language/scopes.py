@@ -10,12 +10,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from acts.language.messages import DATA_TYPES
-from acts.language.values import ABSENT, Json, Names, deep_merge, list_index
+from acts.language.references import Path
+from acts.language.values import ABSENT, Json, list_index
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-
-    from acts.language.references import Path
 
 
 def scoped_context(
@@ -27,13 +26,11 @@ def scoped_context(
     asked for it: a Call does not depend on what else is written there.
     """
     is_list = is_list or (lambda path: isinstance(read(path), list))
-    payloads: dict[str, Json] = {}
-    for path in scopes:
-        value = read(path)
-        if value is ABSENT:
-            continue
-        part = _nest(path, (), path.names, is_list, value)
-        payloads[path.kind] = _join(payloads[path.kind], part) if path.kind in payloads else part
+    values = {path: value for path in scopes if (value := read(path)) is not ABSENT}
+    payloads: dict[str, Json] = dict.fromkeys((path.kind for path in values), ABSENT)
+    for path, value in values.items():
+        if not any(Path(path.kind, path.names[:depth]) in values for depth in range(len(path.names))):
+            payloads[path.kind] = _place(payloads[path.kind], path, 0, value, is_list)
     return [wrap_message(kind, payload) for kind, payload in payloads.items()]
 
 
@@ -44,22 +41,20 @@ def wrap_message(kind: str, payload: Json) -> dict[str, Any]:
     return {"type": "data", "kind": kind, "data": payload}
 
 
-def _nest(path: Path, above: Names, rest: Names, is_list: Callable[[Path], bool], value: Json) -> Json:
-    """``value`` nested under ``rest``; in a list it keeps its index, with null before it."""
-    if not rest:
+def _place(payload: Json, path: Path, depth: int, value: Json, is_list: Callable[[Path], bool]) -> Json:
+    """``payload`` with ``value`` at the names of a path from ``depth`` on; a list has null before its index.
+
+    No scope is below another one, so every container on the way was made here, and is changed in place.
+    """
+    if depth == len(path.names):
         return value
-    inner = _nest(path, (*above, rest[0]), rest[1:], is_list, value)
-    index = list_index(rest[0])
-    if index is not None and is_list(type(path)(path.kind, above)):
-        return [None] * index + [inner]
-    return {rest[0]: inner}
-
-
-def _join(old: Json, new: Json) -> Json:
-    """Two parts of one kind as one; lists are joined index by index."""
-    if isinstance(old, dict) and isinstance(new, dict):
-        return {**old, **{k: _join(old[k], v) if k in old else v for k, v in new.items()}}
-    if isinstance(old, list) and isinstance(new, list):
-        longer = [*old, *[None] * (len(new) - len(old))]
-        return [_join(longer[i], new[i]) if i < len(new) else longer[i] for i in range(len(longer))]
-    return new if old is None else old if new is None else deep_merge(old, new)
+    name = path.names[depth]
+    index = list_index(name)
+    if index is None or not is_list(Path(path.kind, path.names[:depth])):
+        part = payload if isinstance(payload, dict) else {}
+        part[name] = _place(part.get(name, ABSENT), path, depth + 1, value, is_list)
+        return part
+    items = payload if isinstance(payload, list) else []
+    items.extend([None] * (index + 1 - len(items)))
+    items[index] = _place(items[index], path, depth + 1, value, is_list)
+    return items

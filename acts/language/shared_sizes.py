@@ -16,7 +16,7 @@ _LONG_TEXT: Final = 1_000
 
 
 class SharedSizes:
-    """Sizes in bytes. It remembers those of lists, objects and long texts, which it holds, so that no other has their ids."""
+    """Sizes in bytes. It remembers those of lists, objects and long texts, and holds these: no other gets their ids."""
 
     def __init__(self) -> None:
         self._sizes: dict[int, tuple[Json, int]] = {}

@@ -26,7 +26,6 @@ is the run's business: it applies each ``Decided`` before it hands in the next e
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
@@ -34,13 +33,16 @@ from typing import TYPE_CHECKING, Any, Final
 from acts.language.errors import CallError, DecisionRefused, PlanError
 from acts.language.wire import APPROVE, PENDING_CHANGED, REJECT
 from acts.machines.approval_effects import ApprovalEffect, CancelTimer, Decided, Note, StartTimer
+from acts.machines.approval_keys import Key, key_of_timer, text_key, timer_name
 from acts.machines.budget import SendRecord
 from acts.machines.decision_answers import DecisionAnswers, problem_of, refusal, refusal_note
+from acts.machines.decision_index import DecisionIndex
 from acts.machines.early_decisions import EarlyDecisions, ReceivedDecision
 from acts.machines.pending_below import PendingBelow
 from acts.machines.pending_reports import PendingReports, reported_key
 from acts.machines.signed_decisions import SignedDecisions, Subject
-from acts.tree.decisions import Decision, PendingApproval, check_version, match_decision, read_decision
+from acts.machines.wait_search import WaitSearch
+from acts.tree.decisions import Decision, PendingApproval, check_version, read_decision
 from acts.tree.records import TreePosition
 from acts.tree.signal_records import DecisionAnswer, ForwardedDecision, PendingChanged
 
@@ -56,8 +58,6 @@ ENGINE: Final = "onTimeout"
 # The key of the message that reports what waits
 _REPORT: Final = "pending"
 
-Key = tuple[str, str | None, str | None]  # what, call, instance
-
 
 class Approvals:
     """``check`` raises for a decision that the run cannot carry out now; what it returns travels in ``Decided``."""
@@ -68,13 +68,14 @@ class Approvals:
         self.expired: str | None = None
         self._check = check
         self._signing = SignedDecisions(position)
-        self._waits: dict[Key, PendingApproval] = {}
+        self._waits = DecisionIndex[Key, PendingApproval]()
         self._settings: dict[Key, Approve] = {}
         self._since: dict[str, str] = {}  # when something began to wait that has not opened yet, or not again
         self._carried: set[str] = set()  # what people saw wait in the run before continue-as-new
         self.answers = DecisionAnswers(own)
         self._early = EarlyDecisions(own)
         self.below = PendingBelow(own)
+        self._search = WaitSearch(own, self._waits, self.below)
         self.reports = PendingReports(own, position)
 
     # -- what waits ------------------------------------------------------------------------
@@ -85,24 +86,23 @@ class Approvals:
     ) -> list[ApprovalEffect]:  # fmt: skip
         """Wait for a decision; one that came early may settle it at once. ``subject`` is what it is about."""
         key = (what, call, instance)
-        if key in self._waits:  # an edit changed it: what it is about, too
-            changed = replace(self._waits[key], version=version, about=about or {})
-            self._waits[key] = self._signing.prepare(changed, subject)
+        if (old := self._waits.get(key)) is not None:  # an edit changed it: what it is about, too
+            self._put(key, self._signing.prepare(replace(old, version=version, about=about or {}), subject))
             self.reports.has_changes = True
             return []
-        since = self._since.pop(_text_key(key), None) or now
+        since = self._since.pop(text_key(key), None) or now
         deadline, out = None, list[ApprovalEffect]()
         if settings.timeout is not None:
             ends = datetime.fromisoformat(since) + timedelta(seconds=settings.timeout)
             # A clock that was set back since must not prolong the wait beyond its timeout from now
             left = min(settings.timeout, max(0.001, (ends - datetime.fromisoformat(now)).total_seconds()))
             deadline = iso(ends)
-            out.append(StartTimer(_timer_name(key, deadline), left, f"decision about {call or 'the plan'}"))
+            out.append(StartTimer(timer_name(key, deadline), left, f"decision about {call or 'the plan'}"))
         self._settings[key] = settings
         wait = PendingApproval(self.own, what, version, since, call, instance, deadline, about or {})
-        self._waits[key] = wait = self._signing.prepare(wait, subject)
-        if _text_key(key) in self._carried:
-            self._carried.discard(_text_key(key))
+        wait = self._put(key, self._signing.prepare(wait, subject))
+        if text_key(key) in self._carried:
+            self._carried.discard(text_key(key))
         else:
             self._early.add_unseen(wait)
         self.reports.add(wait)
@@ -112,12 +112,12 @@ class Approvals:
         """This does not wait any more."""
         key = (what, call, instance)
         settings = self._settings.pop(key, None)
-        wait = self._waits.pop(key, None)
+        wait = self._waits.pop(key)
         if wait is None:
             return []
         self._early.remember(wait)
         self.reports.has_changes = True
-        return [CancelTimer(_timer_name(key, wait.deadline))] if settings is not None and wait.deadline else []
+        return [CancelTimer(timer_name(key, wait.deadline))] if settings is not None and wait.deadline else []
 
     def close_call(self, call: str, instance: str | None) -> list[ApprovalEffect]:
         """A Call does not wait any more, whatever settled it."""
@@ -125,12 +125,17 @@ class Approvals:
 
     def close_all(self) -> list[ApprovalEffect]:
         """Nothing waits any more."""
-        return [effect for key in list(self._waits) for effect in self.close(*key)]
+        return [effect for key, _ in list(self._waits.items()) for effect in self.close(*key)]
+
+    def _put(self, key: Key, wait: PendingApproval) -> PendingApproval:
+        self._waits.put(key, wait, wait.workflow_id, wait.call, wait.instance)
+        return wait
 
     def raise_version(self, version: int, plan: Subject | None = None) -> None:
         """Another version waits now, and where the plan waits, ``plan`` is it; its deadline stays."""
-        raised = {key: replace(wait, version=version) for key, wait in self._waits.items()}
-        self._waits = {k: self._signing.prepare(w, plan) if w.what == "plan" else w for k, w in raised.items()}
+        for key, wait in list(self._waits.items()):
+            raised = replace(wait, version=version)
+            self._put(key, self._signing.prepare(raised, plan) if wait.what == "plan" else raised)
         self.reports.has_changes = True
 
     def inherit_deadline(self, wait: PendingApproval, calls: Iterable[str]) -> None:
@@ -138,7 +143,7 @@ class Approvals:
         place = f"{str(wait.call).partition(':')[0]}:"
         for call in calls:
             if call.startswith(place):
-                self._since |= {_text_key((what, call, wait.instance)): wait.since for what in ("call", "scopes")}
+                self._since |= {text_key((what, call, wait.instance)): wait.since for what in ("call", "scopes")}
 
     @property
     def own_pending(self) -> list[PendingApproval]:
@@ -161,7 +166,7 @@ class Approvals:
         decision = read_decision(raw)
         if self._goes_to_root(decision, has_children=has_children):
             return
-        wait = match_decision(self.pending, decision)
+        wait = self._search.match(decision, None)
         if wait.workflow_id == self.own:
             self._signing.check(wait, decision)
             self._check(decision)
@@ -194,7 +199,7 @@ class Approvals:
         """True for a signal that comes before anything waits here: the root keeps it, also for runs below this one."""
         if self.position.is_root or item.id or item.decision.workflow_id is not None:
             return False
-        return self._early.is_early(item, self.own_pending)
+        return self._early.is_early(item, self._waits.narrow(item.decision))
 
     def _route(self, item: ReceivedDecision, now: str) -> list[ApprovalEffect]:
         """Bring a decision to the one wait that it matches; a signal that comes too early is kept.
@@ -202,18 +207,15 @@ class Approvals:
         Raises:
             PlanError: it matches none or several, or cannot be carried out.
         """
-        waits = self._in_scope(item.scope)
-        if not item.id and self._early.is_early(item, waits) and self._early.keep(item):
+        likely = self._search.narrow(item.decision, item.scope)
+        if not item.id and self._early.is_early(item, likely) and self._early.keep(item):
             return []
-        wait = match_decision(waits, item.decision)
+        wait = self._search.match(item.decision, item.scope)
         if wait.workflow_id != self.own:
             return [self._forward(wait, item)]
         if self._early.is_unseen(wait) and not self._early.is_early(item, ()):
             raise DecisionRefused(f"{wait} began to wait after the decision was made, and nobody has seen it")
         return [*self._take(wait, item.decision, now), *self.answers.answer(item, None)]
-
-    def _in_scope(self, scope: str | None) -> list[PendingApproval]:
-        return self.pending if scope in (None, self.own) else self.below.visible(scope)
 
     def _take(
         self, wait: PendingApproval, decision: Decision, now: str, *, of_engine: bool = False
@@ -236,10 +238,10 @@ class Approvals:
         if name == RESEND_TIMER:
             self.reports.has_changes = True
             return []
-        key = next((key for key, wait in self._waits.items() if _timer_name(key, wait.deadline) == name), None)
-        if key is None:
+        key = key_of_timer(name)
+        wait = None if key is None else self._waits.get(key)
+        if key is None or wait is None or timer_name(key, wait.deadline) != name:
             return []
-        wait = self._waits[key]
         on_timeout, reason = self._signing.at_deadline(self._settings[key].onTimeout)
         if on_timeout == "fail":
             self.expired = f"{reason}: {wait}"
@@ -297,7 +299,9 @@ class Approvals:
         except (KeyError, TypeError, ValueError):
             raise DecisionRefused("the decision does not say what it is about") from None
         key = reported_key(target)
-        wait = next((w for w in self._waits.values() if reported_key(self.reports.as_reported(w)) == key), None)
+        same = Decision("", call=target.call)
+        likely = self._waits.values() if target.call is None else self._waits.narrow(same)
+        wait = next((w for w in likely if reported_key(self.reports.as_reported(w)) == key), None)
         if wait is None:
             self.reports.restart()  # the root does not know what waits here: it, or this run, was reset
             raise DecisionRefused(f"{target} does not wait any more")
@@ -344,7 +348,7 @@ class Approvals:
     def snapshot(self) -> dict[str, Any]:
         """What the next run must know; the waits are opened again by the run."""
         return {
-            "records": self.records, "since": self._since | {_text_key(k): w.since for k, w in self._waits.items()},
+            "records": self.records, "since": self._since | {text_key(k): w.since for k, w in self._waits.items()},
             "reported": self.reports.snapshot(), **self._early.snapshot(),
         }  # fmt: skip
 
@@ -359,15 +363,6 @@ class Approvals:
 
 def _closes(decision: Decision) -> bool:
     return decision.decision in (APPROVE, REJECT)
-
-
-def _timer_name(key: Key, deadline: str | None) -> str:
-    """One timer of one wait: a timer that fires beside the decision is none of what waits next."""
-    return f"{_text_key(key)} {deadline}"
-
-
-def _text_key(key: Key) -> str:
-    return json.dumps(key, ensure_ascii=False)
 
 
 def iso(moment: datetime) -> str:

@@ -9,14 +9,14 @@ Laws: nothing here judges or answers a decision (``approvals`` does), and nothin
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from acts.language.errors import DecisionRefused
 from acts.language.strict_json import json_size
 from acts.language.wire import DECISION, EDIT
 from acts.machines.budget import SendRecord
-from acts.tree.decisions import Decision, PendingApproval, match_decision, read_decision
+from acts.machines.decision_index import DecisionIndex
+from acts.tree.decisions import Decision, PendingApproval, is_for, read_decision
 from acts.tree.signal_records import ForwardedDecision
 
 if TYPE_CHECKING:
@@ -64,12 +64,16 @@ class EarlyDecisions:
     def __init__(self, own: str) -> None:
         self._own = own
         self._kept: list[ReceivedDecision] = []
-        self._seen: dict[_Seen, tuple[str, ...]] = {}  # with the ancestors of the run
+        self._kept_bytes = 0
+        self._seen = DecisionIndex[_Seen, tuple[_Seen, tuple[str, ...]]]()  # with the ancestors of the run
         self._unseen: dict[_Seen, PendingApproval] = {}  # opened in this workflow task
 
     def remember(self, wait: PendingApproval, ancestors: Sequence[str] = ()) -> None:
         """This has waited: a decision about it that comes later is late."""
-        self._seen[wait.workflow_id, wait.call, wait.instance] = tuple(ancestors)
+        self._see((wait.workflow_id, wait.call, wait.instance), tuple(ancestors))
+
+    def _see(self, seen: _Seen, ancestors: tuple[str, ...]) -> None:
+        self._seen.put(seen, (seen, ancestors), *seen)
 
     def add_unseen(self, wait: PendingApproval) -> None:
         """This has just opened: nobody can have seen it before the task ends."""
@@ -87,8 +91,8 @@ class EarlyDecisions:
 
     def is_early(self, item: ReceivedDecision, waits: Iterable[PendingApproval]) -> bool:
         """True when a decision fits nothing that waits now or has waited before."""
-        return not any(_is_about(wait, item.decision) for wait in waits) and not any(
-            self._could_mean(item, seen, ancestors) for seen, ancestors in self._seen.items()
+        return not any(is_for(wait, item.decision) for wait in waits) and not any(
+            self._could_mean(item, seen, ancestors) for seen, ancestors in self._seen.narrow(item.decision)
         )
 
     def _could_mean(self, item: ReceivedDecision, seen: _Seen, ancestors: tuple[str, ...]) -> bool:
@@ -109,19 +113,24 @@ class EarlyDecisions:
 
     def keep(self, item: ReceivedDecision) -> bool:
         """Keep a decision for its wait; False when there is no room for another one."""
-        size = sum(json_size(dict(e.decision.raw)) for e in (*self._kept, item))
-        if len(self._kept) >= MAX_EARLY or size > MAX_EARLY_BYTES:
+        if len(self._kept) >= MAX_EARLY:
+            return False
+        size = self._kept_bytes + json_size(dict(item.decision.raw))
+        if size > MAX_EARLY_BYTES:
             return False
         self._kept.append(item)
+        self._kept_bytes = size
         return True
 
     def take(self, wait: PendingApproval, ancestors: Sequence[str] = ()) -> list[ReceivedDecision]:
         """The kept decisions about a wait that has just opened, oldest first; they are kept no longer."""
         items, rest = list[ReceivedDecision](), list[ReceivedDecision]()
         for item in self._kept:
-            fits = self._is_in_scope(item.scope, wait.workflow_id, ancestors) and _is_about(wait, item.decision)
+            fits = is_for(wait, item.decision) and self._is_in_scope(item.scope, wait.workflow_id, ancestors)
             (items if fits else rest).append(item)
-        self._kept = rest
+        if items:
+            self._kept = rest
+            self._kept_bytes = _count_bytes(rest)
         return items
 
     def snapshot(self) -> dict[str, Any]:
@@ -132,7 +141,7 @@ class EarlyDecisions:
                  "replyTo": e.reply_to}
                 for e in self._kept
             ],
-            "seen": [[*seen, list(ancestors)] for seen, ancestors in self._seen.items()],
+            "seen": [[*seen, list(ancestors)] for seen, ancestors in self._seen.values()],
         }  # fmt: skip
 
     def restore(self, data: Mapping[str, Any]) -> None:
@@ -140,13 +149,11 @@ class EarlyDecisions:
         self._kept = [
             ReceivedDecision(read_decision(item["decision"]), item["scope"], item["replyTo"]) for item in data["early"]
         ]
-        self._seen = {(id_, call, instance): tuple(ancestors) for id_, call, instance, ancestors in data["seen"]}
+        self._kept_bytes = _count_bytes(self._kept)
+        self._seen.clear()
+        for id_, call, instance, ancestors in data["seen"]:
+            self._see((id_, call, instance), tuple(ancestors))
 
 
-def _is_about(wait: PendingApproval, decision: Decision) -> bool:
-    """True when a decision means this wait, whatever version of it."""
-    try:
-        match_decision([wait], replace(decision, version=None))
-    except DecisionRefused:
-        return False
-    return True
+def _count_bytes(items: Iterable[ReceivedDecision]) -> int:
+    return sum(json_size(dict(item.decision.raw)) for item in items)

@@ -158,6 +158,7 @@ def instance_report(walk: Walk, *, edited: bool) -> dict[str, dict[str, Any]]:
     date, value?]`` for each write, in plan order.
     """
     ranks, out = _ranks_by_instance(walk), {}
+    taken = {} if walk.past is None else walk.past.taken_calls(walk)
     for id_, summary in instance_summaries(walk).items():
         state, own = walk.state(id_), ranks[id_]
         order = sorted(range(len(own)), key=own.__getitem__)
@@ -166,8 +167,7 @@ def instance_report(walk: Walk, *, edited: bool) -> dict[str, dict[str, Any]]:
             writes = {"made": [entry for at in order for entry in _entries_of_edited_plan(walk, own[at], at, state)]}
         else:
             writes["written"] = _entries_of_plan(walk, own, state)
-        taken = [] if walk.past is None else walk.past.taken_calls(walk, id_)
-        resumed = {"resumed": taken} if taken else {}
+        resumed = {"resumed": taken[id_]} if id_ in taken else {}
         out[id_] = {"status": summary["status"], "state": state, **summary, **writes, **resumed}
     return out
 

@@ -17,6 +17,7 @@ Laws of this file: what has been decided of a Call is in ``PastState``; the rest
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -62,6 +63,8 @@ class PastCalls:
     digest_instance: Callable[[str], str] | None = None
     _same: dict[str, PastCall] = field(default_factory=dict)
     _ids: dict[str, str] = field(default_factory=dict)
+    _elements: dict[str, dict[int, PastElement]] = field(default_factory=dict)
+    _instances: dict[str, PastInstance] | None = None
 
     @property
     def provided(self) -> list[Any]:
@@ -72,13 +75,13 @@ class PastCalls:
 
     def align(self, nodes: Sequence[PlannedCall]) -> None:
         """Find each Call of a plan in the earlier run."""
-        self._same, self._ids = {}, {}
+        self._same, self._ids, self._elements = {}, {}, {}
         at_place: dict[tuple[str | None, str], PastCall] = {}
         past: PastCall | None
-        by_json: dict[tuple[str | None, str], list[PastCall]] = {}
+        by_json: dict[tuple[str | None, str], deque[PastCall]] = {}
         for own in self._calls():
             at_place[own.instance, own.call] = own
-            by_json.setdefault((own.instance, own.planned), []).append(own)
+            by_json.setdefault((own.instance, own.planned), deque()).append(own)
         planned = {n.key: planned_digest(n) for n in nodes if n.kind != UNIT}
         used = set[tuple[str | None, str]]()
         for node in nodes:
@@ -87,10 +90,11 @@ class PastCalls:
                 self._match(node, past, used)
         for node in sorted(nodes, key=lambda n: n.index):
             if node.key in planned and node.key not in self._same:
-                others = by_json.get((self._instance(node), planned[node.key]), ())
-                past = next((p for p in others if (p.instance, p.call) not in used), None)
-                if past is not None:
-                    self._match(node, past, used)
+                others = by_json.get((self._instance(node), planned[node.key]), deque())
+                while others and (others[0].instance, others[0].call) in used:
+                    others.popleft()
+                if others:
+                    self._match(node, others[0], used)
         for node in nodes:
             past = at_place.get(self._place(node))
             is_free = node.key not in self._same and self._place(node) not in used
@@ -120,10 +124,16 @@ class PastCalls:
             return None
         if node.element is None:
             return self._ids.get(node.key)
-        past = self._same.get(_call_key(node))
-        return (
-            next((e.id for e in past.elements if e.index == node.element and e.state == "open"), None) if past else None
-        )
+        element = self._element(node)
+        return element.id if element is not None and element.state == "open" else None
+
+    def _element(self, node: PlannedCall) -> PastElement | None:
+        """An element as the earlier run left it, if that knew its Call and not all had completed."""
+        key = _call_key(node)
+        if key not in self._elements:
+            past = self._same.get(key)
+            self._elements[key] = {e.index: e for e in past.elements} if past is not None else {}
+        return self._elements[key].get(node.element or 0)
 
     # -- what is taken over -----------------------------------------------------------------------
 
@@ -169,8 +179,12 @@ class PastCalls:
         past = self._same.get(_call_key(node))
         if past is None or not self._allows_id(past.call):
             return None
-        element = next((e for e in past.elements if e.index == node.element and e.state != "open"), None)
-        if element is None or element.reads != reads_digest(node, call, context, self.prompt or "-", None):
+        element = self._element(node)
+        if (
+            element is None
+            or element.state == "open"
+            or element.reads != reads_digest(node, call, context, self.prompt or "-", None)
+        ):
             return None
         if (element.state == "detached") != node.is_detached:
             return None
@@ -208,7 +222,9 @@ class PastCalls:
 
     def find_instance(self, name: str) -> PastInstance | None:
         """What the earlier run knew of an instance."""
-        return next((i for run in self.runs for i in run.instances if i.id == name), None)
+        if self._instances is None:
+            self._instances = {i.id: i for run in reversed(self.runs) for i in reversed(run.instances)}
+        return self._instances.get(name)
 
     def source_for(self, members: tuple[str, ...]) -> PastSource | None:
         """What the child that walks these instances takes over; None: it begins from nothing."""
@@ -225,24 +241,26 @@ class PastCalls:
 
     def report(self, walk: Walk) -> dict[str, Any]:
         """``{workflowId, runId, keep, ids, only?, calls, instances?}``: what was taken over, in plan order."""
-        out = {**self.source, "calls": self.taken_calls(walk, None)}
+        own = self.taken_calls(walk)
+        out = {**self.source, "calls": own.get(None, [])}
         names = walk.prepared.request.instances()
-        instances = {name: self.taken_calls(walk, name) for name in names}
+        instances = {name: own.get(name, []) for name in names}
         for call in walk.calls:
             for name, report in (call.value or {}).items():
                 instances[name] = report.get("resumed", [])
         taken = {name: calls for name, calls in instances.items() if calls}
         return {**out, "instances": taken} if names else out
 
-    def taken_calls(self, walk: Walk, instance: str | None) -> list[str]:
-        """The ids of the Calls and elements of an instance that were taken over; None: those of no instance."""
+    def taken_calls(self, walk: Walk) -> dict[str | None, list[str]]:
+        """The ids of the Calls and elements that were taken over, by instance; None: those of no instance."""
         elements: dict[str, list[str]] = {}
         for key in self.taken:
             elements.setdefault(key.rpartition("[")[0], []).append(key[key.rfind("[") :])
-        out: list[str] = []
+        out: dict[str | None, list[str]] = {}
         for node in walk.nodes:
-            if self._instance(node) == instance and not node.members:
-                out += [node.id] if node.key in self.taken else [f"{node.id}{at}" for at in elements.get(node.key, ())]
+            if not node.members and (node.key in self.taken or node.key in elements):
+                ids = [node.id] if node.key in self.taken else [f"{node.id}{at}" for at in elements[node.key]]
+                out.setdefault(self._instance(node), []).extend(ids)
         return out
 
     # -- carrying over ----------------------------------------------------------------------------

@@ -10,14 +10,19 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from acts.machines.decision_index import DecisionIndex
 from acts.machines.pending_reports import ReportedKey, reported_key
 from acts.tree.decisions import PendingApproval
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from acts.machines.early_decisions import ReceivedDecision
+    from acts.tree.decisions import Decision
     from acts.tree.signal_records import PendingChanged
+
+# The run that waits, and the key of the wait there
+_Place = tuple[str, ReportedKey]
 
 
 @dataclass(slots=True)
@@ -48,6 +53,7 @@ class PendingBelow:
     def __init__(self, own: str) -> None:
         self._own = own
         self._runs: dict[str, _Run] = {}
+        self._waits = DecisionIndex[_Place, PendingApproval]()  # those of all runs
         self._forwards: dict[str, _Forward] = {}
         self._next = 0
 
@@ -65,12 +71,13 @@ class PendingBelow:
         if not is_below or any(wait.workflow_id != record.workflowId for wait in opened):
             raise ValueError("a run reports its own waits, to its own root")
         if record.isComplete:
-            self._runs.pop(record.workflowId, None)
+            self._drop_run(record.workflowId)
         for wait in closed:
             self._close(record.workflowId, reported_key(wait))
         for wait in opened:
             run = self._runs.setdefault(record.workflowId, _Run(record.ancestors))
             run.waits[reported_key(wait)] = wait
+            self._waits.put((record.workflowId, reported_key(wait)), wait, wait.workflow_id, wait.call, wait.instance)
             run.hidden.pop(reported_key(wait), None)
         return opened
 
@@ -80,8 +87,14 @@ class PendingBelow:
             return
         run.waits.pop(key, None)
         run.hidden.pop(key, None)
+        self._waits.pop((workflow_id, key))
         if not run.waits:
             del self._runs[workflow_id]
+
+    def _drop_run(self, workflow_id: str) -> None:
+        run = self._runs.pop(workflow_id, None)
+        for key in run.waits if run is not None else ():
+            self._waits.pop((workflow_id, key))
 
     def ancestors(self, workflow_id: str) -> tuple[str, ...]:
         """The runs above one that waits."""
@@ -94,6 +107,22 @@ class PendingBelow:
         runs = [r for id_, r in self._runs.items() if scope is None or scope == id_ or scope in r.ancestors]
         return [wait for run in runs for wait in run.visible()]
 
+    def iterate(self) -> Iterator[PendingApproval]:
+        """What waits below, one by one."""
+        return (wait for run in self._runs.values() for wait in run.visible())
+
+    @property
+    def count(self) -> int:
+        """How much waits below."""
+        return sum(len(run.waits) - len(run.hidden) for run in self._runs.values())
+
+    def narrow(self, decision: Decision, scope: str | None = None) -> Iterator[PendingApproval]:
+        """What waits below, or at and below the run ``scope``, as far as a decision may be about it."""
+        for wait in self._waits.narrow(decision):
+            id_, run = wait.workflow_id, self._runs[wait.workflow_id]
+            if reported_key(wait) not in run.hidden and (scope in (None, id_) or scope in run.ancestors):
+                yield wait
+
     @property
     def run_count(self) -> int:
         """In how many runs something waits."""
@@ -101,8 +130,9 @@ class PendingBelow:
 
     def count_waiting(self, children: Iterable[str]) -> int:
         """In how many of these children, or below them, something waits."""
-        paths = [(*run.ancestors, id_) for id_, run in self._runs.items() if len(run.waits) > len(run.hidden)]
-        return sum(any(child in path for path in paths) for child in children)
+        busy = {id_: run for id_, run in self._runs.items() if len(run.waits) > len(run.hidden)}
+        on_the_way = {*busy, *(above for run in busy.values() for above in run.ancestors)}
+        return sum(child in on_the_way for child in children)
 
     # -- decisions on their way --------------------------------------------------------------------
 
@@ -132,6 +162,6 @@ class PendingBelow:
         """A run has ended, and with it all runs below; returns the decisions that none of them will judge."""
         for id_, run in list(self._runs.items()):
             if workflow_id == id_ or workflow_id in run.ancestors:
-                del self._runs[id_]
+                self._drop_run(id_)
         lost = [id_ for id_, forward in self._forwards.items() if workflow_id in forward.path]
         return [self._forwards.pop(id_).item for id_ in lost]

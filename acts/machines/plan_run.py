@@ -46,7 +46,7 @@ from acts.tree.decisions import Decision
 from acts.tree.signal_records import PlanExtension
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from acts.language.config import Config
     from acts.machines.approval_effects import Decided
@@ -73,6 +73,7 @@ class PlanRun(RunMachine):
         self.raw = setup.raw
         self._starts = CallStarts(self)
         self._shared_parts = SharedParts()
+        self._first_members: tuple[Sequence[PlannedCall], dict[str, str]] | None = None
         self.walk = Walk(setup.own_part(setup.prepared), identify, self._may_start)
         self.walk.counts_elements = self.budget.limits_calls
         self.decisions = PlanDecisions(self, forecast, is_approved=not asks_for_plan(setup.prepared))
@@ -310,7 +311,10 @@ class PlanRun(RunMachine):
 
     def child_of_instance(self, instance: str) -> str:
         """The name of the child that walks an instance: that of its first one."""
-        return next((n.members[0] for n in self.walk.nodes if instance in n.members), instance)
+        nodes = self.walk.nodes
+        if self._first_members is None or self._first_members[0] is not nodes:
+            self._first_members = nodes, {member: n.members[0] for n in nodes for member in n.members}
+        return self._first_members[1].get(instance, instance)
 
     # -- decisions -------------------------------------------------------------------------------
 

@@ -80,7 +80,8 @@ class ReadyCalls:
     def _start_call(self, rank: int) -> StartCall:
         walk = self._walk
         walk.states.move(rank, "started")
-        return StartCall(rank, walk.nodes[rank], walk.calls[rank].resolved or {}, scoped_messages(walk.context, rank))
+        context = [] if walk.dry else scoped_messages(walk.context, rank)  # a dry run starts nothing, and keeps all
+        return StartCall(rank, walk.nodes[rank], walk.calls[rank].resolved or {}, context)
 
     def _spread(self, rank: int) -> list[Command]:
         """A Call starts element by element from now on, if the budget need not be asked first."""

@@ -38,6 +38,7 @@ from acts.machines.commands import AskHuman, Command, PlanFinished
 from acts.machines.elements import Elements
 from acts.machines.readiness import assess_call
 from acts.machines.ready_calls import ReadyCalls
+from acts.machines.waiting_calls import WaitingCalls
 from acts.machines.walk_context import WalkContext
 from acts.machines.walk_view import WalkView
 from acts.machines.writer_progress import WriterProgress
@@ -95,10 +96,10 @@ class Walk(WalkView):
             for index in call.elements.running if call.elements is not None else ():
                 self.states.add_element(rank, self.nodes[rank].element_node(index), "running")
         self.ready = ReadyCalls(self)
+        self.waiting = WaitingCalls((r, self.nodes[r]) for r, c in enumerate(self.calls) if c.stage == "awaiting_input")
         self._questions: list[AskHuman] = []
         self._settled: deque[tuple[int, str]] = deque()
-        self._releases_waiters = False
-        self._has_finished = False
+        self._releases_waiters = self._has_finished = False
 
     # -- events ----------------------------------------------------------------
 
@@ -189,9 +190,9 @@ class Walk(WalkView):
         Raises:
             InvalidRequest: the message cannot be folded into the context.
         """
-        self.context.provide(message)
-        for rank, call in enumerate(self.calls):
-            if call.stage == "awaiting_input" and self.states.move(rank, "input_provided"):
+        self.context.provide(message, self.work)
+        for rank in self.waiting.take_readers(message):
+            if self.calls[rank].stage == "awaiting_input" and self.states.move(rank, "input_provided"):
                 self._assess(rank, now)
         return self._commands(now)
 
@@ -301,6 +302,8 @@ class Walk(WalkView):
         call.resolved, call.missing = assessment.call, assessment.missing
         if assessment.reading is not None:
             call.elements = Elements(len(assessment.reading.items), len(self.provided_data()), assessment.reading)
+        if assessment.event == "input_missing":
+            self.waiting.add(rank, self.nodes[rank])
         if assessment.event == "literal_used":
             apply_literal_output(self, rank, now)
         elif assessment.event == "nothing_to_start":

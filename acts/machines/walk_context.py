@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from acts.language.errors import CallError, InvalidRequest, Problem
+from acts.language.errors import CallError, InvalidRequest, Problem, TooComplex
+from acts.language.evaluation_work import EvaluationWork
 from acts.language.references import Expression, Path, evaluate
 from acts.language.values import ABSENT, Json
+from acts.language.wire import TOO_COMPLEX
 from acts.machines.instance_results import calls_by_instance, replay_into_log
 from acts.plan.context_log import END
 from acts.plan.result_placement import appended_message
@@ -36,15 +38,24 @@ class WalkContext:
         self.provided = list(provided)
         self.log, _ = self._fold(self.provided)
 
-    def provide(self, message: Data) -> None:
+    def provide(self, message: Data, work: EvaluationWork | None = None) -> None:
         """Fold a message that arrived from outside into the context, before the plan.
 
+        Where it meets what Calls wrote, everything is folded again, and ``work`` counts that.
+
         Raises:
-            InvalidRequest: its instance is unknown, or what Calls wrote cannot be applied after it.
+            InvalidRequest: its instance is unknown, what Calls wrote cannot be applied after it, or it takes too long.
         """
         if message.instance is not None and message.instance not in self.log.own:
             raise InvalidRequest([Problem("unknownInstance", f"unknown instance {message.instance!r}", "/_instance")])
-        log, conflict = self._fold([*self.provided, message])
+        is_judged, conflict = self.log.fold_late(message)
+        log = self.log
+        if not is_judged:
+            try:
+                (work or EvaluationWork()).refolding.spend(len(self._calls) + len(self.provided) + len(self.log.own))
+            except TooComplex as error:
+                raise InvalidRequest([Problem(TOO_COMPLEX, str(error), "")]) from error
+            log, conflict = self._fold([*self.provided, message])
         if conflict:
             raise InvalidRequest([Problem("invalidMessage", conflict.message, "")])
         self.log = log

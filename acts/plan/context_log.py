@@ -36,6 +36,7 @@ from acts.language.wire import WRONG_KIND
 from acts.plan.effects import apply_effect, split_write
 from acts.plan.path_effects import (
     FIRST,
+    MESSAGE_RANK,
     Effect,
     PathEffects,
     Point,
@@ -59,8 +60,6 @@ END: Final = 1 << 60
 """A rank after every Call."""
 START: Final = 0
 """A read as of this rank sees the context before the plan."""
-_BEFORE: Final = -1
-"""The rank of the initial messages."""
 
 
 class View:
@@ -104,7 +103,7 @@ class View:
                 return conflict
         self._forget_folds()
         if self._shared is not None:
-            self.write(path, method, value, _BEFORE)
+            self.write(path, method, value, MESSAGE_RANK)
             return None
         self._kinds[path.kind] = None
         method, value = self._without_growth(path, method, value, START)
@@ -117,9 +116,34 @@ class View:
         if message.payload is ABSENT:
             return
         if message.path is None:
-            self.write(Path(message.kind), "root", message.payload, _BEFORE)
+            self.write(Path(message.kind), "root", message.payload, MESSAGE_RANK)
         elif (value := get(message.payload, message.path.names)) is not ABSENT:
-            self.write(message.path, message.method, value, _BEFORE)
+            self.write(message.path, message.method, value, MESSAGE_RANK)
+
+    def has_met(self, message: Data) -> bool:
+        """True when a Call has written at a path that a message of this view changes, or above or below it."""
+        path, method, value = Path(message.kind), "root", message.payload
+        if message.path is not None:
+            path, method, value = message.path, message.method, get(message.payload, message.path.names)
+        if value is ABSENT or path.kind not in self._effects:
+            return False
+        for names, operation, _ in split_write(path.names, method, value):
+            is_object = operation == "ensure" and self.type_at(Path(path.kind, names), START) == "object"
+            if not is_object and self._has_met_at(path.kind, names):
+                return True
+        return False
+
+    def _has_met_at(self, kind: str, names: Names) -> bool:
+        effects = self._effects.get(kind)
+        for name in names:
+            if effects is None or effects.has_own_of_calls():
+                return effects is not None
+            effects = (effects.children or {}).get(name)
+        return effects is not None and effects.has_any_of_calls()
+
+    def has_writes_of_calls(self) -> bool:
+        """True when a Call has written in this view."""
+        return any(effects.has_any_of_calls() for effects in self._effects.values())
 
     def _add(self, kind: str, names: Names, operation: str, value: Json, rank: int) -> None:
         self._kinds[kind] = None
@@ -319,6 +343,17 @@ class Log:
             if conflict:
                 place = pointer("context", message.index, "_outputMethod")
                 self.problems.append(Problem("invalidMessage", conflict.message, place))
+
+    def fold_late(self, message: Data) -> tuple[bool, CallError | None]:
+        """Add a message that comes after Calls have written, if none of what they wrote could meet it.
+
+        Returns whether it could be judged without all writes, and why it cannot be applied.
+        """
+        view = self.view_of(message.instance)
+        in_the_way = view.has_met(message)
+        if message.instance is None:
+            in_the_way = in_the_way or any(own.has_writes_of_calls() for own in self.own.values())
+        return (False, None) if in_the_way else (True, view.fold_message(message, set()))
 
     def _is_unfolded(self, instance: str) -> bool:
         return instance in self._not_folded or instance not in self.own

@@ -67,5 +67,11 @@ def _combine(old: Json, operation: str, value: Json, owned: set[int]) -> Json:
         return extended
     if value is UNKNOWN:
         return UNKNOWN
-    same_type = (isinstance(old, list) and isinstance(value, list)) or (isinstance(old, str) and isinstance(value, str))
+    if isinstance(old, list) and isinstance(value, list):
+        if id(old) not in owned:
+            old = old.copy()
+            owned.add(id(old))
+        old.extend(value)
+        return old
+    same_type = isinstance(old, str) and isinstance(value, str)
     return old + value if same_type else value

@@ -25,6 +25,9 @@ Effect = tuple[int, int, Names, str, Json]
 The first two order the effects of a view, and no two effects have the same: bisection compares whole tuples.
 """
 
+MESSAGE_RANK: Final = -1
+"""The rank of the messages before the plan."""
+
 Point = tuple[int, int]
 """A point in the order of effects: those at or after it are not applied yet."""
 FIRST: Final[Point] = (-2, 0)
@@ -66,6 +69,14 @@ class PathEffects:
     def add_below(self, effect: Effect) -> None:
         """Put an effect of a path below this one in its place."""
         self.below = _with_effect(self.below, effect)
+
+    def has_own_of_calls(self) -> bool:
+        """True when a Call has written at this very path: the effects of messages have ranks before those of Calls."""
+        return any(part and part[-1][0] > MESSAGE_RANK for part in (self.sets, self.grows, self.ensures))
+
+    def has_any_of_calls(self) -> bool:
+        """True when a Call has written at this path or below it."""
+        return self.has_own_of_calls() or bool(self.below and self.below[-1][0] > MESSAGE_RANK)
 
     def changes(self, path: Path) -> Iterator[tuple[Path, PathEffects]]:
         """This path and all below it."""

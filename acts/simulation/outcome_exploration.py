@@ -42,6 +42,8 @@ _PARTS_PER_STEP: Final = 10
 _CALL_STEPS: Final = 8
 _READ_STEPS: Final = 3
 _WRITE_STEPS: Final = 2
+# The list of a Call with ``_each``: its types, its length, and what its elements read
+_EACH_STEPS: Final = 25
 # Steps to fold one message of the context, 25 µs
 _MESSAGE_STEPS: Final = 5
 
@@ -131,7 +133,7 @@ def count_steps(prepared: ValidatedPlan) -> int:
     """The looks at messages, Calls, paths and their names that one dry run takes."""
     steps = 0
     for node in prepared.nodes:
-        steps += _CALL_STEPS + len(node.scopes)
+        steps += _CALL_STEPS + len(node.scopes) + (_EACH_STEPS if node.is_each else 0)
         steps += sum(_READ_STEPS + len(path.names) for use in node.reads for path in use.paths)
         steps += sum(_WRITE_STEPS + len(path.names) for outcome in node.outcomes for path in outcome)
     return steps + _MESSAGE_STEPS * sum(message.instance is None for message in prepared.request.data())

@@ -16,7 +16,7 @@ from acts.language.output_methods import OUTPUT_METHODS
 from acts.language.reference_uses import ELEMENT_KINDS, INDEX, contains_reference
 from acts.language.references import AllOf, Expression, Path, TextTemplate, operands
 from acts.language.schemas import with_null
-from acts.language.values import ABSENT, Names, pointer
+from acts.language.values import ABSENT, Json, Names, pointer
 from acts.plan.call_expressions import MAX_ELEMENTS
 from acts.plan.context_log import START
 from acts.simulation.schema_compatibility import (
@@ -34,7 +34,7 @@ from acts.simulation.schema_compatibility import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 
     from acts.language.reference_uses import ReferenceUse
     from acts.plan.planned_call import PlannedCall
@@ -58,6 +58,8 @@ _FAILURE: Final[dict[str, Any]] = {
     "type": "object", "properties": {"code": {"type": "string"}, "message": {"type": "string"}, "details": True},
     "required": ["code", "message"],
 }  # fmt: skip
+_ANYTHING: Final = (ANY,)
+_OBJECT: Final = (TypeAlternative("object", {}),)
 _HINT: Final = "read another path, or change the _output of the one tool or the parameter of the other"
 
 
@@ -108,6 +110,7 @@ class _TypeFlow:
         self._parameter_types: dict[tuple[str, tuple[str | int, ...]], Alternatives] = {}
         self._output_types: dict[tuple[str, Names, str, bool, bool, bool], Alternatives] = {}
         # With the compared types: as long as they live, their ids are theirs
+        self._derived: dict[tuple[Hashable, int], tuple[Json, Alternatives]] = {}
         self._results: dict[tuple[int, int], tuple[Alternatives, Alternatives, Incompatibility | None]] = {}
 
     def check_read(self, rank: int, read: ReferenceUse) -> TypeProblem | None:
@@ -158,6 +161,24 @@ class _TypeFlow:
         waits = self.prepared.request.config.missing == "wait"
         return waits and any(one.name == NOTHING for p in producers for one in p.types)
 
+    def _derive(self, rule: Hashable, source: Any, derive: Callable[[Any], Alternatives]) -> Alternatives:
+        """What a rule makes of types, or of a value: the same tuple each time, so that it is compared once."""
+        key = (rule, id(source))
+        if key not in self._derived:
+            self._derived[key] = source, derive(source)
+        return self._derived[key][1]
+
+    def _without(self, producers: list[_Producer], names: tuple[str, ...]) -> list[_Producer]:
+        """The producers without the types of these names; all as they are when nothing else is left."""
+        useful: list[_Producer] = []
+        for producer in producers:
+            rest = producer.types
+            if any(one.name in names for one in rest):
+                rest = self._derive(("without", names), rest, lambda types: _leave_out(types, names))
+            if rest:
+                useful.append(producer if rest is producer.types else replace(producer, types=rest))
+        return useful or producers
+
     def _compare(self, produced: Alternatives, accepted: Alternatives) -> Incompatibility | None:
         key = (id(produced), id(accepted))
         if key not in self._results:
@@ -182,17 +203,19 @@ class _TypeFlow:
         if isinstance(tree, Path) and self.prepared.nodes[rank].is_each and tree.kind in ELEMENT_KINDS:
             return self._producers_of_element(rank, tree)
         if isinstance(tree, Path):
-            return _without(self._producers_of_path(rank, tree), (NOTHING, UNDECLARED))
+            return self._without(self._producers_of_path(rank, tree), (NOTHING, UNDECLARED))
         producers = [p for term in operands(tree) for p in self._producers(rank, term)]
-        return _without(producers, (NOTHING, UNDECLARED, "null"))
+        return self._without(producers, (NOTHING, UNDECLARED, "null"))
 
     def _producers_of_element(self, rank: int, path: Path) -> list[_Producer]:
         """The producers of what a path of an element yields: those of the list."""
         if path.kind == INDEX:
             return [_Producer("_each", alternatives_at((TypeAlternative("number", {}),), path.names))]
-        lists = self._producers_of_list(rank)
         return [
-            replace(p, types=_bounded(t for one in p.types for t in _types_in_list(one, path.names))) for p in lists
+            replace(
+                p, types=self._derive(("item", path.names), p.types, lambda types: _types_in_lists(types, path.names))
+            )
+            for p in self._producers_of_list(rank)
         ]
 
     def _producers_of_list(self, rank: int) -> list[_Producer]:
@@ -218,15 +241,16 @@ class _TypeFlow:
             count = bisect.bisect_left(chain.entries, rank)
             tail = path.names[len(chain.path.names) :]
             if count > MAX_WRITERS:
-                out.append(_Producer("other calls", (ANY,)))
+                out.append(_Producer("other calls", _ANYTHING))
             for writer in reversed(chain.entries[max(0, count - MAX_WRITERS) : count]):
                 out.append(_Producer(self.prepared.nodes[writer].id, self._types_written(writer, chain.path, tail)))
                 one_write = one_write and self.prepared.nodes[writer].method == "set"
         value = self.log.read(path, START, node.instance)
         if value is not ABSENT:
-            out.append(_Producer("the context", (exact_type(value),)))
+            types = self._derive("value", value, lambda value: (exact_type(value),)) if node.instance is None else None
+            out.append(_Producer("the context", types or (exact_type(value),)))
         if not one_write:
-            out = [replace(p, types=_without_contents(p.types)) for p in out]
+            out = [_Producer(p.name, self._derive("contents", p.types, _without_contents)) for p in out]
         return out if below is None else [*out, below]
 
     def _producer_below(self, rank: int, path: Path, instance: str | None) -> _Producer | None:
@@ -235,7 +259,7 @@ class _TypeFlow:
             count = bisect.bisect_left(chain.entries, rank)
             for writer in reversed(chain.entries[max(0, count - MAX_WRITERS) : count]):
                 if any(path.holds(w) and w != path for w in self.prepared.nodes[writer].writes):
-                    return _Producer(self.prepared.nodes[writer].id, (TypeAlternative("object", {}),))
+                    return _Producer(self.prepared.nodes[writer].id, _OBJECT)
         return None
 
     def _types_written(self, writer: int, path: Path, tail: Names) -> Alternatives:
@@ -261,6 +285,10 @@ def find_list_lengths(prepared: ValidatedPlan) -> dict[int, tuple[int, int]]:
     """The least and the greatest length of the list of each Call with ``_each``, by rank, as far as schemas say."""
     flow = _TypeFlow(prepared)
     return {rank: flow.length_of_list(rank) for rank, node in enumerate(prepared.nodes) if node.is_each}
+
+
+def _types_in_lists(types: Alternatives, names: Names) -> Alternatives:
+    return _bounded(inner for one in types for inner in _types_in_list(one, names))
 
 
 def _types_in_list(one: TypeAlternative, names: Names) -> Iterator[TypeAlternative]:
@@ -302,14 +330,8 @@ def _without_contents(types: Alternatives) -> Alternatives:
     return tuple(ANY if one.name in (NOTHING, UNDECLARED) else TypeAlternative(one.name, {}) for one in types)
 
 
-def _without(producers: list[_Producer], names: tuple[str, ...]) -> list[_Producer]:
-    """The producers without the types of these names; all as they are when nothing else is left."""
-    useful = [
-        p if not any(one.name in names for one in p.types) else replace(p, types=rest)
-        for p in producers
-        if (rest := tuple(one for one in p.types if one.name not in names))
-    ]
-    return useful or producers
+def _leave_out(types: Alternatives, names: tuple[str, ...]) -> Alternatives:
+    return tuple(one for one in types if one.name not in names)
 
 
 def _absences(producers: Sequence[_Producer]) -> list[tuple[_Producer, Incompatibility]]:

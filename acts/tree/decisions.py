@@ -9,6 +9,7 @@ nobody approves what they have not seen.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from acts.language.errors import DecisionRefused, format_choices, truncate
@@ -16,7 +17,7 @@ from acts.language.values import Json, type_name
 from acts.language.wire import APPROVE, EDIT, REJECT
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping
 
 
 WORDS: Final = (APPROVE, REJECT, EDIT)
@@ -31,6 +32,9 @@ _MAX_SIGNATURE_TEXT: Final = 100
 DECISION_KEYS: Final = ("what", "call", "decision", "by", "reason")
 # Characters of each text of a decision: results and the Web UI show them
 MAX_TEXT_LENGTH: Final = 2_000
+# Waits of which an error lists a few. More are not looked for: ten thousand decisions may be refused in one task
+MAX_MATCHES: Final = 100
+LISTED_WAITS: Final = 12
 # In a pending approval or a record from a run inside an instance: the instance within that run, if it differs
 INNER: Final = "inner"
 
@@ -186,21 +190,26 @@ def _edited(raw: Mapping[str, Any], decision: str) -> tuple[tuple[Json, ...] | N
     return None, with_
 
 
-def match_decision(waits: Sequence[PendingApproval], decision: Decision) -> PendingApproval:
+def match_decision(
+    waits: Iterable[PendingApproval], decision: Decision, listed: Callable[[], str] | None = None
+) -> PendingApproval:
     """The one pending approval that a decision applies to.
+
+    ``listed`` gives the text that lists what waits, where ``waits`` are only those that may match (see ``list_waits``).
 
     Raises:
         DecisionRefused: none matches, or several do, or the version differs.
     """
-    matches = [w for w in waits if _is_for(w, decision)]
+    waits = waits if listed is not None else list(waits)
+    matches = list(islice((w for w in waits if is_for(w, decision)), MAX_MATCHES + 1))
     if not matches:
-        listed = format_choices(str(w) for w in waits)
-        raise DecisionRefused(f"nothing that waits is matched by {_describe(decision)}; waiting: {listed}")
+        text = list_waits(waits) if listed is None else listed()
+        raise DecisionRefused(f"nothing that waits is matched by {_describe(decision)}; waiting: {text}")
     if len(matches) > 1:
-        raise DecisionRefused(
-            f"{len(matches)} waits are matched: {format_choices(map(str, matches))}; "
-            "name one with call, instance, workflowId"
-        )
+        text = f"{len(matches)} waits are matched: {format_choices(map(str, matches))}"
+        if len(matches) > MAX_MATCHES:
+            text = f"more than {MAX_MATCHES} waits are matched: {format_choices(map(str, matches[:LISTED_WAITS]))}, …"
+        raise DecisionRefused(f"{text}; name one with call, instance, workflowId")
     check_version(matches[0], decision)
     return matches[0]
 
@@ -211,16 +220,27 @@ def check_version(wait: PendingApproval, decision: Decision) -> None:
         raise DecisionRefused(f"version {decision.version} is not what waits: {wait} is at version {wait.version}")
 
 
-def _is_for(wait: PendingApproval, decision: Decision) -> bool:
+def list_waits(waits: Iterable[PendingApproval], count: int | None = None) -> str:
+    """What waits, as a list of a few names; ``count`` is how many wait, where ``waits`` are not all."""
+    names = [str(wait) for wait in islice(waits, MAX_MATCHES)]
+    if count is None or count <= len(names):
+        return format_choices(names)
+    return f"{', '.join(sorted(names)[:LISTED_WAITS])}, … ({count} in all)"
+
+
+def is_for(wait: PendingApproval, decision: Decision) -> bool:
+    """True when a decision means this wait, whatever version of it."""
     if decision.calls is not None and wait.call is not None and decision.call is None:
         return False  # a whole new plan is no decision about one Call
     # An edit may name one Call of a pending plan
-    call = None if wait.what == "plan" and decision.decision == EDIT else decision.call
-    pairs = ((call, wait.call), (decision.instance, wait.instance), (decision.workflow_id, wait.workflow_id))
+    edits_plan = wait.what == "plan" and decision.decision == EDIT
+    if decision.call not in (None, wait.call) and not edits_plan:
+        return False
+    if decision.workflow_id not in (None, wait.workflow_id):
+        return False
     # A run inside an instance may not know its instance; the workflow id alone then identifies the run
-    is_by_id = decision.workflow_id == wait.workflow_id and wait.instance is None
-    ignored = decision.instance if is_by_id else None
-    return all(name is None or name == own or (name is ignored and own is None) for name, own in pairs)
+    is_by_id = decision.workflow_id is not None and wait.instance is None
+    return is_by_id or decision.instance in (None, wait.instance)
 
 
 def _describe(decision: Decision) -> str:

@@ -106,7 +106,9 @@ def _wrong_calls(s: Source, tool: str) -> list[Json]:
 
 
 def _scopes(s: Source, tool: str) -> list[Json]:
-    scopes = [s.pick(("state", "†state.x", f"†state.x{i}", "user")) for i in range(s.count(14, 3_000))]
+    scopes = [
+        s.pick(("state", "†state.x", f"†state.x{i}", f"†state.x[{i}]", "user")) for i in range(s.count(14, 3_000))
+    ]
     return [
         {"_tool": tool, "x": 1, "_scopes": scopes, "_outputPath": f"†state.r{i}"}
         for i in range(s.random.randrange(1, 30))
@@ -206,6 +208,27 @@ def _each(s: Source, tool: str) -> list[Json]:
     ]
 
 
+def _growing(s: Source, tool: str) -> list[Json]:
+    """One value that each Call makes longer, and that each of them reads in another way."""
+    path = s.pick(("†state.l", "†state.g.k{i}", "†state.k{i}"))
+    read = s.pick(("†state.l", "†state.g", "†state", "†state.l || †state.g"))
+    fields = s.pick(
+        (
+            {"x": read},
+            {"x": [read, read]},
+            {"x": f"a †{{{read[1:]}}}"},
+            {"_when": f"{read} == {read}", "x": 1},
+            {"_scopes": [read.partition(" ")[0]], "x": 1},
+            {"_each": read.partition(" ")[0], "x": "†item"},
+        )
+    )
+    method = s.pick(METHODS) if path == "†state.l" else "set"
+    return [
+        {"_tool": tool, **(fields if i else {"x": 1}), "_outputPath": path.format(i=i), "_outputMethod": method}
+        for i in range(s.count(110))
+    ]
+
+
 def _by_constants(s: Source, tool: str) -> list[Json]:
     """Small Calls of a Tool that fixes much for each of them."""
     return [{"_tool": "fixed", "x": s.pick((i, "†state.x")), **({"_outputPath": "†state.o"} if s.slips(0.2) else {})}
@@ -215,6 +238,6 @@ def _by_constants(s: Source, tool: str) -> list[Json]:
 VALID_PLANS: tuple[Callable[[Source, str], list[Json]], ...] = (
     _chain, _readers_of_all, _branches, _wide_expressions, _deep_paths, _own_names, _writers_of_one, _literal_data,
     _marked_text, _scopes, _detached, _conditions, _conditions, _templates, _templates, _repeated_value, _each, _each,
-    _by_constants,
+    _by_constants, _growing, _growing,
 )  # fmt: skip
 PLANS = (*VALID_PLANS, _wrong_calls, _cycle, _wrong_conditions)

@@ -32,7 +32,8 @@ from acts.tree.records import Capabilities, ContextRef, TreePosition
 from acts.views.result_cuts import cut_result
 from acts.views.run_views import AgentView, PlanView, forecast_plan
 from delegates.definition import read_definition
-from tests.fuzz import hostile_json, hostile_requests, hostile_schemas
+from tests.fuzz import floods, hostile_json, hostile_requests, hostile_schemas
+from tests.fuzz.floods import NOW
 from tests.fuzz.hostile_json import Source
 from workflows.runtime.payloads import encode, encode_or_compress, payload_bytes
 from workflows.runtime.provided import data_message
@@ -40,7 +41,6 @@ from workflows.runtime.start_queue import MAX_SLICE_BYTES
 
 Json = Any
 Step = tuple[str, Callable[[], Any]]
-NOW = "2026-01-01T00:00:00.000Z"
 SERVED = ("t", "act")
 # Bytes of one input: what one payload can carry
 MAX_BYTES = 2 * 1024 * 1024 - 64 * 1024
@@ -124,10 +124,13 @@ def plan_case(source: Source) -> Iterator[Step]:
             )
             text = sized(decided)
             yield "decision", lambda text=text: _decide(machine, view, read_json(text))
+            yield "decisions", lambda: commands.extend(floods.decide_each(source, machine, view))
+        if machine.approvals.own_pending:
             yield "approval", lambda: commands.extend(_decide(machine, view, {"decision": "approve"}))
         yield from _results(source, machine, view, commands)
     message = sized({"type": "state", "state": hostile_json.value(source)})
     yield "provide", lambda: _event(machine, view, Provided(data_message(read_json(message))))
+    yield "messages", lambda: floods.provide_many(source, machine, view)
     yield from _views(view)
     yield "result", lambda: write_json(cut_result(view.result(0), view.first_message))
     yield "snapshot", lambda: _send_report(machine.walk.snapshot()) if machine.walk.quiet else None
@@ -139,10 +142,7 @@ def _decide(machine: Any, view: Any, raw: Json) -> list[Any]:
 
 
 def _event(machine: Any, view: Any, event: Any) -> list[Any]:
-    out = list(machine.handle(event, NOW))
-    out += machine.flush(NOW)
-    view.page()
-    return out
+    return [*machine.handle(event, NOW), *floods.end_task(machine, view)]
 
 
 def _views(view: Any) -> Iterator[Step]:

@@ -14,6 +14,7 @@ from acts.language.output_methods import METHODS
 from acts.language.references import Path
 from acts.language.values import ABSENT, deep_merge, get, list_index
 from acts.plan.context_log import END, START, Log
+from acts.plan.effects import apply_effect
 from tests import oracle
 from tests.property.drive import data_message
 from tests.strategies import INSTANCES, MEETING_POINTS, objects, render, values
@@ -262,3 +263,16 @@ def test_a_deep_merge_changes_neither_side() -> None:
     assert deep_merge(old, new) == {"a": {"x": 1, "y": 2}, "l": [2], "n": None}
     assert old == {"a": {"x": 1}, "l": [1]}
     assert new == {"a": {"y": 2}, "l": [2], "n": None}
+
+
+def test_lists_are_joined_in_place() -> None:
+    lists = [[i] for i in range(50)]
+    owned, joined = set[int](), apply_effect({"l": [-1]}, ("l",), "concat", [-2], set())
+    before = joined["l"]
+    identities = dict[int, None]()
+    for each in lists:
+        joined = apply_effect(joined, ("l",), "concat", each, owned)
+        identities[id(joined["l"])] = None
+    assert joined == {"l": [-1, -2, *range(50)]}
+    assert before == [-1, -2]
+    assert len(identities) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
@@ -100,3 +101,21 @@ def test_the_context_is_not_changed() -> None:
     for scopes, _ in SCOPED:
         scoped_context(paths(scopes), read)
     assert repr(CONTEXT) == before
+
+
+def test_each_of_many_scopes_is_placed_once() -> None:
+    count = 2_000
+    context = {"list": list(range(count)), "map": {f"k{i}": i for i in range(count)}}
+    calls = [0]
+
+    def count_call(_frame: object, event: str, _argument: object) -> None:
+        calls[0] += event == "call"
+
+    scopes = [Path(kind, (name,)) for i in range(count) for kind, name in (("list", str(i)), ("map", f"k{i}"))]
+    sys.setprofile(count_call)
+    try:
+        messages = scoped_context(scopes, lambda path: get(context[path.kind], path.names))
+    finally:
+        sys.setprofile(None)
+    assert [m["data"] for m in messages] == [context["list"], context["map"]]
+    assert calls[0] < 50 * count
