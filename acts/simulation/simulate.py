@@ -103,7 +103,6 @@ def simulate_prepared(
     ids = [n.id for n in prepared.nodes]
     approvals = [_waits_for_approval(prepared, rank) for rank in range(len(ids))]
     template = is_template(prepared.request, prepared.nodes)
-    tools = {n.tool.name: n.tool for n in prepared.nodes}
     lengths = merge_lengths(find_list_lengths(prepared), runs)
     listed = sorted(range(len(ids)), key=lambda rank: prepared.nodes[rank].index)
     outside = [
@@ -118,7 +117,7 @@ def simulate_prepared(
         "calls": [_call_item(prepared, rank, lengths, approval=approvals[rank], template=template) for rank in listed],
         "outside": [ids[rank] for rank in outside],
         "outcomes": {"combinations": [run.to_json(ids) for run in runs], "truncated": truncated},
-        "samples": {name: _sample_json(sample(tool.output)) for name, tool in tools.items() if tool.output is not None},
+        "samples": _samples(prepared),
         **figures,
         "problems": _problem_items(prepared, outcomes, type_problems, runs, truncated=truncated),
         **_instances_item(prepared, template=template),
@@ -220,6 +219,12 @@ def _idle_calls(
         elif not truncated and rank not in completed and rank not in other and node.id not in reported:
             text = "this call is skipped whatever the outcomes are"
             yield Problem("unreachable", text, node.pointer, node.id, severity="warning")
+
+
+def _samples(prepared: ValidatedPlan) -> dict[str, Json]:
+    """By Tool, an example of its ``_output``."""
+    tools = {n.tool.name: n.tool for n in prepared.nodes}
+    return {name: _sample_json(sample(tool.output)) for name, tool in tools.items() if tool.output is not None}
 
 
 def _sample_json(value: Json) -> Json:
