@@ -62,6 +62,7 @@ from activities.providers.schema_nodes import (
 from activities.providers.shared_schemas import share_repeated
 from activities.providers.union_order import order_alternatives, share_first_property
 from acts.language.byte_cache import ByteCache
+from acts.language.compiled_schema import judge_schema
 from acts.language.errors import TooComplex
 from acts.language.part_checks import PartChecks
 from acts.language.schemas import subschemas, with_null
@@ -87,6 +88,9 @@ def to_wire(schema: Json, dialect: Dialect) -> Wire:
     """A valid schema (``acts.language.schemas.schema_defect``) in a dialect.
 
     A schema of anything but an object is sent as an object with the one property ``value``.
+
+    Raises:
+        TooComplex: the schema has too many parts: no answer could be checked with it.
     """
     text = compact_json(schema)
     size = len(text) * _TEXT_FACTOR
@@ -99,7 +103,11 @@ _wires: Final[ByteCache[Wire]] = ByteCache(_CACHED_BYTES)
 
 
 def _to_wire(text: str, dialect: Dialect) -> Wire:
-    bridge = _Bridge(with_null(decode_text(text)), dialect)
+    schema = decode_text(text)
+    verdict = judge_schema(schema)
+    if verdict.is_too_complex and verdict.reason is not None:
+        raise TooComplex(verdict.reason)
+    bridge = _Bridge(with_null(schema), dialect)
     root, is_wrapped = bridge.build_root()
 
     def from_wire(value: Json) -> Json:

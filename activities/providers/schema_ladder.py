@@ -23,12 +23,15 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from activities.providers.interface import ModelError
 from activities.providers.provider_keywords import Dialect, compact_json
 from activities.providers.ref_normalizer import DEFS
 from activities.providers.schema_bridge import Wire, to_wire
 from activities.providers.schema_size import LIMITS, SchemaSize, find_excess, measure_schema
+from acts.language.errors import TooComplex
 from acts.language.schema_forms import subschemas
 from acts.language.values import Json
+from acts.language.wire import TOO_COMPLEX
 
 Form = Literal["strict", "loosened", "unenforced", "words"]
 
@@ -80,13 +83,21 @@ class SchemaLadder:
         self._built: OrderedDict[tuple[bytes, int, bool], SentSchema] = OrderedDict()
 
     def choose(self, endpoint: Any, schema: Json) -> SentSchema:
-        """The strictest form that fits and was not rejected by the endpoint."""
+        """The strictest form that fits and was not rejected by the endpoint.
+
+        Raises:
+            ModelError: ``tooComplex``, no answer could be checked with the schema.
+        """
         digest = _digest(schema)
         lowest, reason = self._lowest.get((endpoint, digest), (self._first, ""))
         key = (digest, lowest, bool(reason))
         sent = self._built.get(key)
         if sent is None:
-            sent = self._built[key] = self._build(schema, lowest, reason)
+            try:
+                sent = self._built[key] = self._build(schema, lowest, reason)
+            except TooComplex as error:
+                text = f"what the model is asked for: {error}: give it fewer tools, or smaller ones"
+                raise ModelError(TOO_COMPLEX, text, retryable=False) from error
             _trim(self._built)
         return sent
 

@@ -72,6 +72,7 @@ class View:
         self._count = 0
         self._kinds: dict[str, None] = {}
         self._has_folds = False
+        self.instances_have_written = False  # of the global view: Calls of instances have
 
     # -- writing ---------------------------------------------------------------
 
@@ -141,13 +142,11 @@ class View:
             effects = (effects.children or {}).get(name)
         return effects is not None and effects.has_any_of_calls()
 
-    def has_writes_of_calls(self) -> bool:
-        """True when a Call has written in this view."""
-        return any(effects.has_any_of_calls() for effects in self._effects.values())
-
     def _add(self, kind: str, names: Names, operation: str, value: Json, rank: int) -> None:
         self._kinds[kind] = None
         self._count += 1
+        if self._shared is not None and rank > MESSAGE_RANK:
+            self._shared.instances_have_written = True
         effect: Effect = (rank, self._count, names, operation, value)
         effects = self._effects.get(kind)
         if effects is None:
@@ -352,7 +351,7 @@ class Log:
         view = self.view_of(message.instance)
         in_the_way = view.has_met(message)
         if message.instance is None:
-            in_the_way = in_the_way or any(own.has_writes_of_calls() for own in self.own.values())
+            in_the_way = in_the_way or view.instances_have_written
         return (False, None) if in_the_way else (True, view.fold_message(message, set()))
 
     def _is_unfolded(self, instance: str) -> bool:

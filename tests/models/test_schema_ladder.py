@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from activities.providers.interface import ModelError
 from activities.providers.provider_keywords import Dialect
 from activities.providers.schema_bridge import to_wire
 from activities.providers.schema_ladder import SchemaLadder
@@ -231,3 +232,10 @@ async def test_a_loosened_tool_s_calls_are_streamed_in_the_form_of_the_original(
     assert received == [(0, {"_tool": name, "amount": 2})]
     assert answer.value["calls"] == [{"_tool": name, "amount": 2}]
     assert name in raw.body["system"][-1]["text"]
+
+
+def test_a_schema_with_which_no_answer_could_be_checked_is_not_sent() -> None:
+    large = {"type": "object", "properties": {f"p{i}": {"type": "string"} for i in range(20_000)}}
+    with pytest.raises(ModelError, match="more than 20,000 subschemas: give it fewer tools") as refusal:
+        ladder("openai").choose("model", large)
+    assert (refusal.value.code, refusal.value.retryable) == ("tooComplex", False)
