@@ -33,10 +33,9 @@ class AgentContext:
         """Messages join the context, and the log."""
         start = len(self.request.context)
         parsed: list[Message] = [parse_message(raw, start + i) for i, raw in enumerate(raws)]
-        owned: set[int] = set()
         for message in parsed:
             if isinstance(message, Data):
-                self.log.view_of(message.instance, create=True).fold_message(message, owned)
+                self.log.fold(message)
         self.request = replace(self.request, context=(*self.request.context, *parsed))
 
     def append_problems(self, problems: Sequence[Problem], calls: list[Json]) -> list[dict[str, Any]]:
@@ -75,7 +74,7 @@ class AgentContext:
             raise InvalidRequest([Problem("invalidMessage", broken[1], broken[0])])
         if message.instance is not None and message.instance not in self.log.own:
             raise InvalidRequest([Problem("unknownInstance", f"unknown instance {message.instance!r}", "/_instance")])
-        refused = self.log.view_of(message.instance).fold_message(message, set())
+        refused = self.log.fold(message)
         if refused:
             raise InvalidRequest([Problem("invalidMessage", refused.message)])
         again = replace(message, index=len(self.request.context))

@@ -52,7 +52,8 @@ class WalkContext:
         log = self.log
         if not is_judged:
             try:
-                (work or EvaluationWork()).refolding.spend(len(self._calls) + len(self.provided) + len(self.log.own))
+                steps = len(self._prepared.request.context) + len(self._calls) + len(self.provided) + len(self.log.own)
+                (work or EvaluationWork()).refolding.spend(steps)
             except TooComplex as error:
                 raise InvalidRequest([Problem(TOO_COMPLEX, str(error), "")]) from error
             log, conflict = self._fold([*self.provided, message])
@@ -76,7 +77,7 @@ class WalkContext:
         log = self._prepared.create_log()
         conflict = None
         for message in provided:
-            conflict = conflict or log.view_of(message.instance).fold_message(message, set())
+            conflict = conflict or log.fold(message)
         for rank, (node, call) in enumerate(zip(self._prepared.nodes, self._calls, strict=True)):
             if call.value is not None:
                 self._replay_instances(log, call.value)

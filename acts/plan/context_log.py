@@ -15,8 +15,6 @@ overlaps its path:
   later write can change what was cached. A fold of more than the Call reads (a list, for one item
   of it) may still change: a write below its rank drops it from the cache.
 
-Ten thousand writes and ten thousand reads therefore take time linear in their number.
-
 Each instance has a view of its own: its effects are folded onto the global view as of the same
 rank. Its own always win, and nothing of another instance is reachable.
 
@@ -49,7 +47,7 @@ from acts.plan.path_effects import (
     later,
     point_after,
     type_after,
-)
+)  # fmt: skip
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator
@@ -72,7 +70,8 @@ class View:
         self._count = 0
         self._kinds: dict[str, None] = {}
         self._has_folds = False
-        self.instances_have_written = False  # of the global view: Calls of instances have
+        # Of the global view: Calls of instances have written; somebody has read the base
+        self.instances_have_written = self.was_read = False
 
     # -- writing ---------------------------------------------------------------
 
@@ -89,10 +88,10 @@ class View:
             return "set", [value] if OUTPUT_METHODS[method].adds_element else value
         return method, value
 
-    def fold_message(self, message: Data, owned: set[int]) -> CallError | None:
+    def fold_message(self, message: Data, owned: dict[int, Json]) -> CallError | None:
         """Add a message to the context before the plan, or return why it cannot be applied.
 
-        ``owned`` holds the ids of the containers that earlier messages of the same fold created.
+        ``owned`` holds the containers, by id, that earlier messages created and nobody has read.
         """
         if message.payload is ABSENT:
             return None
@@ -227,6 +226,7 @@ class View:
     def _read_base(self, path: Path, rank: int, *, settled: bool = False) -> Json:
         if self._shared is not None:
             return self._shared.read(path, rank, settled=settled)
+        self.was_read = True
         return get(self._base.get(path.kind, ABSENT), path.names)
 
     def _types_of_base(self, kind: str, names: Names, rank: int) -> list[str]:
@@ -331,31 +331,30 @@ class Log:
         self.problems: list[Problem] = []
         self._not_folded: dict[str, list[Data]] = {}
         self._postponed: dict[str, Callable[[str], None]] = {}
-        owned: set[int] = set()
+        self._owned: dict[int, Json] = {}
         for message in messages:
             instance = message.instance
-            if instance is not None and (is_checked or message.path is None) and self._is_unfolded(instance):
+            is_first = instance in self._not_folded or instance not in self.own
+            if instance is not None and (is_checked or message.path is None) and is_first:
                 self.own.setdefault(instance, View(self.shared))
                 self._not_folded.setdefault(instance, []).append(message)
                 continue
-            conflict = self.view_of(instance, create=True).fold_message(message, owned)
+            conflict = self.view_of(instance, create=True).fold_message(message, self._owned)
             if conflict:
                 place = pointer("context", message.index, "_outputMethod")
                 self.problems.append(Problem("invalidMessage", conflict.message, place))
 
     def fold_late(self, message: Data) -> tuple[bool, CallError | None]:
-        """Add a message that comes after Calls have written, if none of what they wrote could meet it.
-
-        Returns whether it could be judged without all writes, and why it cannot be applied.
-        """
+        """Add a message that nothing that Calls wrote meets: whether that is so, and why it cannot be applied."""
         view = self.view_of(message.instance)
-        in_the_way = view.has_met(message)
-        if message.instance is None:
-            in_the_way = in_the_way or view.instances_have_written
-        return (False, None) if in_the_way else (True, view.fold_message(message, set()))
+        in_the_way = view.has_met(message) or (message.instance is None and view.instances_have_written)
+        return (False, None) if in_the_way else (True, self.fold(message))
 
-    def _is_unfolded(self, instance: str) -> bool:
-        return instance in self._not_folded or instance not in self.own
+    def fold(self, message: Data) -> CallError | None:
+        """Add a message to the context before the plan, or return why it cannot be applied."""
+        if self.shared.was_read:
+            self._owned, self.shared.was_read = {}, False
+        return self.view_of(message.instance, create=True).fold_message(message, self._owned)
 
     def unfolded_shape(self, instance: str) -> Hashable:
         """Equal for instances that have values at the same paths before the plan; None once the view was asked for."""

@@ -25,8 +25,8 @@ def split_write(names: Names, method: str, value: Json) -> Iterator[tuple[Names,
     yield names, method if method in GROWING_METHODS else "set", value
 
 
-def apply_effect(root: Json, names: Names, operation: str, value: Json, owned: set[int]) -> Json:
-    """``root`` with one effect applied. Containers with their id in ``owned`` may be changed in place."""
+def apply_effect(root: Json, names: Names, operation: str, value: Json, owned: dict[int, Json]) -> Json:
+    """``root`` with one effect applied. The containers in ``owned``, by id, may be changed in place."""
     if not names:
         return _combine(root, operation, value, owned)
     root = node = _own_object(root, owned)
@@ -42,16 +42,16 @@ def apply_effect(root: Json, names: Names, operation: str, value: Json, owned: s
     return root
 
 
-def _own_object(value: Json, owned: set[int]) -> Json:
+def _own_object(value: Json, owned: dict[int, Json]) -> Json:
     """A copy of an object that may be changed in place; empty for anything but an object."""
     if value is UNKNOWN or (isinstance(value, dict) and id(value) in owned):
         return value
     copy = dict(value) if isinstance(value, dict) else {}
-    owned.add(id(copy))
+    owned[id(copy)] = copy
     return copy
 
 
-def _combine(old: Json, operation: str, value: Json, owned: set[int]) -> Json:
+def _combine(old: Json, operation: str, value: Json, owned: dict[int, Json]) -> Json:
     if operation == "set":
         return value
     if old is UNKNOWN:
@@ -63,14 +63,14 @@ def _combine(old: Json, operation: str, value: Json, owned: set[int]) -> Json:
             old.append(value)
             return old
         extended = [*old, value] if isinstance(old, list) else [value]
-        owned.add(id(extended))
+        owned[id(extended)] = extended
         return extended
     if value is UNKNOWN:
         return UNKNOWN
     if isinstance(old, list) and isinstance(value, list):
         if id(old) not in owned:
             old = old.copy()
-            owned.add(id(old))
+            owned[id(old)] = old
         old.extend(value)
         return old
     same_type = isinstance(old, str) and isinstance(value, str)

@@ -152,7 +152,7 @@ def fold(here: PathEffects | None, depth: int, value: Json, point: Point, rank: 
         return value
     parts = [_between(part, point, rank) for part in (here.grows, here.ensures, here.below) if part]
     effects = sorted(chain.from_iterable(parts)) if len(parts) > 1 else chain.from_iterable(parts)
-    owned: set[int] = set()
+    owned: dict[int, Json] = {}
     for effect in effects:
         value = apply_effect(value, effect[2][depth:], effect[3], effect[4], owned)
     return value

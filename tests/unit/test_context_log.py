@@ -149,6 +149,34 @@ def test_what_was_read_is_not_changed_by_later_writes() -> None:
     assert first == before
 
 
+def test_neither_what_was_read_nor_a_message_is_changed_by_messages_that_come_later() -> None:
+    log = log_of({"type": "state", "l": [0], "o": {"a": {"b": 1}}}, {"type": "state", "who": "a", "_instance": "A"})
+    raws: list[Any] = [{"o": {"a": {f"k{i}": {"n": i}}}, "l": [i], f"x{i}": {"y": i}} for i in range(6)]
+    raws += [{"o": {"a": {f"k{i}": {"m": i}}}, f"x{i}": {"z": i}} for i in range(6)]
+    before, reads = copy.deepcopy(raws), []
+    for number, raw in enumerate(raws):
+        assert log.fold_late(data_message({"type": "state", "state": raw})) == (True, None)
+        if number % 3 == 0:
+            names, instance = ("†state", "†state.o", "†state.o.a.k1")[number % 2], (None, "A")[number % 2]
+            value = log.read(path(names), END, instance, settled=True)
+            reads.append((value, copy.deepcopy(value)))
+    assert raws == before
+    assert all(value == copied for value, copied in reads)
+    assert log.read(path("†state.o.a.k1"), END, "A") == {"n": 1, "m": 1}
+
+
+def test_messages_that_nobody_reads_between_do_not_copy_what_is_there() -> None:
+    log = log_of({"type": "state", "state": {f"k{i}": i for i in range(1_000)}})
+    log.fold_late(data_message({"type": "state", "state": {"a": 1}}))
+    first = log.shared._base["state"]
+    log.fold_late(data_message({"type": "state", "state": {"b": 1}}))
+    assert log.shared._base["state"] is first
+    assert log.read_kind("state") is first
+    log.fold_late(data_message({"type": "state", "state": {"c": 1}}))
+    assert log.shared._base["state"] is not first
+    assert "c" not in first
+
+
 def test_instances_are_layers_and_see_nothing_of_each_other() -> None:
     log = log_of(
         {"type": "state", "who": "all", "l": [0]},
@@ -267,7 +295,7 @@ def test_a_deep_merge_changes_neither_side() -> None:
 
 def test_lists_are_joined_in_place() -> None:
     lists = [[i] for i in range(50)]
-    owned, joined = set[int](), apply_effect({"l": [-1]}, ("l",), "concat", [-2], set())
+    owned, joined = dict[int, Any](), apply_effect({"l": [-1]}, ("l",), "concat", [-2], {})
     before = joined["l"]
     identities = dict[int, None]()
     for each in lists:

@@ -99,6 +99,6 @@ def test_a_message_provided_meanwhile_does_not_undo_what_an_instance_wrote() -> 
     prepared = template({"_outputPath": "†state.l", "_outputMethod": "push"})
     _, item = walk_to_report(prepared, (0, 1, FIRST))
     log = prepared.create_log()
-    assert log.view_of(None).fold_message(parse_message({"type": "state", "state": {"l": "text"}}), set()) is None
+    assert log.fold(parse_message({"type": "state", "state": {"l": "text"}})) is None
     replay_into_log(log, calls_by_instance(prepared), "a", item)
     assert log.read_kind("state", instance="a") == {"text": "one", "l": [1]}
