@@ -109,7 +109,7 @@ class RunReader:
         """What the server knows of the run's activities in flight, by activity id.
 
         ``{isInQueue?, taskQueue, attempt?, lastFailure?}``: ``isInQueue`` if no worker has taken the first attempt,
-        ``attempt`` from the second one on.
+        ``attempt`` from the second one on; ``lastFailure`` is ``[type] message``.
         """
         pending = (await self.describe()).raw_description.pending_activities
         return {item.activity_id: await self._activity_facts(item) for item in pending}
@@ -124,7 +124,8 @@ class RunReader:
             failure = await self.client.data_converter.decode_failure(without_details(item.last_failure))
             if isinstance(failure, ServerError) and failure.__cause__ is not None:  # the server has cut a large one
                 failure = failure.__cause__
-            facts |= {"attempt": item.attempt, "lastFailure": getattr(failure, "message", None) or str(failure)}
+            text, type_ = getattr(failure, "message", None) or str(failure), getattr(failure, "type", None)
+            facts |= {"attempt": item.attempt, "lastFailure": f"[{type_}] {text}" if isinstance(type_, str) else text}
         elif item.state == PENDING_ACTIVITY_STATE_SCHEDULED:
             facts["isInQueue"] = True
         return facts

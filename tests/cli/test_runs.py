@@ -192,7 +192,7 @@ async def test_a_call_that_no_worker_has_taken_is_shown_in_its_queue(
 
         async def is_retried() -> bool:
             (item,) = json.loads(acts("show", name, "--json").stdout)["progress"]["calls"]
-            return (item["state"], item.get("attempt"), item.get("lastFailure")) == ("running", 2, "not yet")
+            return (item["state"], item.get("attempt"), item.get("lastFailure")) == ("running", 2, "[busy] not yet")
 
         await assert_eventually(is_retried)
     await client.get_workflow_handle(name).terminate()
