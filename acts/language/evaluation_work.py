@@ -39,8 +39,8 @@ PAGE_OF_TEXT: Final = 1_000
 MAX_COMPARED_PARTS: Final = 2_000_000
 # Paths by which the elements of Calls with ``_each`` are looked through for missing values, 3 µs each: a second
 MAX_ELEMENT_READS: Final = 300_000
-# Calls and messages that are folded again in one workflow task, because messages that come meet what Calls wrote, 2 µs
-# each: a second; a message is folded again with at most 20,000 Calls
+# Calls, and effects of messages, that are folded again in one workflow task because a message meets what Calls wrote,
+# 2 µs each: a second; a message is folded again with at most 20,000 Calls
 MAX_REFOLDED: Final = 500_000
 # Steps of all checks of one workflow task: a second
 MAX_CHECKS_OF_TASK: Final = 200_000

@@ -52,7 +52,7 @@ class WalkContext:
         log = self.log
         if not is_judged:
             try:
-                steps = len(self._prepared.request.context) + len(self._calls) + len(self.provided) + len(self.log.own)
+                steps = self.log.shared.effect_count + len(self._calls) + len(self.provided) + len(self.log.own)
                 (work or EvaluationWork()).refolding.spend(steps)
             except TooComplex as error:
                 raise InvalidRequest([Problem(TOO_COMPLEX, str(error), "")]) from error

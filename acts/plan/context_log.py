@@ -67,7 +67,7 @@ class View:
         self._shared = shared
         self._base: dict[str, Json] = {}
         self._effects: dict[str, PathEffects] = {}
-        self._count = 0
+        self.effect_count = 0  # folded into the base, or kept
         self._kinds: dict[str, None] = {}
         self._has_folds = False
         # Of the global view: Calls of instances have written; somebody has read the base
@@ -108,6 +108,7 @@ class View:
         self._kinds[path.kind] = None
         method, value = self._without_growth(path, method, value, START)
         for names, operation, part in split_write(path.names, method, value):
+            self.effect_count += 1
             self._base[path.kind] = apply_effect(self._base.get(path.kind, ABSENT), names, operation, part, owned)
         return None
 
@@ -143,10 +144,10 @@ class View:
 
     def _add(self, kind: str, names: Names, operation: str, value: Json, rank: int) -> None:
         self._kinds[kind] = None
-        self._count += 1
+        self.effect_count += 1
         if self._shared is not None and rank > MESSAGE_RANK:
             self._shared.instances_have_written = True
-        effect: Effect = (rank, self._count, names, operation, value)
+        effect: Effect = (rank, self.effect_count, names, operation, value)
         effects = self._effects.get(kind)
         if effects is None:
             effects = self._effects[kind] = PathEffects()
