@@ -167,7 +167,8 @@ def test_messages_that_meet_what_many_calls_wrote_are_folded_up_to_a_limit(monke
     for i in range(100):  # what nothing was written at is not counted
         drive.walk.provide(data_message({"type": "state", "state": {f"k{i}": i}}), NOW)
     meeting = data_message({"type": "state", "state": {"l": [9]}})
-    assert drive.walk.work.refolding.spent == 0
+    assert drive.walk.work.refolding.spent < 100  # the first one, before which there is no state
+    drive.walk.work.begin_task()
     drive.walk.provide(meeting, NOW)
     monkeypatch.setattr(drive.walk.work.refolding, "limit", drive.walk.work.refolding.spent * 5 // 2)
     drive.walk.provide(meeting, NOW)
