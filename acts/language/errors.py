@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from difflib import get_close_matches
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 # failure (the server drops details above 2 MB, and the type with them).
 MAX_PROBLEMS_REPORTED = 100
 MAX_TEXT = 600  # characters of a message, hint or pointer
+# Names that a wrong one is compared with, some 10 µs each, and characters of one: a comparison takes their product
+MAX_COMPARED = 500
+MAX_NAME = 100
 
 
 class ActsError(Exception):
@@ -152,8 +156,11 @@ def truncate(text: str, limit: int = MAX_TEXT) -> str:
 
 
 def find_similar(wrong: str, names: Iterable[str]) -> str | None:
-    """The most similar of the names, or None when none is similar."""
-    return next(iter(get_close_matches(wrong, list(names), 1)), None)
+    """The most similar of the first names, or None when none is similar; long ones are similar to none."""
+    if len(wrong) > MAX_NAME:
+        return None
+    short = [name for name in islice(names, MAX_COMPARED) if len(name) <= MAX_NAME]
+    return next(iter(get_close_matches(wrong, short, 1)), None)
 
 
 def suggest(wrong: str, names: Iterable[str]) -> str | None:

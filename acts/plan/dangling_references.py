@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 # Of the Calls that write near a reference, so many are compared with it: a hint is short, and its cost bounded
 _WRITERS_COMPARED: Final = 50
+# Of the paths that they write
+_WRITES_COMPARED: Final = 100
 _WRITES_LISTED: Final = 6
 # Of the end of each path: a comparison takes the product of the lengths
 _CHARACTERS_COMPARED: Final = 60
@@ -90,13 +92,13 @@ class ReferenceCheck:
         if writes:
             end = str(path)[-_CHARACTERS_COMPARED:]
             listed = sorted(
-                writes,
+                writes[:_WRITES_COMPARED],
                 key=lambda w: SequenceMatcher(None, str(w)[-_CHARACTERS_COMPARED:], end).ratio(),
                 reverse=True,
             )
             more = f", … ({len(writes)} in all)" if len(writes) > _WRITES_LISTED else ""
             text += f"; the plan writes: {', '.join(map(str, listed[:_WRITES_LISTED]))}{more}"
-        offers = [(write_depth, [_tokens(w)[write_depth] for w in writes]), (context_depth, names)]
+        offers = [(write_depth, [_tokens(w)[write_depth] for w in writes[:_WRITES_COMPARED]]), (context_depth, names)]
         for depth, candidates in sorted(offers, key=lambda offer: -offer[0]):
             similar = find_similar(_tokens(path)[depth], candidates)
             if similar is not None:

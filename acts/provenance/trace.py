@@ -16,9 +16,9 @@ import json
 from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import Any, Final
 
+from acts.language.errors import find_similar
 from acts.language.expression_parser import parse
 from acts.language.references import Path
 from acts.language.values import ABSENT, Json
@@ -164,8 +164,8 @@ class ProvenanceIndex:
             value = build_value(node, self.end)
             keys = value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
             prefix, wrong, names = here, name, {str(k): Path(here.kind, (*here.names, str(k))) for k in keys}
-        similar = get_close_matches(wrong, names, 1)
-        return prefix, list(names.values()), names[similar[0]] if similar else None
+        similar = find_similar(wrong, names)
+        return prefix, list(names.values()), None if similar is None else names[similar]
 
     def view(self, instance: str | None, upto: int) -> ValueWriters:
         """The view to read in as of a point: for an instance, over the global Messages before it."""

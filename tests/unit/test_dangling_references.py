@@ -9,7 +9,8 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from acts.language.errors import MAX_PROBLEMS_REPORTED, Problem
+from acts.language.errors import MAX_COMPARED, MAX_PROBLEMS_REPORTED, Problem, find_similar
+from acts.plan import dangling_references
 from acts.plan.dangling_references import MAX_LACKING
 from acts.plan.validate import validate
 from tests.cases import call, own, state, tool
@@ -286,3 +287,24 @@ def test_a_template_is_ordered_once_for_instances_that_are_alike(monkeypatch: py
     raw = request(*plan, context=[own(f"i{i}", **({"v": i} if i % 3 else {"z": i})) for i in range(300)])
     assert fatal(raw) == []
     assert len(ordered) == 2
+
+
+def test_a_wrong_name_is_compared_with_a_bounded_number_of_short_names() -> None:
+    near = [f"k{i:03}" for i in range(MAX_COMPARED)]
+    assert find_similar("k4999", [*near, "k4999x"]) == "k499"
+    assert find_similar("late", [*near, "late1"]) is None
+    assert find_similar("n" * 101, ["n" * 100]) is None
+    assert find_similar("n" * 99, ["n" * 1_000_000, "n" * 100]) == "n" * 100
+
+
+def test_the_paths_of_many_alternatives_are_compared_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fifty writers of 64 alternatives each, for each of a hundred hints, took 5 s."""
+    compared: list[str] = []
+    matcher = dangling_references.SequenceMatcher
+    monkeypatch.setattr(
+        dangling_references, "SequenceMatcher", lambda *texts: compared.append(texts[1]) or matcher(*texts)
+    )
+    outcomes = [" || ".join(f"†state.c{i}o{j}" for j in range(64)) for i in range(50)]
+    calls = [call(f"w{i}", path, x="†state.nowhere") for i, path in enumerate(outcomes)]
+    assert len(fatal(request(*calls))) == 50
+    assert len(compared) == 50 * 100
