@@ -39,6 +39,8 @@ _VERDICT_SIZE: Final = 300
 _FREE_LOAD: Final = 16
 # Looks of the fast library in one check, at 20 to 40 ns each
 _MAX_FAST_LOOKS: Final = 4_000_000
+# Looks in the time of one step of a plan's check, a microsecond
+_LOOKS_PER_STEP: Final = 25
 # Positions of patterns times characters in one check, at 8 ns each at worst
 _MAX_FAST_POSITIONS: Final = 20_000_000
 # Keywords of an object whose properties can be checked one by one
@@ -99,20 +101,27 @@ class CompiledSchema:
         except (ValueError, TypeError, RecursionError):
             return None
 
-    def accepts(self, value: Json) -> bool | None:
-        """Whether the fast library accepts a value; None where it is not asked, or has no answer."""
-        if self.load is None or not _is_bounded(self.load, value) or (fast := self.fast) is None:
+    def accepts(self, value: Json, meter: WorkMeter | None = None) -> bool | None:
+        """Whether the fast library accepts a value; None where it is not asked, or has no answer.
+
+        Raises:
+            TooComplex: ``meter`` has run out; it counts the checks that take more than some microseconds.
+        """
+        looks = None if self.load is None else _count_looks(self.load, value)
+        if looks is None or (fast := self.fast) is None:
             return None
+        if meter is not None:
+            meter.spend(looks // _LOOKS_PER_STEP)
         try:
             return bool(fast.is_valid(value))
         except (ValueError, TypeError, OverflowError):
             return None  # the evaluation says why
 
 
-def _is_bounded(load: Load, value: Json) -> bool:
-    """True when the fast library checks a value within milliseconds, or a third of a second at the very worst."""
+def _count_looks(load: Load, value: Json) -> int | None:
+    """The looks of the fast library at a value, 0 where they are few; None where they may take over 0.3 s."""
     if load.looks <= _FREE_LOAD and load.characters <= _FREE_LOAD:
-        return True
+        return 0
     most_parts = _MAX_FAST_LOOKS // load.looks
     most_characters = _MAX_FAST_POSITIONS // load.characters if load.characters else None
     stack, parts, characters = [value], 0, 0
@@ -127,8 +136,8 @@ def _is_bounded(load: Load, value: Json) -> bool:
         elif isinstance(part, str):
             characters += len(part)
         if parts + len(stack) > most_parts or (most_characters is not None and characters > most_characters):
-            return False
-    return True
+            return None
+    return parts * load.looks
 
 
 _compiled_schemas: Final[ByteCache[CompiledSchema]] = ByteCache(_COMPILED_BYTES)

@@ -131,7 +131,7 @@ class Checker:
         self, compiled: CompiledSchema, value: Json, meter: WorkMeter | None, checking: WorkMeter | None
     ) -> list[Defect]:
         """The defects of a value without unknown parts; of many values that do not fit, the first are explained."""
-        is_fit = None if self._names else compiled.accepts(value)
+        is_fit = None if self._names else compiled.accepts(value, meter)
         if is_fit:
             return []
         if checking is not None and checking.is_exhausted:
