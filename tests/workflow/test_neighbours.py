@@ -11,8 +11,8 @@ from tests.workflow.foreign import Foreign, Handle, call, ended, failure, states
 from tests.workflow.tools import echo
 
 # Of one answer. It takes 2 s at most where the tests have two processors for themselves; a laptop under full load
-# takes several times that, and a worker that stands still gives none within the minutes of a single hostile Request
-PATIENCE = timedelta(seconds=20)
+# takes ten times that, and a worker that stands still gives none within the minutes of a single hostile Request
+PATIENCE = timedelta(seconds=60)
 STEPS = 6
 
 
