@@ -142,7 +142,8 @@ def needed_messages(log: Log, nodes: Iterable[PlannedCall], local: Iterable[Data
     grown = [p for n in nodes if n.method in GROWING_METHODS for p in n.writes]
     grown += [m.path for m in local if m.path is not None and m.method in GROWING_METHODS]
     needed = dict.fromkeys(read)
-    needed.update({g: None for g in grown if any(_contains(g, p) for p in read)})
+    above = {(p.kind, p.names[:depth]) for p in needed for depth in range(len(p.names) + 1)}
+    needed.update({g: None for g in grown if (g.kind, g.names) in above})
     context = scoped_context(needed, lambda path: log.read(path, 0))
     values = {str(m.get("kind", m["type"])): m[m["type"]] for m in context}
     for path in dict.fromkeys(p for n in nodes for p in n.writes):
@@ -150,10 +151,6 @@ def needed_messages(log: Log, nodes: Iterable[PlannedCall], local: Iterable[Data
         if frame is not ABSENT:
             values[path.kind] = _merge_over(frame, values[path.kind]) if path.kind in values else frame
     return [wrap_message(kind, payload) for kind, payload in values.items()]
-
-
-def _contains(outer: Path, path: Path) -> bool:
-    return outer.kind == path.kind and path.names[: len(outer.names)] == outer.names
 
 
 def _empty_frame(log: Log, path: Path) -> Json:
