@@ -108,7 +108,7 @@ def levels_of(failure: Failure) -> list[Failure]:
 
 
 def without_details(failure: Failure) -> Failure:
-    """A copy for who reads the texts alone: details may be of another SDK, or no JSON."""
+    """A copy to read the texts of: details may be those of another SDK, or no JSON."""
     bare = type(failure)()
     bare.CopyFrom(failure)
     for level in levels_of(bare):

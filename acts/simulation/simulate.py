@@ -97,8 +97,7 @@ def simulate_prepared(
     WorkMeter("a dry run of the plan", MAX_STEPS).spend(count_steps(prepared))
     depths = Depths(prepared.graph)
     type_problems = find_type_problems(prepared)
-    outcomes = PossibleOutcomes()
-    doomed = {p.rank for p in type_problems if p.certain}
+    outcomes, doomed = PossibleOutcomes(), {p.rank for p in type_problems if p.certain}
     runs, truncated = explore_outcomes(prepared, outcomes, doomed, max_steps)
     ids = [n.id for n in prepared.nodes]
     approvals = [_waits_for_approval(prepared, rank) for rank in range(len(ids))]

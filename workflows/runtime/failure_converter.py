@@ -18,6 +18,7 @@ from temporalio.converter import PayloadConverter
 from temporalio.exceptions import ApplicationError
 
 from acts.language.wire import ENGINE_ERROR, LOCAL_DEFERRED
+from telemetry.bounded_failures import levels_of, without_details
 from telemetry.stack_traces import ShortTraceConverter
 
 
@@ -37,26 +38,12 @@ class LenientFailureConverter(ShortTraceConverter):
         try:
             return super().from_failure(failure, payload_converter)
         except Exception:  # noqa: BLE001 - undecodable details of a foreign SDK must not end the run
-            return super().from_failure(_without_details(failure), payload_converter)
+            bare = without_details(failure)
+            for level in levels_of(bare):
+                level.ClearField("encoded_attributes")
+            return super().from_failure(bare, payload_converter)
 
 
 def _without_traceback(error: ApplicationError) -> ApplicationError:
     """A copy of the error without traceback and cause; the SDK still logs the original."""
     return ApplicationError(error.message, *error.details, type=error.type, non_retryable=error.non_retryable)
-
-
-def _without_details(failure: Failure) -> Failure:
-    bare = Failure()
-    bare.CopyFrom(failure)
-    part = bare
-    while True:
-        part.ClearField("encoded_attributes")
-        if part.HasField("application_failure_info"):
-            part.application_failure_info.ClearField("details")
-        if part.HasField("canceled_failure_info"):
-            part.canceled_failure_info.ClearField("details")
-        if part.HasField("timeout_failure_info"):
-            part.timeout_failure_info.ClearField("last_heartbeat_details")
-        if not part.HasField("cause"):
-            return bare
-        part = part.cause
